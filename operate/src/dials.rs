@@ -45,7 +45,7 @@ pub struct ProviderDials {
     pub failure_score: u32,
     /// Calls among the examined ones that were dialled and have not ended.
     pub in_flight: usize,
-    /// Limit on the calls in flight: that of `DialRates`, or a lower one that the provider set by a refusal. `None` if there is none.
+    /// Limit on the calls in flight: the one in `DialRates`, or a lower one that the provider set by a refusal. `None` if there is none.
     pub calls_max: Option<u64>,
     /// Calls in doubt among the examined ones.
     pub in_doubt: usize,

@@ -219,8 +219,8 @@ pub fn write_times(call: &Call) -> Vec<Timestamp> {
     times
 }
 
-/// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then. `policy` is
-/// that of the stack.
+/// Tells the story of a call, as Switchhook knows it now or knew it at `as_of`. `None` if it did not know the call then. `policy`
+/// is the policy of the stack.
 #[must_use]
 pub fn story(found: &FoundCall, policy: &Policy, now: Timestamp, as_of: Option<Timestamp>) -> Option<Story> {
     let past = found.call.as_of(as_of.unwrap_or(found.call.updated_at))?;

@@ -37,7 +37,7 @@ async fn store_settled(world: &World, call: &Call, name: &str, count: usize, set
     store_copies(world, &settled, name, count).await;
 }
 
-/// Runs the reconciler as its schedule does, and then its workers. Returns the sums of what they did.
+/// Runs the reconciler as its schedule does, and then its workers. Returns the sums of their reports.
 async fn reconcile(world: &World) -> Report {
     let mut sum = world.cloud.reconcile().await.unwrap().unwrap();
     for report in world.repair().await {

@@ -10,12 +10,12 @@
 //! dialer dials only with the token of the current claim. If a scheduler dies before it queues a claim, the lease ends and the
 //! reconciler returns the call to PENDING.
 //!
-//! Any number of schedulers may run at once. **Together they claim no more calls than can be dialled
-//! while the claims last, and than the provider may have in flight**: each books places ([`ProviderHealth`]) before it claims. Calls
-//! of a provider that is unavailable stay pending, but for one probe, or go to the next provider that they name.
+//! Any number of schedulers may run at once. **Together they claim no more calls than can be dialled while the claims last, and no
+//! more than the provider may have in flight.** Each books places ([`ProviderHealth`]) before it claims. Calls of a provider that is
+//! unavailable stay pending, but for one probe, or go to the next provider that they name.
 //!
-//! Calls that wait until others end are claimed as soon as these end: a run of the schedule that leaves such calls has the scheduler
-//! look at their provider again every ten seconds until the next run.
+//! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule has the scheduler look at the
+//! provider again every ten seconds until the next run.
 
 mod claim;
 mod flow;

@@ -317,7 +317,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         Walk { highest, running_maxima, steps, targets }
     }
 
-    /// Returns the states that the legal edges for `input` lead to. `known` holds what was computed before, one entry per input.
+    /// Returns the states that the legal edges for `input` lead to. `known` holds earlier results, one per input.
     fn targets(&self, input: I, presuming: bool, reached: StateSet, known: &mut Vec<Targets<I>>) -> StateSet {
         let at = known.iter().position(|entry| entry.input == input);
         let entry = at.and_then(|at| known.get_mut(at));

@@ -16,8 +16,8 @@
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
 //! a call was really dialled does, if that call was sent after the doubt began.
 //!
-//! **A claim books its place in the dial rate, and among the calls in flight.** However many schedulers run at once, they never
-//! claim more calls than the provider takes in the time that they book ahead, or than it may have at the same time.
+//! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
+//! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
 
 mod availability;
 mod pace;
