@@ -187,6 +187,8 @@ impl Sim {
             if let Some(mut failed) = claimed.call.give_up("wrong", reason, &policy(), now) {
                 failed.call.version = call.version + 1;
                 drop(self.world.calls.store(&failed, CALL_RETENTION).await);
+                // The dialer waits for its lane before this write, so the watch would not look at the row again.
+                self.state().written.insert(call.call_id.to_string());
             }
         }
     }

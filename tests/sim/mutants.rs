@@ -45,8 +45,7 @@ const MUTANTS: [Mutant; 25] = [
     mutant(Mutation::NoDoNotCallList, &[], &[Law::NoBlockedNumber]),
     mutant(Mutation::NoWindow, &[], &[Law::WindowOpen]),
     mutant(Mutation::UnheardRetried, &[], &[Law::NotAfterAnswer]),
-    // With it, other calls of the provider may stay unsettled, which is noticed first.
-    mutant(Mutation::RefusalFails, &[FaultKind::AccountProblem], &[Law::NoFailureWithoutReason, Law::Settles]),
+    mutant(Mutation::RefusalFails, &[FaultKind::AccountProblem], &[Law::NoFailureWithoutReason]),
     mutant(Mutation::NoCircuit, &[FaultKind::AccountProblem], &[Law::FewRefusedDials]),
     mutant(Mutation::NoFallback, &[], &[Law::Settles]),
     mutant(Mutation::NoWindowGuard, &[FaultKind::LateClaim], &[Law::WindowOpen]),
