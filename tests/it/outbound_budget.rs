@@ -59,8 +59,8 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     let call_id = CallId::new(create(&world, &without_appointment("confirms")).await);
     reset_counters(&world);
     world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 2), ("PutItem", 1), ("SendMessage", 1)]));
-    // The trigger reads the call, and the health of its provider. It books no place in the dial rate.
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3), ("PutItem", 2), ("SendMessage", 1)]));
+    // The trigger reads the call, and the health of its provider. It books a place, with one more read and a write.
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
     // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. It reads one

@@ -68,7 +68,7 @@ impl Scheduler {
                     ClaimOutcome::NotPending(_)
                     | ClaimOutcome::LostRace
                     | ClaimOutcome::NotFound
-                    | ClaimOutcome::NoProvider,
+                    | ClaimOutcome::Waiting { .. },
                 ) => report.lost_races += 1,
                 Err(error) => fail(report, error),
             }

@@ -24,11 +24,12 @@ mod wake;
 
 use std::time::Duration;
 
+use http::StatusCode;
 use lambda_http::{Body, Request, Response};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use switchhook_aws::Error;
-use switchhook_aws::calls::Calls;
+use switchhook_aws::calls::{Calls, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::http::trace_id_of;
@@ -41,7 +42,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::ProviderHealth;
-use switchhook_domain::{CallId, Policy, Timestamp, TraceId};
+use switchhook_domain::{Call, CallId, Policy, Timestamp, TraceId};
 use switchhook_providers::DialRates;
 
 use crate::flow::{Flow, Route};
@@ -148,8 +149,10 @@ pub enum ClaimOutcome {
     LostRace,
     /// There is no call with this id.
     NotFound,
-    /// No provider of the call takes calls now.
-    NoProvider,
+    /// No provider of the call takes calls now. The call waits, and is due at this time: now, or when its calling window opens.
+    Waiting {
+        due_at: Timestamp,
+    },
 }
 
 impl Scheduler {
@@ -178,13 +181,9 @@ impl Scheduler {
         };
         let trace_id = trace_id_of(&request);
         match self.trigger(&id, trace_id.as_ref().map_or("", TraceId::as_str)).await {
-            Ok(ClaimOutcome::Claimed) => {
-                let mut response =
-                    Response::new(Body::Text(json!({"call_id": id, "job": {"state": "CLAIMED"}}).to_string()));
-                response
-                    .headers_mut()
-                    .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-                response
+            Ok(ClaimOutcome::Claimed) => triggered(StatusCode::OK, &id, &json!({"state": "CLAIMED"})),
+            Ok(ClaimOutcome::Waiting { due_at }) => {
+                triggered(StatusCode::ACCEPTED, &id, &json!({"state": "PENDING", "due_at": due_at}))
             }
             Ok(ClaimOutcome::NotPending(state)) => respond(Problem::new(
                 ProblemKind::NotPending,
@@ -194,10 +193,6 @@ impl Scheduler {
                 ProblemKind::NotPending,
                 "the call changed at the same time; send the request again",
             )),
-            Ok(ClaimOutcome::NoProvider) => respond(Problem::new(
-                ProblemKind::ProviderUnavailable,
-                "no provider of the call takes calls now; the call stays pending and is placed later",
-            )),
             Ok(ClaimOutcome::NotFound) => respond(unknown_call()),
             Err(_) => respond(Problem::new(
                 ProblemKind::StorageFailure,
@@ -206,7 +201,7 @@ impl Scheduler {
         }
     }
 
-    /// Claims one pending call, due or not.
+    /// Claims one pending call, due or not. If no provider takes it now, makes it due, so that it waits like every due call.
     ///
     /// # Errors
     /// Returns the error of the table or the queue. After an error the call may be claimed; such a claim expires.
@@ -227,7 +222,7 @@ impl Scheduler {
                 Ok(ClaimOutcome::Claimed) => "triggered",
                 Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace) => "not_pending",
                 Ok(ClaimOutcome::NotFound) => "not_found",
-                Ok(ClaimOutcome::NoProvider) => "provider_unavailable",
+                Ok(ClaimOutcome::Waiting { .. }) => "made_due",
                 Err(_) => "storage_failure",
             },
             // If there is no such call, the id can be any text, perhaps a phone number.
@@ -252,12 +247,28 @@ impl Scheduler {
             // Somebody wants to know whether the provider works again.
             None => flow.route(&call, true, now).await?,
         };
-        match route {
-            Some(Route::AtRate(provider) | Route::Probe(provider)) => {
-                self.claim(&flow, call, provider, true, trace_id).await
-            }
-            None => Ok(ClaimOutcome::NoProvider),
+        let provider = match route {
+            Some(Route::Probe(provider)) => Some(provider),
+            Some(Route::AtRate(provider)) => (flow.book(provider, 1, WAKE_AHEAD, now).await? == 1).then_some(provider),
+            None => None,
+        };
+        match provider {
+            Some(provider) => self.claim(&flow, call, provider, true, trace_id).await,
+            None => self.make_due(&call).await,
         }
+    }
+
+    /// Makes a pending call due.
+    async fn make_due(&self, call: &Call) -> Result<ClaimOutcome, Error> {
+        let transition = call.trigger(&self.policy, self.clock.now());
+        let due_at = transition.as_ref().and_then(|transition| transition.call.pending_due_at());
+        let (Some(transition), Some(due_at)) = (transition, due_at) else {
+            return Ok(ClaimOutcome::NotPending(call.job.as_str()));
+        };
+        Ok(match self.calls.store(&transition, self.call_retention).await? {
+            StoreOutcome::Committed => ClaimOutcome::Waiting { due_at },
+            StoreOutcome::LostRace => ClaimOutcome::LostRace,
+        })
     }
 
     const fn flow(&self) -> Flow<'_> {
@@ -302,6 +313,14 @@ impl Scheduler {
 
 fn unknown_call() -> Problem {
     Problem::new(ProblemKind::NotFound, "there is no call with this id")
+}
+
+/// Response to a trigger.
+fn triggered(status: StatusCode, call_id: &CallId, job: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::Text(json!({"call_id": call_id, "job": job}).to_string()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    response
 }
 
 fn respond(problem: Problem) -> Response<Body> {

@@ -23,8 +23,6 @@ pub enum ProblemKind {
     CallForgotten,
     /// The call is no longer PENDING.
     NotPending,
-    /// No provider of the call takes calls now.
-    ProviderUnavailable,
     /// Another system placed the call.
     NotPlacedBySwitchhook,
     PayloadTooLarge,
@@ -33,7 +31,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 11] = [
         Self::InvalidJson,
         Self::InvalidRequest,
         Self::NotFound,
@@ -41,7 +39,6 @@ impl ProblemKind {
         Self::IdempotencyKeyReused,
         Self::CallForgotten,
         Self::NotPending,
-        Self::ProviderUnavailable,
         Self::NotPlacedBySwitchhook,
         Self::PayloadTooLarge,
         Self::StorageFailure,
@@ -59,7 +56,6 @@ impl ProblemKind {
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::CallForgotten => "call_forgotten",
             Self::NotPending => "not_pending",
-            Self::ProviderUnavailable => "provider_unavailable",
             Self::NotPlacedBySwitchhook => "not_placed_by_switchhook",
             Self::PayloadTooLarge => "payload_too_large",
             Self::StorageFailure => "storage_failure",
@@ -77,7 +73,6 @@ impl ProblemKind {
             Self::IdempotencyKeyReused => "The idempotency key is taken",
             Self::CallForgotten => "The person of the call was forgotten",
             Self::NotPending => "The call is not pending",
-            Self::ProviderUnavailable => "No provider takes the call now",
             Self::NotPlacedBySwitchhook => "Switchhook did not place the call",
             Self::PayloadTooLarge => "The body is too large",
             Self::StorageFailure => "The tables could not be read or written",
@@ -91,11 +86,9 @@ impl ProblemKind {
             Self::InvalidJson | Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::IdempotencyKeyReused
-            | Self::CallForgotten
-            | Self::NotPending
-            | Self::ProviderUnavailable
-            | Self::NotPlacedBySwitchhook => StatusCode::CONFLICT,
+            Self::IdempotencyKeyReused | Self::CallForgotten | Self::NotPending | Self::NotPlacedBySwitchhook => {
+                StatusCode::CONFLICT
+            }
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::StorageFailure | Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
         }

@@ -200,9 +200,10 @@ impl Call {
             None => self.has_dials_left().then_some(plan.due_at),
             Some(latest) => self.retry_at(plan, attempts, latest),
         };
-        let due_at = due_at.map(|due_at| self.withdrawn_until().map_or(due_at, |until| due_at.max(until)));
-        let trigger = self.manual_trigger.filter(|trigger| trigger.after_attempts == self.attempt_records.len());
-        let due_at = due_at.map(|due_at| trigger.map_or(due_at, |trigger| due_at.min(trigger.at)));
+        let triggered_at = self.triggered_at(attempts);
+        let due_at = due_at.map(|due_at| triggered_at.map_or(due_at, |at| due_at.min(at)));
+        let withdrawn_until = self.withdrawn_until(triggered_at);
+        let due_at = due_at.map(|due_at| withdrawn_until.map_or(due_at, |until| due_at.max(until)));
         match (self.stop_reason, due_at, &self.job) {
             (Some(StopReason::CanceledByUser), _, _) => Job::Canceled,
             (
@@ -260,9 +261,14 @@ impl Call {
         }
     }
 
+    /// Returns the time at which a user triggered the next attempt. `None` if nobody did.
+    fn triggered_at(&self, attempts: &[AttemptState]) -> Option<Timestamp> {
+        self.manual_trigger.filter(|trigger| trigger.after_attempts == attempts.len()).map(|trigger| trigger.at)
+    }
+
     /// Returns the time before which Switchhook does not dial again after dials that reached nobody. The pause doubles with each
-    /// of them. `None` if there was no such dial.
-    fn withdrawn_until(&self) -> Option<Timestamp> {
+    /// of them. A manual trigger ends the pauses that began before it. `None` if there was no such dial since.
+    fn withdrawn_until(&self, triggered_at: Option<Timestamp>) -> Option<Timestamp> {
         let withdrawn = (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count();
         let doublings = u32::try_from(withdrawn.checked_sub(1)?).unwrap_or(u32::MAX).min(16);
         let pause = WITHDRAWN_PAUSE.saturating_mul(1 << doublings).min(WITHDRAWN_PAUSE_MAX);
@@ -270,7 +276,11 @@ impl Call {
             .history
             .iter()
             .filter(|entry| entry.is_withdrawal() && entry.attempt_index.is_some_and(|index| self.is_withdrawn(index)));
-        withdrawals.map(|entry| entry.received_at.plus(pause)).max()
+        withdrawals
+            .map(|entry| entry.received_at)
+            .filter(|withdrawn_at| triggered_at.is_none_or(|at| at <= *withdrawn_at))
+            .map(|withdrawn_at| withdrawn_at.plus(pause))
+            .max()
     }
 
     fn has_dials_left(&self) -> bool {

@@ -176,7 +176,7 @@ impl EndReason {
 /// wait for its planned due time again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualTrigger {
-    /// Number of [attempt records](crate::Call::attempt_records) before the triggered attempt.
+    /// Number of [attempts](crate::Call::attempts) before the triggered one. A dial that reached nobody is none of them.
     pub after_attempts: usize,
     pub at: Timestamp,
 }

@@ -73,11 +73,23 @@ impl Call {
             return None;
         }
         let mut call = self.clone();
-        if forced {
-            call.manual_trigger = Some(ManualTrigger { after_attempts: self.attempt_records.len(), at: now });
-        }
         call.job = Job::Claimed { token: token.to_owned(), provider, lease_ends_at: now.plus(lease) };
-        call.note_move(if forced { MoveKind::Triggered } else { MoveKind::Claimed }, None, now);
+        if forced {
+            call.note_trigger(now);
+        } else {
+            call.note_move(MoveKind::Claimed, None, now);
+        }
+        Some(call.into_transition(policy, now))
+    }
+
+    /// PENDING → PENDING, for the user: the next attempt is due now. Its calling window still applies.
+    ///
+    /// `None` if the call is not pending.
+    #[must_use]
+    pub fn trigger(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.pending_due_at()?;
+        let mut call = self.clone();
+        call.note_trigger(now);
         Some(call.into_transition(policy, now))
     }
 
@@ -266,6 +278,13 @@ impl Call {
         let mut call = self.clone();
         call.note_move(MoveKind::Doubted, None, now);
         Some(call)
+    }
+
+    /// Remembers that the user triggered the next attempt, which no longer waits for anything but its calling window.
+    fn note_trigger(&mut self, now: Timestamp) {
+        self.not_before = None;
+        self.manual_trigger = Some(ManualTrigger { after_attempts: self.attempts().len(), at: now });
+        self.note_move(MoveKind::Triggered, None, now);
     }
 
     /// Adds a move, and drops the oldest ones if there are too many.

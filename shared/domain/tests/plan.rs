@@ -20,8 +20,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, Disposition, EventId, EventKind, FoldOutcome, Job, Lifecycle, MOVES_MAX,
-    NewCall, Origin, PhoneNumber, Plan, Policy, Provider, ProviderEvent, ProviderSet, RetryPolicy, StopReason,
-    Timestamp, fold, refold,
+    MoveKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider, ProviderEvent, ProviderSet, RetryPolicy,
+    StopReason, Timestamp, fold, refold,
 };
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };

@@ -1,5 +1,8 @@
 //! Limits on the calls that a provider has at the same time: those of the configuration, and those that a provider sets by a refusal.
 
+use std::collections::BTreeMap;
+
+use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_local::CloudOptions;
@@ -7,7 +10,7 @@ use switchhook_local::fake::{Dial, RequestResult};
 use switchhook_tests::{MINUTE, World, dial_rates, options};
 
 use super::providers::all_accounts;
-use super::{HOUR, call_request, create};
+use super::{HOUR, call_request, create, send};
 
 /// A stack that places calls with every provider at this rate.
 fn world_with_rate(rate: &str) -> World {
@@ -62,6 +65,28 @@ async fn provider_never_has_more_calls_than_configured_and_its_places_are_used()
         let (least, taken) = seconds(&dials, 10);
         assert!(taken < least * 3 / 2, "{provider}: {taken} s, and {least} s would do");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn triggered_calls_wait_for_a_free_place() {
+    let world = world_with_rate("5/10");
+    let mut created = Vec::new();
+    for _ in 0..40 {
+        let mut later = request(Provider::Retell);
+        later["due_at"] = json!("2026-01-03T00:00:00Z");
+        created.push(create(&world, &later).await);
+    }
+    let mut answers: BTreeMap<u16, usize> = BTreeMap::new();
+    for call_id in &created {
+        let (code, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+        let state = if code == StatusCode::OK { "CLAIMED" } else { "PENDING" };
+        assert_eq!(answer["job"]["state"], state, "{answer}");
+        *answers.entry(code.as_u16()).or_default() += 1;
+    }
+    assert_eq!(answers, BTreeMap::from([(200, 10), (202, 30)]));
+    world.wait(MINUTE * 30).await;
+    assert_all_completed(&world, &created).await;
+    assert_eq!(most_at_once(&world.cloud.fake().dials()), 10);
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,3 +94,32 @@ fn cancellation_is_announced_once_whatever_arrives_later() {
     assert_eq!((late.attempts().len(), late.job.as_str()), (1, "CANCELED"));
     assert_eq!(types(&late).iter().filter(|name| *name == "call.canceled").count(), 1, "{:?}", types(&late));
 }
+
+/// A call that is due in a day.
+fn call_due_tomorrow() -> Call {
+    let mut call = call_with(RETRY);
+    call.plan.as_mut().expect("a placed call has a plan").due_at = at(90_000);
+    call.job = Job::Pending { due_at: at(90_000) };
+    call
+}
+
+#[test]
+fn dial_that_reached_nobody_leaves_a_trigger_in_force() {
+    let triggered = call_due_tomorrow().claim("token", Provider::Retell, LEASE, true, &POLICY, at(10)).unwrap().call;
+    let started = triggered.start_dial("token", "dial", Provider::Retell, &POLICY, at(11)).unwrap();
+    let call = started.transition.call;
+    // The provider accepted the dial, and reports that it had too many calls.
+    let withdrawn = folded(&call, &call.not_dialled_event(&AttemptKey::new("1"), "p1", at(12)));
+    assert_eq!(due_at(&withdrawn), at(42));
+    // Another trigger ends the pause.
+    let again = withdrawn.trigger(&POLICY, at(13)).unwrap().call;
+    assert_eq!(due_at(&again), at(13));
+}
+
+#[test]
+fn trigger_makes_a_pending_call_due() {
+    let triggered = call_due_tomorrow().trigger(&POLICY, at(10)).unwrap().call;
+    assert_eq!((due_at(&triggered), triggered.wake_at), (at(10), Some(at(10))));
+    assert_eq!(triggered.moves.last().map(|last| last.kind), Some(MoveKind::Triggered));
+    assert_eq!(dialled(&triggered, 11).trigger(&POLICY, at(12)), None);
+}
