@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde_json::json;
 use switchhook_operate::scale::{
-    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, parameter, partitions, resources,
+    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, drift_share, parameter, partitions, resources,
 };
 use switchhook_reconciler::limits;
 
@@ -63,7 +63,8 @@ impl Simulate {
             let sizes = sizes.iter().map(|traffic| {
                 json!({
                     "traffic": traffic, "units": traffic.units(), "resources": resources(traffic, &reconciler_limits()),
-                    "partitions": partitions(traffic), "bill": bill(traffic),
+                    "partitions": partitions(traffic), "drift_share": drift_share(traffic, &reconciler_limits()),
+                    "bill": bill(traffic),
                 })
             });
             writeln!(out, "{:#}", json!({"sizes": sizes.collect::<Vec<_>>()}))
@@ -93,9 +94,9 @@ fn reconciler_limits() -> ReconcilerLimits {
         lookups: limits::REQUESTS_PER_MINUTE.into(),
         ending_lookups: limits::Urgency::Ending.ceiling().into(),
         drift_lookups: limits::Urgency::Drift.ceiling().into(),
-        sweep_s: limits::SWEEP_MAX.as_secs_f64(),
+        sweep_s: limits::WORK_WINDOW.as_secs_f64(),
         sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
-        sweep_queue_depth: limits::SWEEP_QUEUE_DEPTH as f64,
+        queue_depth_per_shard: limits::QUEUE_DEPTH_PER_SHARD as f64,
     }
 }
 
@@ -151,6 +152,24 @@ mod tests {
         assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 20.0, "{dialers:?}");
         let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
         assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
+    }
+
+    #[test]
+    fn sweep_keeps_up_with_all_that_its_index_takes() {
+        let traffic = Traffic::new(1e8);
+        let limit = |name| resource(&traffic, name).webhooks_per_day_max(&traffic);
+        // The index has the first of these limits, and more shards move all of them alike.
+        let writes = limit("writes to `by_received` per second");
+        assert!(writes < limit("calls that the sweep reads per second"));
+        assert!(writes < limit("messages in the events queue"));
+    }
+
+    #[test]
+    fn drift_check_looks_at_all_settled_calls_or_at_a_sample() {
+        // 480 questions a minute are enough for three webhooks each.
+        let shares = [480.0 * 3.0 * 1_440.0, 1e8].map(|size| drift_share(&Traffic::new(size), &reconciler_limits()));
+        assert_eq!(shares[0], 1.0);
+        assert!((shares[1] - 0.020736).abs() < 1e-6, "{shares:?}");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod schemas;
 mod secrets;
 mod shards;
 mod store;
+mod swept_at_scale;
 mod trace;
 mod traffic;
 mod windows;

@@ -94,6 +94,11 @@ fn orphaned_events_are_adopted_while_the_sweep_is_off() {
 }
 
 #[test]
+fn lost_events_are_swept_although_shards_are_left_to_workers() {
+    mutants::check_sweep_alone();
+}
+
+#[test]
 fn one_seed_in_full() {
     let Some(seed) = std::env::var("SWITCHHOOK_SIM_SEED").ok() else { return };
     let plan = Plan::draw(seed.parse().unwrap());

@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 25] = [
+const MUTANTS: [Mutant; 26] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -60,6 +60,7 @@ const MUTANTS: [Mutant; 25] = [
         &[FaultKind::Conflict, FaultKind::Throttled, FaultKind::ServerError],
         &[Law::DeadLettersAreUnreadable],
     ),
+    mutant(Mutation::LeftShardsForgotten, &[FaultKind::FunctionCrash], &[Law::Accounted]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.
@@ -79,6 +80,16 @@ pub(crate) fn check_adoption_without_sweep() {
     for plan in plans {
         let result = run(&plan, Some(Mutation::NoSweep));
         assert!(result.violation.is_none(), "seed {}: {:?}", plan.seed, result.violation);
+    }
+}
+
+/// Checks that the sweep and its workers keep the laws by themselves: a duplicate webhook queues nothing again.
+pub(crate) fn check_sweep_alone() {
+    for seed in SEEDS.take(12) {
+        let plan =
+            Plan::with_faults(seed, &[FaultKind::FunctionCrash, FaultKind::NotDeleted, FaultKind::DuplicateSchedule]);
+        let result = run(&plan, Some(Mutation::OnlySweepResends));
+        assert!(result.violation.is_none(), "seed {seed}: {:?}", result.violation);
     }
 }
 

@@ -63,6 +63,10 @@ pub(crate) enum Mutation {
     DeadLetteredAtOnce,
     /// Nothing is mutated but the sweep, which is off.
     NoSweep,
+    /// A duplicate webhook is not queued again. Only the sweep queues events that never reached the queue.
+    OnlySweepResends,
+    /// As [`Self::OnlySweepResends`], and the sweep forgets the shards that it has left to workers.
+    LeftShardsForgotten,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -70,6 +74,8 @@ pub(crate) enum Mutation {
 pub(crate) struct InboxEvent {
     /// Number of `PutItem` requests.
     pub(crate) puts: u32,
+    /// Number of `GetItem` requests.
+    pub(crate) reads: u32,
     /// Id of the call that the event belongs to when it arrives.
     pub(crate) call_id: String,
 }
@@ -115,6 +121,15 @@ impl Mutation {
                 let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
                 let puts = inbox.get(&text(&message["event"]["event_id"])).map_or(0, |event| event.puts);
                 (puts > 1).then(sent).flatten()
+            }
+            // The sweep reads an event before it queues it, and ingress does not.
+            (Self::OnlySweepResends | Self::LeftShardsForgotten, "SendMessage") if to_queue(EVENTS_QUEUE) => {
+                let message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
+                let event = inbox.get(&text(&message["event"]["event_id"]));
+                event.is_some_and(|event| event.puts > 1 && event.reads == 0).then(sent).flatten()
+            }
+            (Self::LeftShardsForgotten, "PutItem") if body["Item"]["event_id"]["S"] == "sweep:cursor" => {
+                with("/Item/left/M", json!({}))
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -206,7 +221,9 @@ impl Mutation {
             | Self::OlderRowWritten
             | Self::NoAttemptLimit
             | Self::NumberInTraceId
-            | Self::DeadLetteredAtOnce => false,
+            | Self::DeadLetteredAtOnce
+            | Self::OnlySweepResends
+            | Self::LeftShardsForgotten => false,
         }
     }
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use fastrand::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
+use switchhook_aws::inbox::BY_RECEIVED;
 use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::CrashPoint;
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
+use switchhook_reconciler::limits::SWEEP_PAGE;
 use switchhook_tests::text;
 
 use crate::calls::START;
@@ -110,7 +112,9 @@ impl State {
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];
-        let (kind, fault) = faults.into_iter().find(|(kind, _)| self.hit(*kind))?;
+        let Some((kind, fault)) = faults.into_iter().find(|(kind, _)| self.hit(*kind)) else {
+            return with_small_page(call, body);
+        };
         if fault != slow {
             self.trace(&format!("{kind:?} at {}", call.operation));
         }
@@ -125,6 +129,11 @@ impl State {
             "PutItem" | "UpdateItem" if of_table(CALLS_TABLE) => {
                 let id = body.pointer("/Item/call_id/S").or_else(|| body.pointer("/Key/call_id/S"));
                 self.written.extend(id.map(text));
+            }
+            "GetItem" if of_table(INBOX_TABLE) => {
+                if let Some(event) = self.inbox.get_mut(&text(&body["Key"]["event_id"]["S"])) {
+                    event.reads += 1;
+                }
             }
             "PutItem" if of_table(INBOX_TABLE) && !body["Item"]["received_bucket"].is_null() => {
                 let event = self.inbox.entry(text(&body["Item"]["event_id"]["S"])).or_default();
@@ -141,4 +150,13 @@ impl State {
             _ => {}
         }
     }
+}
+
+/// Lets the sweep read pages of two events. So it leaves shards to workers, although a run of the simulator has few events.
+fn with_small_page(call: &RequestInfo<'_>, mut body: Value) -> Option<Fault> {
+    if call.operation != "Query" || body["IndexName"] != BY_RECEIVED || body["Limit"] != json!(SWEEP_PAGE) {
+        return None;
+    }
+    body["Limit"] = json!(2);
+    Some(Fault::ReplacedRequest(body.to_string().into_bytes()))
 }

@@ -3,7 +3,7 @@
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
-    bill, partitions, quota, resources,
+    bill, drift_share, partitions, quota, resources,
 };
 use switchhook_providers::LANE_SECONDS;
 
@@ -106,7 +106,15 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let rows = resources.map(|resource| {
         [resource.name.to_owned(), resource.load_is.to_owned(), resource.limit_is, resource.beyond.to_owned()]
     });
-    format!("{FORMULAS}\n{}", table(["load", "at the mean", "limit", "beyond it"], rows))
+    let (lookups, day) = (number(reconciler.drift_lookups), 86_400.0 / 60.0);
+    let all = number(reconciler.drift_lookups * day * traffic.profile.webhooks_per_call);
+    format!(
+        "{FORMULAS}\n{}\n\
+         The **drift check** is no limit, because it is a sample. It asks about each settled call once, at most {lookups} times per minute\n\
+         and provider, and may fall behind by six hours. That is enough for all calls of {all} webhooks a day. Of more calls, it looks\n\
+         at the first ones of each minute. The metric `drift_skipped_ms` says how much it leaves out.\n",
+        table(["load", "at the mean", "limit", "beyond it"], rows)
+    )
 }
 
 fn size(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
@@ -158,7 +166,8 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
     )
 }
 
-/// Lists partitions, pollers, the capacity of a new account, and the time to ask about an hour of lost webhooks.
+/// Lists partitions, pollers, the capacity of a new account, the time to ask about an hour of lost webhooks, and the share of the calls
+/// at which the drift check looks.
 fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
     let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
@@ -169,7 +178,8 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB, {} of which its writes alone need.\n\
          - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
-         - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n",
+         - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n\
+         - The drift check looks at {} % of the settled calls, if all are at one provider.\n",
         number(*inbox),
         number(*inbox_gb),
         number(*calls),
@@ -179,6 +189,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         number(quota::LAMBDA_CONCURRENCY_NEW),
         number(new_account),
         number(minutes / 60.0),
+        number(100.0 * drift_share(traffic, reconciler)),
     )
 }
 

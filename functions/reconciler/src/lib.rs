@@ -1,7 +1,8 @@
 //! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
-//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. If more are due
-//! than it handles itself, it hands the rest to workers: invocations of the same function by the repair queue.
+//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. If more calls are
+//! due, or more events are to be swept, than it handles itself, it hands the rest to workers: invocations of the same function by the
+//! repair queue.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
@@ -43,9 +44,10 @@ pub mod limits {
 
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
-    pub use crate::sweep::{CONCURRENCY as SWEEP_CONCURRENCY, QUEUE_DEPTH_MAX as SWEEP_QUEUE_DEPTH};
+    pub use crate::reconciler::WORK_WINDOW;
+    pub use crate::sweep::{CONCURRENCY as SWEEP_CONCURRENCY, PAGE as SWEEP_PAGE, QUEUE_DEPTH_PER_SHARD};
 
-    /// Time of a run that the sweep gets at most, so that it cannot starve the calls.
+    /// Time of a scheduled run that the sweep gets at most, so that it cannot starve the calls.
     pub const SWEEP_MAX: Duration = Duration::from_millis(RUN_MAX.as_millis() as u64 / 2);
 }
 
@@ -100,7 +102,7 @@ impl Reconciler {
         let started = self.clock.now();
         let mut report = Report::default();
         let mut first_error = None;
-        if let Err(error) = self.sweep(&mut report, started.plus(limits::SWEEP_MAX)).await {
+        if let Err(error) = self.sweep(&mut report, started).await {
             report.failed += 1;
             first_error = Some(error);
         }
@@ -127,7 +129,7 @@ impl Reconciler {
         first_error.map_or(Ok(report), Err)
     }
 
-    /// Logs an invocation that woke calls: its message and action, and the counts of its report.
+    /// Logs a run or the work of a worker: its message and action, and the counts of its report.
     pub(crate) fn log_run(
         &self,
         (message, action_taken): (&'static str, &'static str),

@@ -18,7 +18,7 @@ use switchhook_domain::{Policy, Provider, Timestamp};
 pub(crate) const RUN_MAX: Duration = Duration::from_secs(36);
 /// Time after the start of a scheduled run at which its workers start no further call or request. A provider has 8 s to answer a
 /// lookup, so they are done when the next run starts.
-pub(crate) const WORK_WINDOW: Duration = Duration::from_secs(50);
+pub const WORK_WINDOW: Duration = Duration::from_secs(50);
 
 /// The handler, with its clients and settings.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Reconciler {
     pub queue: Queue,
     /// Dead-letter queue of the events queue.
     pub dlq: Queue,
-    /// Queue of shards with more due calls than a scheduled run handles. Its messages invoke this function.
+    /// Queue of shards in which a scheduled run left due calls or received events. Its messages invoke this function.
     pub repair_queue: Queue,
     pub bus: Bus,
     pub dial_accounts: DialAccounts,
@@ -50,11 +50,11 @@ pub struct Report {
     pub lookup_events: u64,
     /// Claims whose lease ended.
     pub claims_expired: u64,
-    /// Shards with more due calls than one invocation handles, which were handed to a worker.
+    /// Shards with more due calls or received events than one invocation handles, which were handed to a worker.
     pub handed_on: u64,
     /// Calls that got a later wake-up time.
     pub rescheduled: u64,
-    /// Minutes of the inbox that were swept.
+    /// Minutes of the inbox by which the cursor of the sweep moved. Shards with much in them may be left to workers.
     pub swept_minutes: u64,
     /// Events that were missing in their call and are queued again.
     pub requeued: u64,
@@ -76,7 +76,8 @@ pub struct Report {
     pub budget_used_up: u64,
     /// Time since the oldest wake-up time that the run found, in milliseconds.
     pub overdue_wake_ms: u64,
-    /// Time up to which the inbox is swept: the end of a minute. `None` if nothing was swept yet, or the cursor could not be read.
+    /// Time up to which all shards of the inbox are swept: the end of a minute. `None` if nothing was swept yet, or the cursor could not be
+    /// read.
     #[serde(serialize_with = "as_text")]
     pub swept_until: Option<Timestamp>,
     pub requests: RequestStats,

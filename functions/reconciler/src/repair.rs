@@ -1,22 +1,25 @@
-//! Workers: invocations by the repair queue, which handle the due calls that a scheduled run leaves over.
+//! Workers: invocations by the repair queue, which do the work that a scheduled run leaves over.
 //!
-//! **A scheduled run handles one page of each shard, and hands the rest of a shard to a worker.** A shard with less due costs no message.
-//! A worker handles page after page until its time is up, and then hands the rest to the next worker.
+//! **A scheduled run handles one page of each shard, and hands the rest of a shard to a worker.** A shard with less costs no message.
+//! A worker handles page after page until its time is up, and then hands the rest to the next worker. There are two kinds of work: calls
+//! that are due, and received events that are not [swept](crate::sweep).
 //!
-//! **Nothing depends on a message.** The wake queue holds all due calls, and the next scheduled run reads it from the start. So a worker
-//! that dies loses nothing. The workers of a minute stop before the next scheduled run, so that no call is handled twice at the same
-//! time, and an old message does nothing.
+//! **Nothing depends on a message.** The wake queue holds all due calls, and the cursor of the sweep every shard that is left. The next
+//! scheduled run reads both. So a worker that dies loses nothing. The workers of a minute stop before the next scheduled run, so that
+//! no call is handled twice at the same time, and an old message does nothing.
 
 use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
-use switchhook_aws::queue::RepairWork;
+use switchhook_aws::calls::{WakeEntry, WakeQueue};
+use switchhook_aws::queue::{RepairKind, RepairWork};
+use switchhook_domain::Timestamp;
 
 use crate::reconciler::{RUN_MAX, Reconciler, Report};
 use crate::wake::PageResult;
 
 impl Reconciler {
-    /// Handles the due calls of the shards that these messages name. An error is logged and counted. The message is not delivered
-    /// again, because the next scheduled run finds the calls that are left.
+    /// Works on the shards that these messages name. An error is logged and counted. The message is not delivered again, because the
+    /// next scheduled run finds what is left.
     pub async fn work(&self, batch: SqsEvent, trace_id: &str) -> Report {
         let started = self.clock.now();
         let mut report = Report::default();
@@ -37,17 +40,49 @@ impl Reconciler {
         report
     }
 
-    /// Handles the due calls of one shard, page by page. Returns the first error, after it has tried every call.
+    /// Works on one shard until the time is up, and then hands the rest to the next worker. Returns the first error.
     async fn work_on_shard(&self, work: RepairWork, report: &mut Report, trace_id: &str) -> Result<(), Error> {
-        let started = self.clock.now();
-        let stop_at = started.plus(RUN_MAX).min(work.stop_at);
-        let accounts = self.dial_accounts.current(started).await;
+        let stop_at = self.clock.now().plus(RUN_MAX).min(work.stop_at);
+        let (left, error) = match work.kind {
+            RepairKind::Due { queue, ref after } => {
+                self.wake_shard(queue, after.clone(), &work, report, stop_at, trace_id).await
+            }
+            RepairKind::Sweep => match self.sweep_shard(work.shard, report, stop_at).await {
+                Ok(is_left) => (is_left.then_some(RepairKind::Sweep), None),
+                Err(error) => {
+                    report.failed += 1;
+                    (None, Some(error))
+                }
+            },
+        };
+        match left {
+            Some(_) if self.is_time_up(work.stop_at) => report.budget_used_up = 1,
+            Some(kind) => {
+                let next = RepairWork { kind, workers_before: work.workers_before + 1, ..work };
+                let handed_on = self.hand_on(&[next], report).await;
+                return error.map_or(handed_on, Err);
+            }
+            None => {}
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Handles the due calls of one shard, page by page. Returns the work that is left, and the first error.
+    async fn wake_shard(
+        &self,
+        queue: WakeQueue,
+        mut after: Option<WakeEntry>,
+        work: &RepairWork,
+        report: &mut Report,
+        stop_at: Timestamp,
+        trace_id: &str,
+    ) -> (Option<RepairKind>, Option<Error>) {
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
         let lookups = &self.lookups(&accounts, stop_at);
         let mut first_error = None;
-        let mut after = work.after.clone();
         let mut is_left = true;
         while is_left && !self.is_time_up(stop_at) {
-            let page = match self.due_page((work.queue, work.shard), work.due_until, after.as_ref()).await {
+            let page = match self.due_page((queue, work.shard), work.read_at, after.as_ref()).await {
                 Ok(page) => self.wake_page(&page, lookups, report, trace_id).await,
                 Err(error) => {
                     report.failed += 1;
@@ -59,13 +94,7 @@ impl Reconciler {
             is_left = page.is_left;
         }
         self.add_lookups(lookups, report, trace_id).await;
-        if is_left && self.is_time_up(work.stop_at) {
-            report.budget_used_up = 1;
-        } else if is_left {
-            let next = RepairWork { after, workers_before: work.workers_before + 1, ..work };
-            first_error = first_error.or(self.hand_on(&[next], report).await.err());
-        }
-        first_error.map_or(Ok(()), Err)
+        (is_left.then_some(RepairKind::Due { queue, after }), first_error)
     }
 
     /// Hands shards to workers.

@@ -1,7 +1,15 @@
 //! The sweep: finds stored events that are missing in their call, and queues them again.
 //!
-//! **Each minute of the inbox is swept once, two minutes behind the clock.** A cursor in the inbox table holds the last
-//! swept minute, and the position inside a minute if a run had no time for all of it.
+//! **Everything before the cursor is swept: each shard up to the end of the cursor's minute, or up to the position that the cursor has for
+//! it.** What was swept once stays swept. So an old position that is written late is still true. It only makes a worker sweep again.
+//!
+//! A run sweeps minute after minute, two minutes behind the clock. It does not sweep a shard of a minute that has more than a page, or
+//! that it has no time for. It leaves such a shard to a worker: it stores the shard's position together with the new minute, and then
+//! sends a message of the repair queue. The worker pages on up to the cursor's minute, and stores the position after each page. If a
+//! message is lost or a worker dies, the next run finds the shard behind the cursor and sends another message.
+//!
+//! Only runs add shards to the cursor and remove them, each on the condition that the minute is the one it read. A worker changes
+//! nothing but the position of its shard. So a shard that one run still counts as left cannot vanish from the cursor meanwhile.
 //!
 //! An event that ingress decided not to fold never reaches the consumer. So the sweep [erases](switchhook_aws::inbox::Inbox::erase)
 //! it if the person of its call was forgotten.
@@ -11,11 +19,14 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
+use switchhook_aws::dynamodb::Page;
 use switchhook_aws::inbox::{ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
+use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
-use crate::reconciler::{Reconciler, Report};
+use crate::limits::SWEEP_MAX;
+use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
 
 /// Calls handled at the same time.
 pub const CONCURRENCY: usize = 16;
@@ -23,10 +34,14 @@ pub const CONCURRENCY: usize = 16;
 const SWEEP_BEHIND_MINUTES: i64 = 2;
 /// Limit on the minutes of one run. The first sweep of a stack starts as many minutes back.
 const SWEEP_MINUTES_MAX: i64 = 60;
-/// Queue depth above which the sweep pauses: the consumer is behind, and the missing events are probably in the queue.
+/// Events of a shard and minute that are read at once. A run that finds more leaves the shard to a worker.
+pub const PAGE: i32 = 1_000;
+/// Messages in the events queue, for each shard of the inbox, above which the sweep pauses: the consumer is behind, and the missing
+/// events are probably in the queue. A shard takes 1,000 events per second, each of which is in the queue for about 0.05 s. So five
+/// times as many messages wait as at the highest rate.
 ///
 /// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.
-pub const QUEUE_DEPTH_MAX: u64 = 1_000;
+pub const QUEUE_DEPTH_PER_SHARD: u64 = 250;
 
 /// Result of queueing the missing events of one call.
 #[derive(Default)]
@@ -37,79 +52,122 @@ struct Requeued {
 }
 
 impl Reconciler {
-    /// Sweeps the minutes after the cursor, as many as there is time for.
-    pub(crate) async fn sweep(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
+    /// Sweeps the minutes after the cursor, as many as there is time for, in a run that started at `started`. Hands the shards that are
+    /// left to [workers](Self::work).
+    pub(crate) async fn sweep(&self, report: &mut Report, started: Timestamp) -> Result<(), Error> {
+        let stored = self.inbox.sweep_cursor().await?;
+        let from = stored.as_ref().map(|cursor| cursor.minute);
+        report.swept_until = stored.as_ref().map(|cursor| end_of(cursor.swept_minute()));
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
-        let cursor = self.inbox.sweep_cursor().await?;
-        let mut done = cursor.as_ref().map(|cursor| cursor.minute);
-        report.swept_until = done.map(end_of);
-        let mut position = cursor.and_then(|cursor| cursor.position).unwrap_or_default();
-        let first = done.map_or(last + 1 - SWEEP_MINUTES_MAX, |minute| minute + 1);
-        for minute in first..=last.min(first + SWEEP_MINUTES_MAX - 1) {
+        let mut cursor =
+            stored.unwrap_or_else(|| SweepCursor { minute: last - SWEEP_MINUTES_MAX, left: BTreeMap::new() });
+        let swept = self.sweep_minutes(&mut cursor, from, last, report, started.plus(SWEEP_MAX)).await;
+        let left = cursor.shards_behind().map(|shard| RepairWork {
+            kind: RepairKind::Sweep,
+            shard,
+            read_at: started,
+            stop_at: started.plus(WORK_WINDOW),
+            workers_before: 0,
+        });
+        let handed_on = self.hand_on(&left.collect::<Vec<_>>(), report).await;
+        swept.and(handed_on)
+    }
+
+    /// Sweeps the minutes from the cursor to `last`, as many as there is time for. `from` is the stored minute.
+    async fn sweep_minutes(
+        &self,
+        cursor: &mut SweepCursor,
+        mut from: Option<i64>,
+        last: i64,
+        report: &mut Report,
+        stop_at: Timestamp,
+    ) -> Result<(), Error> {
+        for minute in cursor.minute + 1..=last.min(cursor.minute + SWEEP_MINUTES_MAX) {
             report.budget_used_up |= u64::from(self.is_time_up(stop_at));
-            if self.is_time_up(stop_at) || self.queue.depth().await? > QUEUE_DEPTH_MAX {
-                return Ok(());
+            if self.is_time_up(stop_at) || self.is_behind(minute).await? {
+                break;
             }
-            let rest = self.sweep_minute(minute, std::mem::take(&mut position), report, stop_at).await?;
-            let swept = match rest {
-                None => SweepCursor { minute, position: None },
-                Some(position) => SweepCursor { minute: minute - 1, position: Some(position) },
-            };
-            report.budget_used_up |= u64::from(swept.position.is_some());
-            if !self.inbox.advance_sweep_cursor(done, &swept).await? || swept.position.is_some() {
-                // Another run moved the cursor, or the next run continues inside this minute.
-                return Ok(());
+            self.sweep_minute(minute, cursor, report, stop_at).await?;
+            if !self.inbox.advance_sweep_cursor(from, cursor).await? {
+                // Another run moved the cursor.
+                break;
             }
-            done = Some(minute);
-            report.swept_until = done.map(end_of);
+            from = Some(minute);
+            report.swept_until = Some(end_of(cursor.swept_minute()));
             report.swept_minutes += 1;
         }
         Ok(())
     }
 
-    /// Sweeps a minute from a position on. If there is no time for all of it, returns the position at which the next run
-    /// continues.
+    /// Sweeps the next minute, and moves the cursor to its end. Shards with more than a page, and those that there is no time for, are
+    /// left to workers.
     async fn sweep_minute(
         &self,
         minute: i64,
-        position: SweepPosition,
+        cursor: &mut SweepCursor,
         report: &mut Report,
         stop_at: Timestamp,
-    ) -> Result<Option<SweepPosition>, Error> {
-        let mut start = position.start;
-        for shard in position.shard..self.inbox.received_shards(minute).end {
-            let mut index = self.inbox.received_pages(minute, shard, start.clone());
-            loop {
-                if self.is_time_up(stop_at) {
-                    return Ok(Some(SweepPosition { shard, start }));
-                }
-                let Some(page) = index.next().await? else { break };
-                if let Some(swept) = self.sweep_page(&page.items, report, stop_at).await? {
-                    let last = swept.checked_sub(1).and_then(|index| page.items.get(index));
-                    let start = last.map(|last| last.start_key_after(minute, shard)).transpose()?.or(start);
-                    return Ok(Some(SweepPosition { shard, start }));
-                }
-                start = page.next;
-                if start.is_none() {
-                    break;
+    ) -> Result<(), Error> {
+        // The workers of these shards have caught up.
+        cursor.left.retain(|_, position| position.minute < minute);
+        for shard in self.inbox.received_shards(minute) {
+            if cursor.left.contains_key(&shard) {
+                continue;
+            }
+            let mut position = SweepPosition::start_of(minute);
+            if !self.is_time_up(stop_at) {
+                let page = self.inbox.received_page(&position, shard, PAGE).await?;
+                if page.next.is_none() {
+                    position = self.sweep_page(shard, position, &page, report, stop_at).await?;
                 }
             }
+            if position.minute == minute {
+                cursor.left.insert(shard, position);
+            }
         }
-        Ok(None)
+        cursor.minute = minute;
+        Ok(())
     }
 
-    /// Queues the events of a page that are missing in their call. If there is no time for all of them, returns the number of
-    /// entries at the start of the page that are done.
+    /// Sweeps a shard that a run has left, page by page, up to the cursor's minute. Returns true if there was no time for all of it.
+    pub(crate) async fn sweep_shard(&self, shard: u64, report: &mut Report, stop_at: Timestamp) -> Result<bool, Error> {
+        let Some(mut cursor) = self.inbox.sweep_cursor().await? else { return Ok(false) };
+        let Some(mut position) = cursor.left.remove(&shard) else { return Ok(false) };
+        while position.minute <= cursor.minute {
+            if self.is_time_up(stop_at) {
+                return Ok(true);
+            }
+            if self.is_behind(position.minute).await? {
+                return Ok(false);
+            }
+            let page = self.inbox.received_page(&position, shard, PAGE).await?;
+            position = self.sweep_page(shard, position, &page, report, stop_at).await?;
+            if !self.inbox.set_sweep_position(shard, &position).await? {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// True if so many messages wait in the events queue that the sweep pauses.
+    async fn is_behind(&self, minute: i64) -> Result<bool, Error> {
+        let shards = self.inbox.received_shards(minute).end;
+        Ok(self.queue.depth().await? > QUEUE_DEPTH_PER_SHARD * shards)
+    }
+
+    /// Queues the events of a page that are missing in their call. Returns the position after those that there was time for.
     async fn sweep_page(
         &self,
-        received: &[ReceivedEvent],
+        shard: u64,
+        position: SweepPosition,
+        page: &Page<ReceivedEvent>,
         report: &mut Report,
         stop_at: Timestamp,
-    ) -> Result<Option<usize>, Error> {
+    ) -> Result<SweepPosition, Error> {
         // Calls in the order of the page, each with the place of its first event in the page.
         let mut calls: Vec<(usize, CallId, Vec<ReceivedEvent>)> = Vec::new();
         let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
-        for (place, event) in received.iter().enumerate() {
+        for (place, event) in page.items.iter().enumerate() {
             let Some(call_id) = &event.call_id else { continue };
             let index = *by_id.entry(call_id).or_insert(calls.len());
             match calls.get_mut(index) {
@@ -129,7 +187,13 @@ impl Reconciler {
             report.requeued += events;
             first_incomplete = first_incomplete.or(is_incomplete.then_some(place));
         }
-        Ok(first_incomplete)
+        let minute = position.minute;
+        let start = match first_incomplete {
+            Some(0) => return Ok(position),
+            Some(place) => page.items.get(place - 1).map(|last| last.start_key_after(minute, shard)).transpose()?,
+            None => page.next.clone(),
+        };
+        Ok(if start.is_some() { SweepPosition { minute, start } } else { SweepPosition::start_of(minute + 1) })
     }
 
     /// Queues the events of one call that are not in its history. If the person of the call was forgotten, erases those that

@@ -9,7 +9,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Found, StoreOutcome, WakeEntry, WakeQueue};
 use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
-use switchhook_aws::queue::RepairWork;
+use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::findings::StoredEnding;
@@ -85,10 +85,9 @@ impl DuePage {
     fn rest(&self, due_until: Timestamp, stop_at: Timestamp) -> Option<RepairWork> {
         let after = self.calls.last().filter(|_| self.is_more)?.clone();
         Some(RepairWork {
-            queue: self.queue,
+            kind: RepairKind::Due { queue: self.queue, after: Some(after) },
             shard: self.shard,
-            due_until,
-            after: Some(after),
+            read_at: due_until,
             stop_at,
             workers_before: 0,
         })

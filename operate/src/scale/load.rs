@@ -18,12 +18,12 @@ pub struct ReconcilerLimits {
     pub ending_lookups: f64,
     /// The same, as far as they may belong to the drift check.
     pub drift_lookups: f64,
-    /// Seconds of each minute in which the sweep works.
+    /// Seconds of each minute in which workers sweep a shard.
     pub sweep_s: f64,
-    /// Calls that the sweep reads at the same time.
+    /// Calls that a worker of the sweep reads at the same time.
     pub sweep_concurrency: f64,
-    /// Messages in the events queue at which the sweep pauses.
-    pub sweep_queue_depth: f64,
+    /// Messages in the events queue, for each shard, at which the sweep pauses.
+    pub queue_depth_per_shard: f64,
 }
 
 /// Consequence of a load beyond its limit.
@@ -34,8 +34,6 @@ pub enum Effect {
     RefusesWebhooks,
     /// Work is done later, or a request must be repeated.
     Delays,
-    /// A check looks at fewer calls.
-    ChecksLess,
 }
 
 /// Something that is limited, and its load.
@@ -294,10 +292,13 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             webhooks,
             "w, if no two webhooks of a call come in the same minute",
             (
-                reconciler.sweep_s / 60.0 * reconciler.sweep_concurrency / READ_S,
-                format!("{} s of each minute × {} reads at once / r", reconciler.sweep_s, reconciler.sweep_concurrency),
+                count(SHARDS_DEFAULT) * reconciler.sweep_s / 60.0 * reconciler.sweep_concurrency / READ_S,
+                format!(
+                    "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × {} reads at once / r",
+                    reconciler.sweep_s, reconciler.sweep_concurrency
+                ),
             ),
-            "the sweep, which is one function",
+            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` beyond 16 shards",
             Effect::Delays,
             "An event that was stored and not queued is folded late",
         ),
@@ -305,8 +306,11 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "messages in the events queue",
             webhooks * units.messages * (QUEUE_S + INVOCATION_S),
             "w × messages × (q + i)",
-            (reconciler.sweep_queue_depth, "`QUEUE_DEPTH_MAX` of the sweep".to_owned()),
-            "the constant `QUEUE_DEPTH_MAX`",
+            (
+                count(SHARDS_DEFAULT) * reconciler.queue_depth_per_shard,
+                format!("default of `IndexShards` ({SHARDS_DEFAULT}) × {} messages", reconciler.queue_depth_per_shard),
+            ),
+            "`IndexShards`",
             Effect::Delays,
             "The sweep takes the load for a backlog, and pauses",
         ),
@@ -319,16 +323,14 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             Effect::Delays,
             "Silent calls are settled late; dials in doubt have requests of their own",
         ),
-        resource(
-            "questions of the drift check per minute, all to one provider",
-            calls * 60.0,
-            "c × 60, because each settled call is looked at once",
-            of_lookups(reconciler.drift_lookups),
-            "the constant `REQUESTS_PER_MINUTE`, or more providers",
-            Effect::ChecksLess,
-            "After six hours, the check looks at the first calls of each minute, and leaves out the others",
-        ),
     ]
+}
+
+/// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. It may fall
+/// behind by six hours, so it also reaches the calls of the busiest hours, as long as it has enough requests for the day.
+#[must_use]
+pub fn drift_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
+    (reconciler.drift_lookups / (traffic.calls() * 60.0)).min(1.0)
 }
 
 /// A small count as a number of the model.

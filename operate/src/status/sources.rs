@@ -259,7 +259,7 @@ async fn overdue(stack: &Stack, queues: &[WakeQueue], now: Timestamp) -> Result<
 
 async fn swept(stack: &Stack) -> Result<Option<Timestamp>, Error> {
     let cursor = stack.inbox.sweep_cursor().await?;
-    Ok(cursor.map(|cursor| Timestamp::from_millis((cursor.minute + 1).saturating_mul(60_000))))
+    Ok(cursor.map(|cursor| Timestamp::from_millis((cursor.swept_minute() + 1).saturating_mul(60_000))))
 }
 
 async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {

@@ -24,7 +24,7 @@ use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp, Tra
 
 use crate::error::Error;
 
-pub use repair::RepairWork;
+pub use repair::{RepairKind, RepairWork};
 
 /// Schema version of a message's body.
 pub const MESSAGE_SCHEMA: u32 = 1;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, SweepCursor};
-use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider};
+use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, ReceivedEvent, SweepCursor, SweepPosition};
+use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{Item, World, generic};
 
@@ -90,13 +90,39 @@ async fn cursor_of_the_sweep_moves_from_where_it_was_read() {
     let world = World::stopped();
     let inbox = &world.inbox;
     assert_eq!(inbox.sweep_cursor().await.unwrap(), None);
-    let at = |minute| SweepCursor { minute, position: None };
+    let at = |minute| SweepCursor { minute, left: BTreeMap::new() };
     assert!(!inbox.advance_sweep_cursor(Some(4), &at(5)).await.unwrap(), "there is no cursor yet");
     assert!(inbox.advance_sweep_cursor(None, &at(5)).await.unwrap());
     assert!(!inbox.advance_sweep_cursor(None, &at(6)).await.unwrap(), "another sweep has created the cursor");
     assert!(!inbox.advance_sweep_cursor(Some(4), &at(6)).await.unwrap(), "another sweep has advanced the cursor");
     assert!(inbox.advance_sweep_cursor(Some(5), &at(6)).await.unwrap());
     assert_eq!(inbox.sweep_cursor().await.unwrap(), Some(at(6)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_of_the_sweep_moves_only_the_position_of_a_shard_that_was_left() {
+    let world = World::stopped();
+    let inbox = &world.inbox;
+    assert!(!inbox.set_sweep_position(1, &SweepPosition::start_of(5)).await.unwrap(), "there is no cursor yet");
+    let left = BTreeMap::from([(1, SweepPosition::start_of(5)), (12, SweepPosition::start_of(3))]);
+    let cursor = SweepCursor { minute: 5, left };
+    assert!(inbox.advance_sweep_cursor(None, &cursor).await.unwrap());
+    assert_eq!(cursor.swept_minute(), 2);
+    assert!(!inbox.set_sweep_position(2, &SweepPosition::start_of(6)).await.unwrap(), "the shard was not left");
+    let received = ReceivedEvent {
+        event_id: EventId::new("generic:e"),
+        call_id: None,
+        received_at: Timestamp::from_millis(240_000),
+        decided: false,
+    };
+    let start = Some(received.start_key_after(4, 12).unwrap());
+    let position = SweepPosition { minute: 4, start };
+    assert!(inbox.set_sweep_position(12, &position).await.unwrap());
+    assert!(inbox.set_sweep_position(1, &SweepPosition::start_of(6)).await.unwrap());
+    let stored = inbox.sweep_cursor().await.unwrap().unwrap();
+    let left = BTreeMap::from([(1, SweepPosition::start_of(6)), (12, position)]);
+    assert_eq!(stored, SweepCursor { minute: 5, left });
+    assert_eq!((stored.swept_minute(), stored.shards_behind().collect::<Vec<_>>()), (3, vec![12]));
 }
 
 #[tokio::test(start_paused = true)]

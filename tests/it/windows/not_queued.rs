@@ -1,5 +1,6 @@
 //! Ingress stored an event, but crashed before it queued it. The provider's retry or the sweep queues the event.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,7 +99,7 @@ async fn event_that_the_index_shows_after_the_sweep_is_found_by_verify() {
     world.clear_faults();
     // The sweep has passed the minute, as if the index had not had the event yet.
     let swept = world.inbox.sweep_cursor().await.unwrap().map(|cursor| cursor.minute);
-    let passed = SweepCursor { minute: minute_of(world.now()), position: None };
+    let passed = SweepCursor { minute: minute_of(world.now()), left: BTreeMap::new() };
     assert!(world.inbox.advance_sweep_cursor(swept, &passed).await.unwrap());
     world.wait(MINUTE * 10).await;
     let id = EventId::new("generic:e2");

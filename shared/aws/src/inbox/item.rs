@@ -162,8 +162,14 @@ pub(super) struct NoteItem {
 pub(super) struct CursorItem {
     pub(super) event_id: String,
     pub(super) minute: i64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) shard: Option<u64>,
+    /// Shards that are swept less far. The keys are the numbers of the shards.
+    pub(super) left: BTreeMap<String, LeftItem>,
+}
+
+/// Progress of the sweep in a shard that was left to a worker.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LeftItem {
+    pub(super) minute: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) start: Option<ReceivedKey>,
 }

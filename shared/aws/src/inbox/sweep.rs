@@ -1,12 +1,15 @@
 //! The index of received events, and the cursor of the sweep that reads it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
+use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
+use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
-use super::item::{CursorItem, ReceivedItem, ReceivedKey, SWEEP_CURSOR_KEY};
+use super::item::{CursorItem, LeftItem, ReceivedItem, ReceivedKey, SWEEP_CURSOR_KEY};
 use super::table::{Inbox, encode};
-use crate::dynamodb::{ConditionalWrite, Item, Pages, number, text};
+use crate::dynamodb::{ConditionalWrite, Item, Page, Pages, number, text};
 use crate::error::Error;
 
 /// Index of received events: `received_bucket` (minute and shard) and `received_at`.
@@ -26,18 +29,47 @@ pub struct ReceivedEvent {
 /// Progress of the sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepCursor {
-    /// Last minute that was swept to its end, counted from the Unix epoch.
+    /// Minute to whose end every shard is swept that is not in `left`, counted from the Unix epoch.
     pub minute: i64,
-    /// Position in the next minute at which to go on. `None` for its beginning.
-    pub position: Option<SweepPosition>,
+    /// Shards that were left to workers, each with the position up to which it is swept.
+    pub left: BTreeMap<u64, SweepPosition>,
 }
 
-/// Position within a minute of the inbox.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Position in the events of one shard. The events before it are swept.
+#[derive(Clone, Debug, PartialEq)]
 pub struct SweepPosition {
-    pub shard: u64,
-    /// Key at which the next page starts. `None` for the first page.
+    pub minute: i64,
+    /// Key at which the next page of the minute starts. `None` for the first page.
     pub start: Option<Item>,
+}
+
+impl SweepCursor {
+    /// Returns the last minute to whose end all shards are swept.
+    #[must_use]
+    pub fn swept_minute(&self) -> i64 {
+        self.left.values().map(|position| position.minute - 1).fold(self.minute, i64::min)
+    }
+
+    /// Returns the shards that are swept less far than the others.
+    pub fn shards_behind(&self) -> impl Iterator<Item = u64> {
+        self.left.iter().filter(|(_, position)| position.minute <= self.minute).map(|(shard, _)| *shard)
+    }
+}
+
+impl SweepPosition {
+    /// Position before the first event of a minute.
+    #[must_use]
+    pub const fn start_of(minute: i64) -> Self {
+        Self { minute, start: None }
+    }
+
+    fn from_item(item: LeftItem) -> Result<Self, serde_dynamo::Error> {
+        Ok(Self { minute: item.minute, start: item.start.map(serde_dynamo::to_item).transpose()? })
+    }
+
+    fn to_item(&self) -> Result<LeftItem, serde_dynamo::Error> {
+        Ok(LeftItem { minute: self.minute, start: self.start.clone().map(serde_dynamo::from_item).transpose()? })
+    }
 }
 
 /// Returns the minute under which the index holds an event, counted from the Unix epoch.
@@ -71,15 +103,32 @@ impl Inbox {
     /// [key](crate::dynamodb::Page::next) at which the first page starts.
     #[must_use]
     pub fn received_pages(&self, minute: i64, shard: u64, start: Option<Item>) -> Pages<ReceivedEvent> {
-        let query = self
-            .client
+        Pages::new(self.received_query(minute, shard, start), ReceivedEvent::parse, Error::ListInbox)
+    }
+
+    /// Reads one page of at most `limit` events that one shard received in one minute.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`].
+    pub async fn received_page(
+        &self,
+        position: &SweepPosition,
+        shard: u64,
+        limit: i32,
+    ) -> Result<Page<ReceivedEvent>, Error> {
+        let query = self.received_query(position.minute, shard, position.start.clone()).limit(limit);
+        let page = Pages::new(query, ReceivedEvent::parse, Error::ListInbox).next().await?;
+        Ok(page.unwrap_or(Page { items: Vec::new(), next: None }))
+    }
+
+    fn received_query(&self, minute: i64, shard: u64, start: Option<Item>) -> QueryFluentBuilder {
+        self.client
             .query()
             .table_name(&self.table)
             .index_name(BY_RECEIVED)
             .key_condition_expression("received_bucket = :bucket")
             .expression_attribute_values(":bucket", text(&bucket(minute, shard)))
-            .set_exclusive_start_key(start);
-        Pages::new(query, ReceivedEvent::parse, Error::ListInbox)
+            .set_exclusive_start_key(start)
     }
 
     /// Reads the newest events that one shard received in one minute, before `until`: at most `limit`, the newest first. Returns
@@ -138,27 +187,25 @@ impl Inbox {
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
     pub async fn sweep_cursor(&self) -> Result<Option<SweepCursor>, Error> {
         let Some(item) = self.get_item(SWEEP_CURSOR_KEY).await? else { return Ok(None) };
-        let unreadable = |_| Error::DecodeInbox("the cursor of the sweep");
-        let CursorItem { minute, shard, start, .. } = serde_dynamo::from_item(item).map_err(unreadable)?;
-        let start = start.map(serde_dynamo::to_item).transpose().map_err(unreadable)?;
-        Ok(Some(SweepCursor { minute, position: shard.map(|shard| SweepPosition { shard, start }) }))
+        let unreadable = || Error::DecodeInbox("the cursor of the sweep");
+        let CursorItem { minute, left, .. } = serde_dynamo::from_item(item).map_err(|_| unreadable())?;
+        let left: Option<BTreeMap<u64, SweepPosition>> = left
+            .into_iter()
+            .map(|(shard, item)| Some((shard.parse().ok()?, SweepPosition::from_item(item).ok()?)))
+            .collect();
+        Ok(Some(SweepCursor { minute, left: left.ok_or_else(unreadable)? }))
     }
 
-    /// Advances the cursor of the sweep. Returns false if another sweep has finished a minute since `from` was read.
+    /// Advances the cursor of the sweep, on the condition that it is still at the minute `from`. Returns false if another run has
+    /// advanced it.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn advance_sweep_cursor(&self, from: Option<i64>, to: &SweepCursor) -> Result<bool, Error> {
-        let start = to.position.as_ref().and_then(|position| position.start.clone());
-        let item = CursorItem {
-            event_id: SWEEP_CURSOR_KEY.to_owned(),
-            minute: to.minute,
-            shard: to.position.as_ref().map(|position| position.shard),
-            start: start
-                .map(serde_dynamo::from_item)
-                .transpose()
-                .map_err(|error| Error::WriteInbox(Box::new(error)))?,
-        };
+        let left: Result<BTreeMap<String, LeftItem>, serde_dynamo::Error> =
+            to.left.iter().map(|(shard, position)| Ok((shard.to_string(), position.to_item()?))).collect();
+        let left = left.map_err(|error| Error::WriteInbox(Box::new(error)))?;
+        let item = CursorItem { event_id: SWEEP_CURSOR_KEY.to_owned(), minute: to.minute, left };
         let Some(from) = from else { return self.put_new_item(&item).await };
         let request = self
             .client
@@ -168,6 +215,27 @@ impl Inbox {
             .condition_expression("#minute = :from")
             .expression_attribute_names("#minute", "minute")
             .expression_attribute_values(":from", number(from));
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(write.is_applied())
+    }
+
+    /// Stores the progress of the sweep in a shard that was left to a worker. Returns false if the shard is no longer left to workers.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn set_sweep_position(&self, shard: u64, position: &SweepPosition) -> Result<bool, Error> {
+        let failed = |error| Error::WriteInbox(Box::new(error));
+        let position = position.to_item().and_then(serde_dynamo::to_item).map_err(failed)?;
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(SWEEP_CURSOR_KEY))
+            .update_expression("SET #left.#shard = :position")
+            .condition_expression("attribute_exists(#left.#shard)")
+            .expression_attribute_names("#left", "left")
+            .expression_attribute_names("#shard", shard.to_string())
+            .expression_attribute_values(":position", AttributeValue::M(position));
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
         Ok(write.is_applied())
     }
