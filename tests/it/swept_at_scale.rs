@@ -49,7 +49,8 @@ const ONE_PAGE_OF_SLOW_CALLS: Duration = Duration::from_millis(700);
 async fn receive(world: &World, name: &str, count: usize) {
     for number in 0..count {
         let body = generic(&format!("{name}-{number}"), &format!("{name}-{number}"), "NOTED", 0);
-        world.accept(Provider::Generic, &body).await;
+        let (code, answer) = world.post(Provider::Generic, &body).await;
+        assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("recorded")), "{answer}");
     }
 }
 

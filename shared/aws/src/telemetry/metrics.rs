@@ -125,7 +125,11 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "reconcile_failed", "Runs with an error"),
     count("reconciler", "shard_worked", "Messages of the repair queue that a worker handled without an error"),
     count("reconciler", "shard_failed", "Messages of the repair queue that a worker handled with an error"),
-    count("reconciler", "handed_on", "Shards with more due calls than one invocation handles, handed to a worker"),
+    count(
+        "reconciler",
+        "handed_on",
+        "Shards with more due calls or received events than one invocation handles, handed to a worker",
+    ),
     count("reconciler", "failed", "Calls, index pages and sweeps that failed in a run"),
     count("reconciler", "woken", "Calls that were due"),
     count("reconciler", "timeouts", "Attempts ended by their inactivity timeout"),
