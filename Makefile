@@ -58,9 +58,11 @@ soak: need-rust ## run every random test and the simulator with new seeds until 
 		SWITCHHOOK_SIM_SEEDS=$$seed..$$next cargo test --quiet --locked --workspace --test sim share || exit 1; seed=$$next; done
 
 # The functions as they are deployed, for the architecture of this machine. Close other programs first: they share its caches and cores.
-bench: need-rust need-linux provider $(VENV)/installed .make/peer/installed ## measure requests, CPU, memory and start of the functions, beside Node.js if it is there
+bench: need-rust need-linux provider $(VENV)/installed .make/peer/installed ## measure the functions, beside Node.js if it is there, and the local stack under load
 	@$(MAKE) --no-print-directory compile-bench ARCHITECTURE=$(HOST_ARCHITECTURE)
 	@$(PYTHON) -B benches/bench.py .make/bench
+	@cargo build --quiet --release --locked --package switchhook-cli
+	@$(PYTHON) -B benches/local_stack.py target/release/switchhook
 
 check: need-rust need-venv format clippy doc deny template ## check the format, lints, documentation, licences and template
 	@echo "make check: all passed"
