@@ -515,7 +515,12 @@ def test_the_consumer_reports_failures_one_by_one_and_its_concurrency_is_bounded
     assert mapping["EventSourceArn"] == QUEUE
     assert mapping["BatchSize"] == 10
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("ConsumerMaxConcurrency")}
+    no_value, is_provisioned = ref("AWS::NoValue"), "HasConsumerPollers"
+    assert mapping["ScalingConfig"] == {"Fn::If": [is_provisioned, no_value, {"MaximumConcurrency": ref("ConsumerMaxConcurrency")}]}
+    # As many pollers at most as at least, so that the concurrency is bounded in this mode too.
+    pollers = {"MinimumPollers": ref("ConsumerPollers"), "MaximumPollers": ref("ConsumerPollers")}
+    assert mapping["ProvisionedPollerConfig"] == {"Fn::If": [is_provisioned, pollers, no_value]}
+    assert TEMPLATE["Parameters"]["ConsumerPollers"]["Default"] == 0
 
 
 def test_claims_go_through_a_fifo_queue_that_keeps_them_no_longer_than_they_are_good_for():

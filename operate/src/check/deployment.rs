@@ -18,6 +18,9 @@ pub(super) const RULE_PREFIX: &str = "switchhook-check-";
 /// Alarms that a note names.
 const ALARMS_SHOWN_MAX: usize = 5;
 
+/// Invocations that an event poller of Lambda makes at once.
+const INVOCATIONS_PER_POLLER: u64 = 10;
+
 /// A stack as CloudFormation describes it.
 pub(super) struct Deployment {
     pub(super) services: AwsServices,
@@ -180,8 +183,7 @@ fn function(resource: &Resource, state: &FunctionState) -> Option<Finding> {
 }
 
 fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>) -> Finding {
-    let parameter = |name: &str| parameters.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
-    let wanted = parameter("ConsumerMaxConcurrency") + parameter("DialerMaxConcurrency");
+    let wanted = concurrent_invocations(parameters);
     let Concurrency { all, unreserved } = limit;
     if unreserved > wanted {
         return Finding::passed(format!("this account may run {unreserved} functions at once in the region"));
@@ -193,9 +195,19 @@ fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>) -> Fin
              up the receives of their messages"
         ),
         "ask for more (new accounts have 10): aws service-quotas request-service-quota-increase --service-code lambda \
-         --quota-code L-B99A9384 --desired-value 1000. Until then, deploy with ConsumerMaxConcurrency=2 and \
-         DialerMaxConcurrency=2",
+         --quota-code L-B99A9384 --desired-value 1000. Until then, deploy with ConsumerMaxConcurrency=2, \
+         DialerMaxConcurrency=2 and ConsumerPollers=0",
     )
+}
+
+/// Most invocations that the consumer and the dialer may have at the same time.
+fn concurrent_invocations(parameters: &BTreeMap<String, String>) -> u64 {
+    let parameter = |name: &str| parameters.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
+    let consumers = match parameter("ConsumerPollers") {
+        0 => parameter("ConsumerMaxConcurrency"),
+        pollers => pollers * INVOCATIONS_PER_POLLER,
+    };
+    consumers + parameter("DialerMaxConcurrency")
 }
 
 fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
@@ -313,5 +325,20 @@ fn subscribers(rules: &[Rule], own: &[Resource]) -> Finding {
             "enable one: aws events enable-rule",
         ),
         (_, enabled) => Finding::passed(format!("{enabled} rule(s) on the event bus")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pollers_replace_the_concurrency_of_the_consumer() {
+        let wanted = |pollers: &str| {
+            let parameters =
+                [("ConsumerMaxConcurrency", "50"), ("DialerMaxConcurrency", "20"), ("ConsumerPollers", pollers)];
+            concurrent_invocations(&parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+        };
+        assert_eq!((wanted("0"), wanted("3")), (70, 50));
     }
 }
