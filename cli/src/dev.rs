@@ -240,7 +240,7 @@ impl Dev {
             async move { if frozen { std::future::pending().await } else { cloud.run().await } }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = by_host(pages_host, pages.router(), app(cloud, names, stopped.clone()));
+        let app = by_host(pages_host, pages.router(), app(cloud.clone(), names, stopped.clone()), cloud);
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::error::LocalError;
-use crate::journal::{Journal, ordered_key};
+use crate::journal::{Change, Journal};
 use crate::queue::message_id;
 use crate::response::ServiceResponse;
 use crate::sync::{Signal, Watch, lock};
@@ -68,7 +68,7 @@ impl Bus {
     pub(crate) fn open(journal: Option<Journal>, clock: Clock) -> Result<Self, LocalError> {
         let mut events = VecDeque::new();
         if let Some(journal) = &journal {
-            events.extend(journal.read::<BusEvent>()?.into_iter().map(|(_, event)| event));
+            events.extend(journal.read::<BusEvent>()?);
         }
         let next_index = events.back().map_or(0, |last| last.index + 1);
         Ok(Self {
@@ -131,10 +131,12 @@ impl Bus {
         let fault = lock(&self.fault).clone();
         let mut state = lock(&self.state);
         let mut results = Vec::with_capacity(entries.len());
+        let mut events: Vec<BusEvent> = Vec::with_capacity(entries.len());
         let mut failed = 0;
+        let mut index = state.next_index;
         for entry in entries {
             let accepted = entry.check().and_then(|()| {
-                let event = entry.into_event(state.next_index, self.clock.now_ms());
+                let event = entry.into_event(index, self.clock.now_ms());
                 match fault.as_ref().and_then(|fault| fault(&event)) {
                     Some(code) => Err((code, "injected fault".to_owned())),
                     None => Ok(event),
@@ -143,7 +145,8 @@ impl Bus {
             match accepted {
                 Ok(event) => {
                     results.push(json!({ "EventId": event.id }));
-                    self.store(&mut state, event).map_err(|error| internal(&error))?;
+                    events.push(event);
+                    index += 1;
                 }
                 Err((code, message)) => {
                     failed += 1;
@@ -151,23 +154,23 @@ impl Bus {
                 }
             }
         }
+        self.store(&mut state, events).map_err(|error| internal(&error))?;
         drop(state);
         self.signal.changed();
         Ok(json!({ "FailedEntryCount": failed, "Entries": results }))
     }
 
-    fn store(&self, state: &mut State, event: BusEvent) -> Result<(), LocalError> {
+    /// Stores events in one commit, and deletes the oldest ones beyond the limit.
+    fn store(&self, state: &mut State, events: Vec<BusEvent>) -> Result<(), LocalError> {
+        let excess = (state.events.len() + events.len()).saturating_sub(EVENTS_MAX);
         if let Some(journal) = &self.journal {
-            journal.write(&ordered_key(event.index), &event)?;
+            let erased = state.events.iter().take(excess).map(|event| Change::Erase(event.index));
+            let written = events.iter().map(|event| Change::Write(event.index, event));
+            journal.change(&erased.chain(written).collect::<Vec<_>>())?;
         }
-        state.next_index = event.index + 1;
-        state.events.push_back(event);
-        if state.events.len() > EVENTS_MAX
-            && let Some(oldest) = state.events.pop_front()
-            && let Some(journal) = &self.journal
-        {
-            journal.erase(&ordered_key(oldest.index))?;
-        }
+        state.next_index += u64::try_from(events.len()).unwrap_or(u64::MAX);
+        state.events.drain(..excess);
+        state.events.extend(events);
         Ok(())
     }
 }
@@ -245,9 +248,8 @@ fn internal(error: &LocalError) -> ServiceResponse {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use dynoxide::Database;
-
     use super::*;
+    use crate::database::Database;
 
     fn open(database: &Database) -> Bus {
         let journal = Journal::open(database, JOURNAL).unwrap();

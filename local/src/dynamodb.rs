@@ -11,35 +11,33 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use dynoxide::actions::batch_get_item::BatchGetItemRequest;
-use dynoxide::actions::create_table::CreateTableRequest;
-use dynoxide::actions::delete_item::DeleteItemRequest;
-use dynoxide::actions::describe_table::DescribeTableRequest;
-use dynoxide::actions::get_item::GetItemRequest;
-use dynoxide::actions::list_tables::ListTablesRequest;
-use dynoxide::actions::put_item::PutItemRequest;
-use dynoxide::actions::query::QueryRequest;
-use dynoxide::actions::scan::ScanRequest;
-use dynoxide::actions::transact_write_items::{TransactWriteItem, TransactWriteItemsRequest};
-use dynoxide::actions::update_item::UpdateItemRequest;
-use dynoxide::actions::update_time_to_live::UpdateTimeToLiveRequest;
+use dynoxide::actions::batch_get_item::{self, BatchGetItemRequest};
+use dynoxide::actions::create_table::{self, CreateTableRequest};
+use dynoxide::actions::delete_item::{self, DeleteItemRequest};
+use dynoxide::actions::describe_table::{self, DescribeTableRequest, DescribeTableResponse};
+use dynoxide::actions::get_item::{self, GetItemRequest};
+use dynoxide::actions::import_items;
+use dynoxide::actions::list_tables::{self, ListTablesRequest};
+use dynoxide::actions::put_item::{self, PutItemRequest};
+use dynoxide::actions::query::{self, QueryRequest};
+use dynoxide::actions::scan::{self, ScanRequest};
+use dynoxide::actions::update_item::{self, UpdateItemRequest};
+use dynoxide::actions::update_time_to_live::{self, UpdateTimeToLiveRequest};
+use dynoxide::actions::vector_lifecycle::VectorIndexLifecycle;
+use dynoxide::storage::Storage;
 use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
-use dynoxide::{Database, DynoxideError, ImportOptions, Item};
+use dynoxide::{DynoxideError, ImportOptions, Item};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
+use crate::database::Database;
 use crate::error::LocalError;
-use crate::journal::{self, Journal};
-
 use crate::response::ServiceResponse;
 use crate::stream::Stream;
 use crate::sync::lock;
-use crate::tables::{create_table, create_tables};
-
-/// Factor for writes in a transaction, which cost twice as much.
-const TRANSACTION_FACTOR: f64 = 2.0;
+use crate::tables;
 
 /// Requests and capacity units of one operation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -73,11 +71,10 @@ impl DynamoDb {
         database: Database,
         inbox_table: &str,
         calls_table: &str,
-        journal: Option<Journal>,
         clock: Clock,
     ) -> Result<Self, LocalError> {
-        create_tables(&database, inbox_table, calls_table)?;
-        let calls = Stream::open(&database, calls_table, journal, clock)?;
+        tables::create_tables(&database, inbox_table, calls_table)?;
+        let calls = Stream::open(&database, calls_table, clock)?;
         Ok(Self { database, calls, counts: Mutex::default(), units: Mutex::default(), keys: Mutex::default() })
     }
 
@@ -92,7 +89,7 @@ impl DynamoDb {
             "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"}],
             "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
         });
-        create_table(&self.database, table, definition)
+        tables::create_table(&self.database, table, definition)
     }
 
     /// Stores copies of an item in one transaction, each with some attributes of its own, in DynamoDB's JSON. For tests of large
@@ -113,7 +110,11 @@ impl DynamoDb {
         let item = parse(item)?;
         let copy = |own| Ok(item.clone().into_iter().chain(parse(own)?).collect());
         let copies: Vec<Item> = copies.into_iter().map(copy).collect::<Result<_, LocalError>>()?;
-        let stored = self.database.import_items(table, copies, ImportOptions::default());
+        let store = || {
+            let options = ImportOptions::default();
+            self.database.run(async |storage| import_items::execute(storage, table, copies, &options).await)
+        };
+        let stored = if table == self.calls.table() { self.calls.without_records(store) } else { store() };
         stored.map_err(|source| LocalError::StoreCopies { table: table.to_owned(), source })?;
         Ok(())
     }
@@ -152,26 +153,24 @@ impl DynamoDb {
         match operation {
             Operation::CreateTable => {
                 let request: CreateTableRequest = read(body)?;
-                ok(&self.database.create_table(request)?)
+                ok(&self.database.run(async |storage| create_table::execute(storage, request).await)?)
             }
             Operation::DescribeTable => {
                 let request: DescribeTableRequest = read(body)?;
-                ok(&self.database.describe_table(request)?)
+                ok(&self.describe(request)?)
             }
             Operation::UpdateTimeToLive => {
                 let request: UpdateTimeToLiveRequest = read(body)?;
-                ok(&self.database.update_time_to_live(request)?)
+                ok(&self.database.run(async |storage| update_time_to_live::execute(storage, request).await)?)
             }
             Operation::ListTables => {
                 let request: ListTablesRequest = read(body)?;
-                let mut response = self.database.list_tables(request)?;
-                response.table_names.retain(|name| !name.starts_with(journal::PREFIX));
-                ok(&response)
+                ok(&self.database.run(async |storage| list_tables::execute(storage, request).await)?)
             }
             Operation::GetItem => {
                 let mut request: GetItemRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
-                let mut response = self.database.get_item(request)?;
+                let mut response = self.database.run(async |storage| get_item::execute(storage, request).await)?;
                 self.count_read(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -179,7 +178,8 @@ impl DynamoDb {
             Operation::BatchGetItem => {
                 let mut request: BatchGetItemRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
-                let mut response = self.database.batch_get_item(request)?;
+                let mut response =
+                    self.database.run(async |storage| batch_get_item::execute(storage, request).await)?;
                 self.count_read(operation, response.consumed_capacity.iter().flatten());
                 reduce_all_capacities(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -187,7 +187,7 @@ impl DynamoDb {
             Operation::Query => {
                 let mut request: QueryRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
-                let mut response = self.database.query(request)?;
+                let mut response = self.database.run(async |storage| query::execute(storage, request).await)?;
                 self.count_read(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -195,7 +195,7 @@ impl DynamoDb {
             Operation::Scan => {
                 let mut request: ScanRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
-                let mut response = self.database.scan(request)?;
+                let mut response = self.database.run(async |storage| scan::execute(storage, request).await)?;
                 self.count_read(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -204,7 +204,8 @@ impl DynamoDb {
                 let mut request: PutItemRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = self.row_of_item(&request.table_name, &request.item);
-                let mut response = self.write(operation, row, || self.database.put_item(request))?;
+                let mut response =
+                    self.write(operation, row, async |storage| put_item::execute(storage, request).await)?;
                 self.count_write(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -213,7 +214,8 @@ impl DynamoDb {
                 let mut request: UpdateItemRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = Row::of_key(&request.table_name, &request.key);
-                let mut response = self.write(operation, row, || self.database.update_item(request))?;
+                let mut response =
+                    self.write(operation, row, async |storage| update_item::execute(storage, request).await)?;
                 self.count_write(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
                 ok(&response)
@@ -222,26 +224,10 @@ impl DynamoDb {
                 let mut request: DeleteItemRequest = read(body)?;
                 let requested = request_index_capacity(&mut request.return_consumed_capacity);
                 let row = Row::of_key(&request.table_name, &request.key);
-                let mut response = self.write(operation, row, || self.database.delete_item(request))?;
+                let mut response =
+                    self.write(operation, row, async |storage| delete_item::execute(storage, request).await)?;
                 self.count_write(operation, &response.consumed_capacity);
                 reduce_capacity(&mut response.consumed_capacity, &requested);
-                ok(&response)
-            }
-            Operation::TransactWriteItems => {
-                let mut request: TransactWriteItemsRequest = read(body)?;
-                let requested = request_index_capacity(&mut request.return_consumed_capacity);
-                let rows: Vec<Row> =
-                    request.transact_items.iter().filter_map(|action| self.row_of_action(action)).collect();
-                let keys = rows.iter().filter_map(|row| self.streamed_key(row)).collect();
-                let written = self.calls.record_changes(keys, || self.database.transact_write_items(request));
-                if let Err(DynoxideError::TransactionCanceledException(..)) = &written {
-                    for row in &rows {
-                        self.count_failed_write(operation, row, TRANSACTION_FACTOR);
-                    }
-                }
-                let mut response = written?;
-                self.count_write(operation, response.consumed_capacity.iter().flatten());
-                reduce_all_capacities(&mut response.consumed_capacity, &requested);
                 ok(&response)
             }
         }
@@ -253,20 +239,20 @@ impl DynamoDb {
         &self,
         operation: Operation,
         row: Row,
-        write: impl FnOnce() -> Result<T, DynoxideError>,
+        action: impl AsyncFnOnce(&Storage) -> Result<T, DynoxideError>,
     ) -> Result<T, DynoxideError> {
-        let written = match self.streamed_key(&row) {
-            Some(key) => self.calls.record_changes(vec![key], write),
-            None => write(),
-        };
+        let write = || self.database.run(action);
+        let written = if row.table == self.calls.table() { self.calls.record_changes(write) } else { write() };
         if let Err(DynoxideError::ConditionalCheckFailedException(..)) = &written {
-            self.count_failed_write(operation, &row, 1.0);
+            self.count_failed_write(operation, &row);
         }
         written
     }
 
-    fn streamed_key(&self, row: &Row) -> Option<Item> {
-        if row.table == self.calls.table() { row.key.clone() } else { None }
+    fn describe(&self, request: DescribeTableRequest) -> Result<DescribeTableResponse, DynoxideError> {
+        // No table has a vector index.
+        let lifecycle = VectorIndexLifecycle::new();
+        self.database.run(async |storage| describe_table::execute(storage, request, &lifecycle).await)
     }
 
     fn count_read<'a>(&self, operation: Operation, consumed: impl IntoIterator<Item = &'a ConsumedCapacity>) {
@@ -282,12 +268,6 @@ impl DynamoDb {
         let mut counts = lock(&self.counts);
         let count = counts.entry(operation.name()).or_default();
         for consumed in consumed {
-            if let Some(read_units) = consumed.read_capacity_units {
-                // The database carried out the same transaction before, under the same client request token, and did
-                // not write again.
-                count.read_units += read_units;
-                continue;
-            }
             let indexes = consumed.global_secondary_indexes.iter().flat_map(|indexes| indexes.values());
             let index_units: f64 = indexes.map(|index| index.capacity_units).sum();
             count.index_write_units += index_units;
@@ -296,9 +276,9 @@ impl DynamoDb {
         }
     }
 
-    fn count_failed_write(&self, operation: Operation, row: &Row, factor: f64) {
+    fn count_failed_write(&self, operation: Operation, row: &Row) {
         let stored = self.stored(row).as_ref().map_or(0, item_size);
-        let units = write_capacity_units(stored.max(row.item_bytes)) * factor;
+        let units = write_capacity_units(stored.max(row.item_bytes));
         lock(&self.counts).entry(operation.name()).or_default().write_units += units;
         let table = Units { table: row.table.clone(), index: None, is_write: true };
         *lock(&self.units).entry(table).or_default() += units;
@@ -326,7 +306,7 @@ impl DynamoDb {
             consistent_read: Some(true),
             ..Default::default()
         };
-        self.database.get_item(request).ok()?.item
+        self.database.run(async |storage| get_item::execute(storage, request).await).ok()?.item
     }
 
     fn row_of_item(&self, table: &str, item: &Item) -> Row {
@@ -337,25 +317,12 @@ impl DynamoDb {
         Row { table: table.to_owned(), key, item_bytes: item_size(item) }
     }
 
-    fn row_of_action(&self, action: &TransactWriteItem) -> Option<Row> {
-        if let Some(put) = &action.put {
-            return Some(self.row_of_item(&put.table_name, &put.item));
-        }
-        if let Some(update) = &action.update {
-            return Some(Row::of_key(&update.table_name, &update.key));
-        }
-        if let Some(delete) = &action.delete {
-            return Some(Row::of_key(&delete.table_name, &delete.key));
-        }
-        action.condition_check.as_ref().map(|check| Row::of_key(&check.table_name, &check.key))
-    }
-
     fn key_names(&self, table: &str) -> Option<Arc<[String]>> {
         let mut keys = lock(&self.keys);
         if let Some(names) = keys.get(table) {
             return Some(names.clone());
         }
-        let description = self.database.describe_table(DescribeTableRequest { table_name: table.to_owned() }).ok()?;
+        let description = self.describe(DescribeTableRequest { table_name: table.to_owned() }).ok()?;
         let names: Arc<[String]> = description.table.key_schema.into_iter().map(|key| key.attribute_name).collect();
         keys.insert(table.to_owned(), names.clone());
         Some(names)
@@ -381,11 +348,10 @@ enum Operation {
     PutItem,
     UpdateItem,
     DeleteItem,
-    TransactWriteItems,
 }
 
 impl Operation {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 11] = [
         Self::CreateTable,
         Self::DescribeTable,
         Self::UpdateTimeToLive,
@@ -397,7 +363,6 @@ impl Operation {
         Self::PutItem,
         Self::UpdateItem,
         Self::DeleteItem,
-        Self::TransactWriteItems,
     ];
 
     fn parse(name: &str) -> Option<Self> {
@@ -417,7 +382,6 @@ impl Operation {
             Self::PutItem => "PutItem",
             Self::UpdateItem => "UpdateItem",
             Self::DeleteItem => "DeleteItem",
-            Self::TransactWriteItems => "TransactWriteItems",
         }
     }
 }

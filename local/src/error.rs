@@ -59,12 +59,29 @@ pub enum LocalError {
         #[source]
         source: DynoxideError,
     },
-    #[error("could not read a row of table {table}")]
-    ReadRow {
-        table: String,
+    #[error("could not open the stream of the calls table")]
+    OpenStream {
         #[source]
         source: DynoxideError,
     },
+    #[error("could not trim the stream of the calls table")]
+    TrimStream {
+        #[source]
+        source: DynoxideError,
+    },
+    #[error("could not open the write-ahead log {path}")]
+    OpenLog {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("could not write the data to the disk")]
+    Flush {
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the data could not be written to the disk before; start the stack again")]
+    FlushFailedBefore,
     #[error("could not read table {table}")]
     ReadJournal {
         table: &'static str,

@@ -15,6 +15,7 @@ pub mod bus;
 pub mod clock;
 mod cloud;
 pub mod connector;
+mod database;
 pub mod dynamodb;
 mod error;
 pub mod fake;

@@ -12,13 +12,13 @@ use aws_smithy_async::time::SharedTimeSource;
 use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
 use aws_types::SdkConfig;
 use aws_types::region::Region;
-use dynoxide::Database;
 use serde_json::Value;
 use switchhook_providers::ProvidersFile;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::connector::Connector;
+use crate::database::{Database, Disk};
 use crate::dynamodb::DynamoDb;
 use crate::error::LocalError;
 use crate::journal::Journal;
@@ -26,7 +26,7 @@ use crate::queue::QueueSettings;
 use crate::secrets_manager::SecretsManager;
 use crate::sqs::Sqs;
 use crate::stack::{CALLS_TABLE, DIAL_ACCOUNTS_SECRET, INBOX_TABLE, REGION, WEBHOOK_KEYS_SECRET, stack_queues};
-use crate::{bus, sqs, stream, tables};
+use crate::{bus, sqs, tables};
 
 /// Endpoint of all clients. The name does not resolve, so a client without the connector reaches nothing.
 const ENDPOINT: &str = "http://switchhook.local.invalid";
@@ -60,6 +60,8 @@ pub struct Services {
     bus: Arc<Bus>,
     secrets_manager: Arc<SecretsManager>,
     connector: Connector,
+    /// `None` if the data is in memory.
+    disk: Option<Arc<Disk>>,
     _data_dir: Option<Arc<DataDir>>,
 }
 
@@ -71,9 +73,9 @@ impl Services {
     pub fn open(options: Options) -> Result<Self, LocalError> {
         let Options { data_dir, clock, queues } = options;
         let data_dir = data_dir.map(|path| DataDir::open(&path)).transpose()?;
-        let database = match &data_dir {
-            Some(data_dir) => open_database(data_dir)?,
-            None => Database::memory().map_err(|source| LocalError::OpenDatabase { source })?,
+        let (database, disk) = match &data_dir {
+            Some(data_dir) => open_database(data_dir).map(|(database, disk)| (database, Some(Arc::new(disk))))?,
+            None => (Database::memory().map_err(|source| LocalError::OpenDatabase { source })?, None),
         };
         let journal = |table| match &data_dir {
             Some(_) => Journal::open(&database, table).map(Some),
@@ -81,11 +83,21 @@ impl Services {
         };
         let sqs = Arc::new(Sqs::open(queues, journal(sqs::JOURNAL)?, clock)?);
         let bus = Arc::new(Bus::open(journal(bus::JOURNAL)?, clock)?);
-        let stream = journal(stream::JOURNAL)?;
-        let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, stream, clock)?);
+        let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, clock)?);
         let secrets_manager = Arc::new(SecretsManager::open(data_dir.as_ref().map(|dir| dir.path.as_path()), clock)?);
         let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone(), secrets_manager.clone());
-        Ok(Self { clock, dynamodb, sqs, bus, secrets_manager, connector, _data_dir: data_dir.map(Arc::new) })
+        Ok(Self { clock, dynamodb, sqs, bus, secrets_manager, connector, disk, _data_dir: data_dir.map(Arc::new) })
+    }
+
+    /// Returns when everything that was written before the call is on the disk. Does nothing if the data is in memory.
+    ///
+    /// # Errors
+    /// The data could not be written, now or earlier. What was acknowledged since then may be lost.
+    pub async fn flush(&self) -> Result<(), LocalError> {
+        match &self.disk {
+            Some(disk) => disk.flush().await,
+            None => Ok(()),
+        }
     }
 
     pub fn clock(&self) -> Clock {
@@ -182,12 +194,12 @@ impl DataDir {
 ///
 /// **A database under its final name has all its tables.** Creating them takes several transactions, so the file gets
 /// its final name afterwards. If the first start is killed before, the next start deletes the unfinished file.
-fn open_database(data_dir: &DataDir) -> Result<Database, LocalError> {
+fn open_database(data_dir: &DataDir) -> Result<(Database, Disk), LocalError> {
     let path = data_dir.path.join("switchhook.sqlite");
     let open = |source| LocalError::OpenDatabase { source };
+    let create = |source| LocalError::CreateDataDir { path: data_dir.path.clone(), source };
     if !path.exists() {
         let unfinished = data_dir.path.join("unfinished.sqlite");
-        let create = |source| LocalError::CreateDataDir { path: data_dir.path.clone(), source };
         for file in ["unfinished.sqlite", "unfinished.sqlite-wal", "unfinished.sqlite-shm"] {
             match std::fs::remove_file(data_dir.path.join(file)) {
                 Ok(()) => {}
@@ -195,18 +207,18 @@ fn open_database(data_dir: &DataDir) -> Result<Database, LocalError> {
                 Err(error) => return Err(create(error)),
             }
         }
-        let database = Database::new(&unfinished.to_string_lossy()).map_err(open)?;
+        let database = Database::file(&unfinished).map_err(open)?;
         tables::create_tables(&database, INBOX_TABLE, CALLS_TABLE)?;
-        for table in [sqs::JOURNAL, bus::JOURNAL, stream::JOURNAL] {
+        for table in [sqs::JOURNAL, bus::JOURNAL] {
             Journal::open(&database, table)?;
         }
         // Closing the database moves the content of the write-ahead log into the file itself.
         drop(database);
         std::fs::rename(unfinished, &path).map_err(create)?;
     }
-    let database = Database::new(&path.to_string_lossy()).map_err(open)?;
-    // This call sets SQLite's `synchronous` to NORMAL, and no other call can: a commit then needs no fsync. With the
-    // write-ahead log a killed process loses nothing. A power cut may lose the last writes, but corrupts nothing.
-    database.disable_bulk_loading().map_err(open)?;
-    Ok(database)
+    let database = Database::file(&path).map_err(open)?;
+    let disk = Disk::open(&path)?;
+    // The names of the files must be on the disk too.
+    File::open(&data_dir.path).and_then(|dir| dir.sync_all()).map_err(create)?;
+    Ok((database, disk))
 }

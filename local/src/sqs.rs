@@ -4,8 +4,7 @@
 //! response, and deleted with the message. **A message whose send succeeded survives a kill: it keeps its position and
 //! is visible.** Its receive count and visibility timeout are not stored.
 //!
-//! Moving a message to another queue writes a new entry and then deletes the old one. If a restart finds both, it drops
-//! the old one.
+//! A message that moves to another queue gets a new entry, and loses the old one, in one commit.
 
 mod format;
 mod protocol;
@@ -19,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
 use crate::error::LocalError;
-use crate::journal::{Journal, ordered_key};
+use crate::journal::{Change, Journal};
 use crate::queue::{
     Depth, Message, NewMessage, Queue, QueueSettings, ReceiptHandleError, ReceivedMessage, SendError, SendOutcome,
 };
@@ -78,7 +77,9 @@ impl Sqs {
         // deleted. No message has the number 0.
         let mut next_number = (clock.now_ms() << 20) + 1;
         if let Some(journal) = &journal {
-            for entry in read_journal(journal)? {
+            for mut entry in journal.read::<JournalEntry>()? {
+                entry.message.receive_count = 0;
+                entry.message.first_received_at_ms = None;
                 next_number = next_number.max(entry.message.sequence + 1);
                 if let Some(queue) = queues.get_mut(&entry.queue) {
                     queue.reload(entry.message);
@@ -95,7 +96,8 @@ impl Sqs {
         let target = state.queue(queue)?;
         let sent = target.send(now_ms, number, new).map_err(QueueError::Send)?;
         if let SendOutcome::Queued(message) = &sent {
-            if let Err(error) = self.persist(queue, message) {
+            let entry = JournalEntry { queue: queue.to_owned(), message: message.clone() };
+            if let Err(error) = self.persist(&[Change::Write(number, &entry)]) {
                 target.undo_send(message);
                 return Err(error);
             }
@@ -144,11 +146,29 @@ impl Sqs {
         let mut state = lock(&self.state);
         let deleted = state.queue(queue)?.delete(now_ms, receipt_handle).map_err(QueueError::ReceiptHandle)?;
         let Some(message) = deleted else { return Ok(false) };
-        self.erase(message.sequence)?;
+        self.erase(&[message])?;
         state.count(queue, "NumberOfMessagesDeleted", 1);
         drop(state);
         self.changed(queue);
         Ok(true)
+    }
+
+    /// Deletes the messages of an event source's batch in one commit. A message whose handle has expired stays, and is delivered again.
+    pub fn delete_batch<'a>(
+        &self,
+        queue: &str,
+        receipt_handles: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), QueueError> {
+        let now_ms = self.clock.now_ms();
+        let mut state = lock(&self.state);
+        let source = state.queue(queue)?;
+        let delete = |handle| source.delete(now_ms, handle).ok().flatten();
+        let deleted: Vec<Message> = receipt_handles.into_iter().filter_map(delete).collect();
+        self.erase(&deleted)?;
+        state.count(queue, "NumberOfMessagesDeleted", deleted.len());
+        drop(state);
+        self.changed(queue);
+        Ok(())
     }
 
     pub fn change_visibility(&self, queue: &str, receipt_handle: &str, timeout_ms: u64) -> Result<(), QueueError> {
@@ -194,9 +214,7 @@ impl Sqs {
     pub fn purge(&self, queue: &str) -> Result<usize, QueueError> {
         let mut state = lock(&self.state);
         let purged = state.queue(queue)?.purge();
-        for message in &purged {
-            self.erase(message.sequence)?;
-        }
+        self.erase(&purged)?;
         drop(state);
         self.changed(queue);
         Ok(purged.len())
@@ -273,34 +291,24 @@ impl Sqs {
         }
     }
 
-    /// Adds the message at the end of `queue`. Deletes its old journal entry after the new one is written.
+    /// Adds the message at the end of `queue`.
     fn move_to(&self, state: &mut State, queue: &str, message: Message) -> Result<(), QueueError> {
-        let old = message.sequence;
-        let moved = Message { sequence: state.next_number, ..message };
+        let (old, new) = (message.sequence, state.next_number);
         state.next_number += 1;
-        self.persist_moved(queue, &moved, Some(old))?;
-        self.erase(old)?;
-        state.queue(queue)?.insert(moved);
+        let entry = JournalEntry { queue: queue.to_owned(), message: Message { sequence: new, ..message } };
+        self.persist(&[Change::Erase(old), Change::Write(new, &entry)])?;
+        state.queue(queue)?.insert(entry.message);
         Ok(())
     }
 
-    fn persist(&self, queue: &str, message: &Message) -> Result<(), QueueError> {
-        self.persist_moved(queue, message, None)
+    fn erase(&self, messages: &[Message]) -> Result<(), QueueError> {
+        let changes: Vec<_> = messages.iter().map(|message| Change::Erase(message.sequence)).collect();
+        self.persist(&changes)
     }
 
-    fn persist_moved(&self, queue: &str, message: &Message, moved_from: Option<u64>) -> Result<(), QueueError> {
+    fn persist(&self, changes: &[Change<'_, JournalEntry>]) -> Result<(), QueueError> {
         match &self.journal {
-            Some(journal) => {
-                let entry = JournalEntry { queue: queue.to_owned(), message: message.clone(), moved_from };
-                journal.write(&ordered_key(message.sequence), &entry).map_err(QueueError::Persist)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn erase(&self, sequence: u64) -> Result<(), QueueError> {
-        match &self.journal {
-            Some(journal) => journal.erase(&ordered_key(sequence)).map_err(QueueError::Persist),
+            Some(journal) => journal.change(changes).map_err(QueueError::Persist),
             None => Ok(()),
         }
     }
@@ -328,26 +336,6 @@ impl State {
 struct JournalEntry {
     queue: String,
     message: Message,
-    /// Sequence that the message had before it moved. Its old entry may still exist after a kill. `None` if the message
-    /// never moved.
-    #[serde(default)]
-    moved_from: Option<u64>,
-}
-
-fn read_journal(journal: &Journal) -> Result<Vec<JournalEntry>, LocalError> {
-    let mut entries: BTreeMap<u64, JournalEntry> = BTreeMap::new();
-    for (_, mut entry) in journal.read::<JournalEntry>()? {
-        entry.message.receive_count = 0;
-        entry.message.first_received_at_ms = None;
-        entries.insert(entry.message.sequence, entry);
-    }
-    let moved: Vec<u64> = entries.values().filter_map(|entry| entry.moved_from).collect();
-    for sequence in moved {
-        if entries.remove(&sequence).is_some() {
-            journal.erase(&ordered_key(sequence))?;
-        }
-    }
-    Ok(entries.into_values().collect())
 }
 
 #[cfg(test)]

@@ -1,54 +1,52 @@
 //! The stream of the calls table, with old and new images, as the relay reads it.
 //!
 //! The embedded DynamoDB has its own streams, but they do not fit. Their writes become slower with every stored record,
-//! and a write that changes nothing creates a record. The stream is therefore made here: read the row, write, read the
-//! row again, and append a record if the row differs.
-//!
-//! With a data directory, a record has two journal entries. The *intent* (key and old image) is written before the row,
-//! and the *completion* (new image) after it. If the process is killed between the two, the next start repairs the
-//! record. Nothing was written after the interrupted write. So if the row still equals the old image, the write did not
-//! happen; otherwise the row is the new image.
+//! and a write that changes nothing creates a record. The stream is therefore made here, by a trigger of SQLite: it keeps the
+//! row before and after each write in a table.
 //!
 //! **Every committed change of a row has exactly one record, which stays until the reader trims it. A kill at any
-//! moment loses none.** For this reason, writes to the table happen one at a time, under the lock of the stream.
-//! Trimming deletes the intent first, so that a partly deleted record does not look like an interrupted write.
+//! moment loses none**, because a row and its record are one commit. Writes to the table happen one at a time, under the lock of
+//! the stream, so that records are read in the order of their commits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use dynoxide::actions::get_item::GetItemRequest;
+use dynoxide::storage::Storage;
 use dynoxide::types::item_size;
-use dynoxide::{Database, DynoxideError, Item};
-use serde::{Deserialize, Serialize};
+use dynoxide::{DynoxideError, Item};
+use rusqlite::functions::FunctionFlags;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
+use crate::database::Database;
 use crate::error::LocalError;
-use crate::journal::{Journal, ordered_key};
+use crate::journal::row_id;
 use crate::stack::{ACCOUNT, REGION};
 use crate::sync::{Signal, Watch, lock};
 
-pub(crate) const JOURNAL: &str = "switchhook-local-stream";
+/// Table of the records that are not trimmed.
+const TABLE: &str = "switchhook-local-stream";
 
 #[derive(Debug)]
 pub struct Stream {
-    database: DatabaseHandle,
+    database: Database,
     table: String,
-    journal: Option<Journal>,
-    clock: Clock,
     signal: Signal,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    next_sequence: u64,
+    /// Sequence of the latest record.
+    last: u64,
     records: VecDeque<StreamRecord>,
     /// Records with the attribute [`DUE_SOON`], for the scheduler. They are in memory only.
     due: VecDeque<StreamRecord>,
 }
 
+/// Attribute of the calls table that is its key.
+const KEY: &str = "call_id";
 /// Attribute of the records that the scheduler's event source passes on. `template.yaml` has the same filter.
 pub const DUE_SOON: &str = "due_soon";
 /// Largest number of records that wait for the scheduler. The oldest ones are dropped: the schedule finds their calls.
@@ -68,35 +66,32 @@ pub struct StreamRecord {
     table: String,
     sequence: u64,
     at_ms: u64,
-    key: Item,
     old: Option<Item>,
     new: Option<Item>,
 }
 
 impl Stream {
-    /// Opens the stream of an existing table, and repairs a write that a kill interrupted.
-    pub(crate) fn open(
-        database: &Database,
-        table: &str,
-        journal: Option<Journal>,
-        clock: Clock,
-    ) -> Result<Self, LocalError> {
-        let database = DatabaseHandle(database.clone());
-        let records = match &journal {
-            Some(journal) => recover(&database, table, journal)?,
-            None => VecDeque::new(),
-        };
-        // A number made from the time is higher than every number of an earlier process, even of a record that was
-        // trimmed.
-        let fresh = clock.now_ms() << 20;
-        let next_sequence = records.back().map_or(fresh, |last| fresh.max(last.sequence + 1));
+    /// Opens the stream of an existing table, with the records of an earlier process that are not trimmed.
+    pub(crate) fn open(database: &Database, table: &str, clock: Clock) -> Result<Self, LocalError> {
+        let failed = |source| LocalError::OpenStream { source };
+        let create = format!(
+            "CREATE TABLE IF NOT EXISTS \"{TABLE}\" \
+             (sequence INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL, old TEXT, new TEXT)"
+        );
+        let records = database.run(async |storage| {
+            storage.conn().execute_batch(&create)?;
+            let flags = FunctionFlags::SQLITE_UTF8;
+            storage.conn().create_scalar_function("clock_ms", 0, flags, move |_| Ok(row_id(clock.now_ms())))?;
+            create_triggers(storage, table)?;
+            records_after(storage, table, 0)
+        });
+        let records = VecDeque::from(records.map_err(failed)?);
+        let last = records.back().map_or(0, |last| last.sequence);
         Ok(Self {
-            database,
+            database: database.clone(),
             table: table.to_owned(),
-            journal,
-            clock,
             signal: Signal::default(),
-            state: Mutex::new(State { next_sequence, records, due: VecDeque::new() }),
+            state: Mutex::new(State { last, records, due: VecDeque::new() }),
         })
     }
 
@@ -108,11 +103,13 @@ impl Stream {
     /// Deletes all records up to and including `sequence`. The reader calls this after it has processed them.
     pub fn trim(&self, sequence: u64) -> Result<(), LocalError> {
         let mut state = lock(&self.state);
-        while let Some(record) = state.records.front().filter(|record| record.sequence <= sequence) {
-            if let Some(journal) = &self.journal {
-                journal.erase(&intent_key(record.sequence))?;
-                journal.erase(&completion_key(record.sequence))?;
-            }
+        let delete = format!("DELETE FROM \"{TABLE}\" WHERE sequence <= ?1");
+        let deleted = self.database.run(async |storage| {
+            storage.conn().prepare_cached(&delete)?.execute((row_id(sequence),))?;
+            Ok(())
+        });
+        deleted.map_err(|source| LocalError::TrimStream { source })?;
+        while state.records.front().is_some_and(|record| record.sequence <= sequence) {
             state.records.pop_front();
         }
         drop(state);
@@ -146,42 +143,17 @@ impl Stream {
         &self.table
     }
 
-    /// Runs `write` and records the changes that it makes. `write` must not change rows other than those of `keys`.
+    /// Runs `write`, which may change rows of the table, and takes over the records of its changes.
     pub(crate) fn record_changes<T>(
         &self,
-        keys: Vec<Item>,
         write: impl FnOnce() -> Result<T, DynoxideError>,
     ) -> Result<T, DynoxideError> {
         let mut state = lock(&self.state);
-
-        let mut intents = Vec::with_capacity(keys.len());
-        for key in keys {
-            let old = self.database.row(&self.table, &key)?;
-            let intent = Intent { key, old, at_ms: self.clock.now_ms() };
-            let sequence = state.next_sequence;
-            state.next_sequence += 1;
-            if let Some(journal) = &self.journal {
-                journal.write(&intent_key(sequence), &intent).map_err(|error| internal(&error))?;
-            }
-            intents.push((sequence, intent));
-        }
-
         let answer = write();
-
+        let new = self.database.run(async |storage| records_after(storage, &self.table, state.last))?;
         let mut appended = false;
-        for (sequence, intent) in intents {
-            let new = self.database.row(&self.table, &intent.key)?;
-            if new == intent.old {
-                if let Some(journal) = &self.journal {
-                    journal.erase(&intent_key(sequence)).map_err(|error| internal(&error))?;
-                }
-                continue;
-            }
-            let completion = Completion { new };
-            if let Some(journal) = &self.journal {
-                journal.write(&completion_key(sequence), &completion).map_err(|error| internal(&error))?;
-            }
-            let record = record(&self.table, sequence, intent, completion);
+        for record in new {
+            state.last = record.sequence;
             if record.new.as_ref().is_some_and(|row| row.contains_key(DUE_SOON)) {
                 if state.due.len() == DUE_RECORDS_MAX {
                     state.due.pop_front();
@@ -195,6 +167,18 @@ impl Stream {
         if appended {
             self.signal.changed();
         }
+        answer
+    }
+
+    /// Runs `write`, which may change rows of the table, and makes no records.
+    pub(crate) fn without_records<T>(
+        &self,
+        write: impl FnOnce() -> Result<T, DynoxideError>,
+    ) -> Result<T, DynoxideError> {
+        let _state = lock(&self.state);
+        self.database.run(async |storage| Ok(storage.conn().execute_batch(DROP_TRIGGERS)?))?;
+        let answer = write();
+        self.database.run(async |storage| create_triggers(storage, &self.table))?;
         answer
     }
 }
@@ -227,7 +211,7 @@ impl StreamRecord {
     pub fn to_event_record(&self) -> Value {
         let mut change = json!({
             "ApproximateCreationDateTime": self.at_ms / 1_000,
-            "Keys": self.key,
+            "Keys": self.key(),
             "SequenceNumber": self.sequence.to_string(),
             "SizeBytes": self.size_bytes(),
             "StreamViewType": "NEW_AND_OLD_IMAGES",
@@ -255,8 +239,15 @@ impl StreamRecord {
         })
     }
 
+    /// Key of the row. It is the only part that the images of a row share for sure.
+    fn key(&self) -> Item {
+        let image = self.new.as_ref().or(self.old.as_ref());
+        let key = image.and_then(|image| image.get_key_value(KEY));
+        key.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
     fn size_bytes(&self) -> usize {
-        [Some(&self.key), self.old.as_ref(), self.new.as_ref()].into_iter().flatten().map(item_size).sum()
+        item_size(&self.key()) + [&self.old, &self.new].into_iter().flatten().map(item_size).sum::<usize>()
     }
 }
 
@@ -270,104 +261,43 @@ impl EventName {
     }
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Intent {
-    key: Item,
-    old: Option<Item>,
-    at_ms: u64,
+/// Makes the triggers of this connection: before each write, they add a record. The embedded DynamoDB replaces rows, for which
+/// SQLite runs no trigger of a deletion.
+fn create_triggers(storage: &Storage, table: &str) -> Result<(), DynoxideError> {
+    let triggers = format!(
+        "{DROP_TRIGGERS}
+         CREATE TEMP TRIGGER record_put BEFORE INSERT ON main.\"{table}\" BEGIN
+           INSERT INTO \"{TABLE}\" (at_ms, old, new) VALUES (
+             clock_ms(), (SELECT item_json FROM \"{table}\" WHERE pk = NEW.pk AND sk = NEW.sk), NEW.item_json);
+         END;
+         CREATE TEMP TRIGGER record_delete BEFORE DELETE ON main.\"{table}\" BEGIN
+           INSERT INTO \"{TABLE}\" (at_ms, old, new) VALUES (clock_ms(), OLD.item_json, NULL);
+         END;"
+    );
+    Ok(storage.conn().execute_batch(&triggers)?)
 }
 
-#[derive(Debug, Serialize, Deserialize)]
-struct Completion {
-    new: Option<Item>,
-}
+const DROP_TRIGGERS: &str = "DROP TRIGGER IF EXISTS temp.record_put; DROP TRIGGER IF EXISTS temp.record_delete;";
 
-fn intent_key(sequence: u64) -> String {
-    format!("{}-intent", ordered_key(sequence))
-}
-
-fn completion_key(sequence: u64) -> String {
-    format!("{}-completion", ordered_key(sequence))
-}
-
-fn record(table: &str, sequence: u64, intent: Intent, completion: Completion) -> StreamRecord {
-    StreamRecord {
-        table: table.to_owned(),
-        sequence,
-        at_ms: intent.at_ms,
-        key: intent.key,
-        old: intent.old,
-        new: completion.new,
-    }
-}
-
-fn recover(database: &DatabaseHandle, table: &str, journal: &Journal) -> Result<VecDeque<StreamRecord>, LocalError> {
-    #[derive(Default)]
-    struct Entries {
-        intent: Option<Intent>,
-        completion: Option<Completion>,
-    }
-
-    let mut found: BTreeMap<u64, Entries> = BTreeMap::new();
-    for (key, entry) in journal.read::<Value>()? {
-        let decode = |source| LocalError::DecodeEntry { table: JOURNAL, source };
-        let Some((sequence, kind)) = key.split_once('-') else { continue };
-        let Ok(sequence) = sequence.parse::<u64>() else { continue };
-        let entries = found.entry(sequence).or_default();
-        match kind {
-            "intent" => entries.intent = Some(serde_json::from_value(entry).map_err(decode)?),
-            _ => entries.completion = Some(serde_json::from_value(entry).map_err(decode)?),
-        }
-    }
-
-    let mut records = VecDeque::new();
-    for (sequence, entries) in found {
-        match (entries.intent, entries.completion) {
-            (Some(intent), Some(completion)) => {
-                records.push_back(record(table, sequence, intent, completion));
-            }
-            (Some(intent), None) => {
-                let new = database
-                    .row(table, &intent.key)
-                    .map_err(|source| LocalError::ReadRow { table: table.to_owned(), source })?;
-                if new == intent.old {
-                    journal.erase(&intent_key(sequence))?;
-                } else {
-                    let completion = Completion { new };
-                    journal.write(&completion_key(sequence), &completion)?;
-                    records.push_back(record(table, sequence, intent, completion));
-                }
-            }
-            (None, _) => journal.erase(&completion_key(sequence))?,
+/// Returns the records after a sequence, in order. A write that changes nothing has none: its row in the table goes with the next trim.
+fn records_after(storage: &Storage, table: &str, sequence: u64) -> Result<Vec<StreamRecord>, DynoxideError> {
+    let select = format!("SELECT sequence, at_ms, old, new FROM \"{TABLE}\" WHERE sequence > ?1 ORDER BY sequence");
+    let mut statement = storage.conn().prepare_cached(&select)?;
+    let mut rows = statement.query((row_id(sequence),))?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let image = |column| -> Result<Option<Item>, DynoxideError> {
+            let text = row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+            let parsed = text.map(serde_json::from_str).transpose();
+            parsed.map_err(|error| DynoxideError::InternalServerError(format!("an image cannot be read: {error}")))
+        };
+        let (old, new) = (image(2)?, image(3)?);
+        if old != new {
+            let number = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
+            records.push(StreamRecord { table: table.to_owned(), sequence: number(0)?, at_ms: number(1)?, old, new });
         }
     }
     Ok(records)
-}
-
-/// The database, with a `Debug` implementation.
-struct DatabaseHandle(Database);
-
-impl DatabaseHandle {
-    fn row(&self, table: &str, key: &Item) -> Result<Option<Item>, DynoxideError> {
-        let request = GetItemRequest {
-            table_name: table.to_owned(),
-            key: key.clone(),
-            consistent_read: Some(true),
-            ..Default::default()
-        };
-        Ok(self.0.get_item(request)?.item)
-    }
-}
-
-impl std::fmt::Debug for DatabaseHandle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Database")
-    }
-}
-
-fn internal(error: &LocalError) -> DynoxideError {
-    tracing::error!(error = error as &dyn std::error::Error, "stream of the local cloud failed");
-    DynoxideError::InternalServerError(error.to_string())
 }
 
 #[cfg(test)]

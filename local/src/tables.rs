@@ -1,9 +1,10 @@
 //! Tables of the embedded DynamoDB.
 
-use dynoxide::actions::create_table::CreateTableRequest;
-use dynoxide::{Database, DynoxideError};
+use dynoxide::DynoxideError;
+use dynoxide::actions::create_table::{self, CreateTableRequest};
 use serde_json::json;
 
+use crate::database::Database;
 use crate::error::LocalError;
 
 /// Creates the inbox table and the calls table. A table that exists stays as it is.
@@ -91,7 +92,7 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
 pub(crate) fn create_table(database: &Database, table: &str, definition: serde_json::Value) -> Result<(), LocalError> {
     let request: CreateTableRequest = serde_json::from_value(definition)
         .map_err(|source| LocalError::DescribeTable { table: table.to_owned(), source })?;
-    match database.create_table(request) {
+    match database.run(async |storage| create_table::execute(storage, request).await) {
         Ok(_) | Err(DynoxideError::ResourceInUseException(_)) => Ok(()),
         Err(source) => Err(LocalError::CreateTable { table: table.to_owned(), source }),
     }

@@ -7,8 +7,8 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::HOST;
-use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::from_fn;
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::get;
@@ -46,18 +46,35 @@ pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool
 }
 
 /// Returns a server that answers requests to `pages_host` with pages, and all others with the API. Both have a route `/calls`.
-pub(super) fn by_host(pages_host: String, pages: Router, api: Router) -> Router {
-    Router::new().fallback(move |request: Request| {
+pub(super) fn by_host(pages_host: String, pages: Router, api: Router, cloud: Cloud) -> Router {
+    let by_host = Router::new().fallback(move |request: Request| {
         let is_page = request.headers().get(HOST).is_some_and(|host| host.as_bytes() == pages_host.as_bytes());
         let router = if is_page { pages.clone() } else { api.clone() };
         router.oneshot(request)
-    })
+    });
+    by_host.layer(from_fn_with_state(cloud, acknowledge))
 }
 
 /// Waits until the server stops.
 pub(crate) async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, so the server has stopped.
     drop(stopped.wait_for(|stopped| *stopped).await);
+}
+
+/// Answers a request that may have written something only when that is on the disk.
+async fn acknowledge(State(cloud): State<Cloud>, request: Request, next: Next) -> Response {
+    let only_reads = request.method() == Method::GET;
+    let response = next.run(request).await;
+    if only_reads {
+        return response;
+    }
+    match cloud.services().flush().await {
+        Ok(()) => response,
+        Err(error) => {
+            tracing::error!(error = &error as &dyn std::error::Error, "data of the local stack is not on the disk");
+            json_response(StatusCode::INTERNAL_SERVER_ERROR, &json!({"message": error.to_string()}))
+        }
+    }
 }
 
 /// Passes a request on to the stack unchanged.

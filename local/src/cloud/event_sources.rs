@@ -262,13 +262,9 @@ impl Invoker<'_> {
         let now_ms = self.services.clock().now_ms();
         self.metrics.record_invocation(self.function, now_ms.saturating_sub(started_ms), done.is_err(), now_ms);
         let Ok(response) = done else { return Ok(()) };
-        for message in processed(received, response) {
-            match self.services.sqs().delete(self.queue, &message.receipt_handle) {
-                // If the handle has expired in the meantime, the message is delivered again.
-                Ok(_) | Err(QueueError::ReceiptHandle(_)) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let processed = processed(received, response);
+        let handles = processed.iter().map(|message| message.receipt_handle.as_str());
+        self.services.sqs().delete_batch(self.queue, handles)?;
         Ok(())
     }
 }

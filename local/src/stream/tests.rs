@@ -1,8 +1,9 @@
 use std::time::UNIX_EPOCH;
 
 use dynoxide::AttributeValue;
-use dynoxide::actions::delete_item::DeleteItemRequest;
-use dynoxide::actions::put_item::PutItemRequest;
+use dynoxide::actions::delete_item::{self, DeleteItemRequest};
+use dynoxide::actions::put_item::{self, PutItemRequest};
+use futures_util::FutureExt;
 
 use super::*;
 use crate::stack::{CALLS_TABLE, INBOX_TABLE};
@@ -15,9 +16,8 @@ struct Table {
 
 fn open(database: &Database) -> Table {
     create_tables(database, INBOX_TABLE, CALLS_TABLE).unwrap();
-    let journal = Journal::open(database, JOURNAL).unwrap();
     let clock = Clock::starting_at(UNIX_EPOCH + std::time::Duration::from_secs(1_000));
-    let stream = Stream::open(database, CALLS_TABLE, Some(journal), clock).unwrap();
+    let stream = Stream::open(database, CALLS_TABLE, clock).unwrap();
     Table { database: database.clone(), stream }
 }
 
@@ -28,28 +28,24 @@ fn row(call_id: &str, version: u64) -> Item {
     ])
 }
 
-fn key_of(row: &Item) -> Item {
-    Item::from([("call_id".to_owned(), row["call_id"].clone())])
-}
-
-fn put(database: &Database, row: Item) {
-    let request = PutItemRequest { table_name: CALLS_TABLE.to_owned(), item: row, ..Default::default() };
-    database.put_item(request).unwrap();
+fn put(storage: &Storage, row: Item, condition: Option<&str>) -> Result<(), DynoxideError> {
+    let condition_expression = condition.map(str::to_owned);
+    let table_name = CALLS_TABLE.to_owned();
+    let request = PutItemRequest { table_name, item: row, condition_expression, ..Default::default() };
+    put_item::execute(storage, request).now_or_never().unwrap().map(|_| ())
 }
 
 impl Table {
     fn put(&self, row: Item) {
-        let write = || {
-            put(&self.database, row.clone());
-            Ok(())
-        };
-        self.stream.record_changes(vec![key_of(&row)], write).unwrap();
+        let write = || self.database.run(async |storage| put(storage, row, None));
+        self.stream.record_changes(write).unwrap();
     }
 
     fn delete(&self, call_id: &str) {
-        let key = key_of(&row(call_id, 0));
-        let request = DeleteItemRequest { table_name: CALLS_TABLE.to_owned(), key: key.clone(), ..Default::default() };
-        self.stream.record_changes(vec![key], || self.database.delete_item(request)).unwrap();
+        let key = Item::from([("call_id".to_owned(), AttributeValue::S(call_id.to_owned()))]);
+        let request = DeleteItemRequest { table_name: CALLS_TABLE.to_owned(), key, ..Default::default() };
+        let write = || self.database.run(async |storage| delete_item::execute(storage, request).await);
+        self.stream.record_changes(write).unwrap();
     }
 
     fn changes(&self) -> Vec<(EventName, Option<Item>, Option<Item>)> {
@@ -119,57 +115,53 @@ fn records_survive_a_restart_in_order() {
 }
 
 #[test]
-fn death_after_the_write_keeps_its_record() {
-    let database = Database::memory().unwrap();
-    let table = open(&database);
-    table.put(row("a", 1));
-    crash_inside(&table, row("a", 2), Death::AfterTheWrite);
-
-    assert_eq!(
-        open(&database).changes(),
-        [(EventName::Insert, None, Some(row("a", 1))), (EventName::Modify, Some(row("a", 1)), Some(row("a", 2))),]
-    );
-    assert_eq!(open(&database).stream.len(), 2, "the repair is not repeated");
-}
-
-#[test]
-fn death_before_the_write_leaves_no_record() {
-    let database = Database::memory().unwrap();
-    let table = open(&database);
-    table.put(row("a", 1));
-    crash_inside(&table, row("a", 2), Death::BeforeTheWrite);
-
-    assert_eq!(open(&database).changes(), [(EventName::Insert, None, Some(row("a", 1)))]);
-    assert_eq!(table.stream.journal.as_ref().unwrap().read::<Value>().unwrap().len(), 2);
-}
-
-#[test]
-fn death_inside_a_trim_does_not_repeat_the_record() {
+fn sequence_of_a_trimmed_record_is_not_used_again() {
     let database = Database::memory().unwrap();
     let table = open(&database);
     table.put(row("a", 1));
     let sequence = table.stream.next_batch(1)[0].sequence();
-    table.stream.journal.as_ref().unwrap().erase(&intent_key(sequence)).unwrap();
+    table.stream.trim(sequence).unwrap();
 
-    assert_eq!(open(&database).changes(), []);
+    let table = open(&database);
+    table.put(row("a", 2));
+    assert!(table.stream.next_batch(1)[0].sequence() > sequence);
 }
 
-#[derive(PartialEq)]
-enum Death {
-    BeforeTheWrite,
-    AfterTheWrite,
+#[test]
+fn write_whose_condition_fails_makes_no_record() {
+    let table = open(&Database::memory().unwrap());
+    table.put(row("a", 1));
+    let write = || {
+        let condition = Some("attribute_not_exists(call_id)");
+        table.database.run(async |storage| put(storage, row("a", 2), condition))
+    };
+    table.stream.record_changes(write).unwrap_err();
+
+    assert_eq!(table.changes(), [(EventName::Insert, None, Some(row("a", 1)))]);
 }
 
-/// Leaves the database as it is when a process is killed inside `record_changes`.
-fn crash_inside(table: &Table, row: Item, death: Death) {
-    let key = key_of(&row);
-    let old = table.stream.database.row(CALLS_TABLE, &key).unwrap();
-    let sequence = lock(&table.stream.state).next_sequence;
-    let intent = Intent { key, old, at_ms: 0 };
-    table.stream.journal.as_ref().unwrap().write(&intent_key(sequence), &intent).unwrap();
-    if death == Death::AfterTheWrite {
-        put(&table.database, row);
-    }
+#[test]
+fn record_of_a_write_that_only_its_own_process_committed_is_found_by_the_next() {
+    let database = Database::memory().unwrap();
+    let table = open(&database);
+    table.put(row("a", 1));
+    // The process is killed after the commit, before it takes over the record.
+    database.run(async |storage| put(storage, row("a", 2), None)).unwrap();
+
+    assert_eq!(
+        open(&database).changes(),
+        [(EventName::Insert, None, Some(row("a", 1))), (EventName::Modify, Some(row("a", 1)), Some(row("a", 2)))]
+    );
+}
+
+#[test]
+fn rows_can_be_written_without_records() {
+    let table = open(&Database::memory().unwrap());
+    let write = || table.database.run(async |storage| put(storage, row("a", 1), None));
+    table.stream.without_records(write).unwrap();
+    table.put(row("a", 2));
+
+    assert_eq!(table.changes(), [(EventName::Modify, Some(row("a", 1)), Some(row("a", 2)))]);
 }
 
 #[test]
