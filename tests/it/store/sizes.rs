@@ -35,7 +35,7 @@ fn bytes_of_value(value: &AttributeValue) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
+async fn settled_row_of_a_typical_call_costs_one_write_unit() {
     for (what, webhooks) in [("twilio", twilio_call(1, true)), ("retell", retell_call(1, 12, 2))] {
         let world = World::new();
         for webhook in &webhooks {
@@ -52,7 +52,7 @@ async fn row_of_a_typical_call_has_at_most_two_kilobytes() {
             bytes_of_value(&rows[0]["history"]),
             bytes_of_value(&rows[0]["announcements"])
         );
-        assert!(bytes_of(&rows[0]) <= 2_048, "{what}: {} bytes", bytes_of(&rows[0]));
+        assert!(bytes_of(&rows[0]) <= 1_024, "{what}: {} bytes", bytes_of(&rows[0]));
     }
 }
 

@@ -2,19 +2,28 @@
 //! one item of DynamoDB, which may have 400 KB.
 
 use switchhook_domain::{
-    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, CallEvent, Disposition, EndReason, EventId,
-    EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED, Outcome, State, Timestamp,
-    TraceId,
+    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, CallEvent, Disposition,
+    EndReason, EventId, EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED,
+    Outcome, State, Timestamp, TraceId,
 };
 
-/// Text of a history entry: `{attempt index} {kind} {occurred_at} {sequence} {disposition} {received_at} {folded_at -
-/// received_at} {trace id} {source event id}`. Times are Unix milliseconds.
+/// Mark in place of the attempt's key, with which the id of most events begins.
+const KEY: char = '*';
+
+/// Text of a history entry: `{attempt index} {kind} {occurred_at - received_at} {sequence} {disposition} {received_at}
+/// {folded_at - received_at} {trace id} {source event id}`. Times are Unix milliseconds, and differences are milliseconds.
 ///
 /// - `-` stands for an absent value.
 /// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` a call that was
 ///   never dialled.
+/// - `+` before `received_at` marks a difference from that of the entry before.
+/// - `*` at the beginning of the source event id stands for the key of the attempt, if a colon follows, else for itself.
 /// - `=` in place of the last four values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
-pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) -> String {
+pub(super) fn encode_entry(
+    entry: &HistoryEntry,
+    before: Option<&HistoryEntry>,
+    key_of: impl Fn(usize) -> Option<AttemptKey>,
+) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     let event = &entry.event;
     let head = format!(
@@ -24,7 +33,7 @@ pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) 
         event.kind,
         if event.permanent { "!" } else { "" },
         if event.never_dialled { "^" } else { "" },
-        or_dash(event.occurred_at.map(|at| at.as_millis().to_string())),
+        or_dash(event.occurred_at.map(|at| at.millis_since(entry.received_at).to_string())),
         or_dash(event.sequence.map(|sequence| sequence.to_string())),
     );
     let disposition = entry.disposition.as_str();
@@ -33,17 +42,27 @@ pub(super) fn encode_entry(entry: &HistoryEntry, before: Option<&HistoryEntry>) 
             == (&entry.source_event_id, entry.received_at, entry.folded_at, &entry.trace_id)
     };
     if before.as_ref().is_some_and(same) {
-        format!("{head} {disposition} =")
-    } else {
-        let folded = entry.folded_at.millis_since(entry.received_at);
-        let trace_id = entry.trace_id.as_ref().map_or("-", TraceId::as_str);
-        let received_at = entry.received_at.as_millis();
-        format!("{head} {disposition} {received_at} {folded} {trace_id} {}", entry.source_event_id)
+        return format!("{head} {disposition} =");
     }
+    let received_at = match before {
+        Some(before) => format!("+{}", entry.received_at.millis_since(before.received_at)),
+        None => entry.received_at.as_millis().to_string(),
+    };
+    let folded = entry.folded_at.millis_since(entry.received_at);
+    let trace_id = entry.trace_id.as_ref().map_or("-", TraceId::as_str);
+    let id = entry.source_event_id.as_str();
+    let key = entry.attempt_index.and_then(key_of);
+    let rest = key.and_then(|key| id.strip_prefix(key.as_str())).filter(|rest| rest.starts_with(':'));
+    let mark = if rest.is_some() || id.starts_with(KEY) { "*" } else { "" };
+    format!("{head} {disposition} {received_at} {folded} {trace_id} {mark}{}", rest.unwrap_or(id))
 }
 
 /// Reads the text of a history entry. `None` if the text is malformed.
-pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<HistoryEntry> {
+pub(super) fn decode_entry(
+    text: &str,
+    before: Option<&HistoryEntry>,
+    key_of: impl Fn(usize) -> Option<AttemptKey>,
+) -> Option<HistoryEntry> {
     fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
         if text == "-" { Some(None) } else { text.parse().ok().map(Some) }
     }
@@ -54,49 +73,61 @@ pub(super) fn decode_entry(text: &str, before: Option<&HistoryEntry>) -> Option<
     let (never_dialled, kind) = kind.strip_suffix('^').map_or((false, kind), |kind| (true, kind));
     let (permanent, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
     let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
-    let occurred_at = optional(parts.next()?)?.map(Timestamp::from_millis);
+    let occurred: Option<i64> = optional(parts.next()?)?;
     let sequence = optional(parts.next()?)?;
     let disposition = parts.next()?;
     let disposition = Disposition::ALL.into_iter().find(|known| known.as_str() == disposition)?;
+    let plus = |at: Timestamp, millis: i64| Timestamp::from_millis(at.as_millis().saturating_add(millis));
     let (received_at, folded_at, trace_id, source_event_id) = match parts.next()? {
         "=" => before
             .map(|entry| (entry.received_at, entry.folded_at, entry.trace_id.clone(), entry.source_event_id.clone()))?,
         tail => {
             let mut tail = tail.splitn(4, ' ');
-            let received_at: i64 = tail.next()?.parse().ok()?;
-            let folded: i64 = tail.next()?.parse().ok()?;
-            let folded_at = Timestamp::from_millis(received_at.saturating_add(folded));
+            let received_at = tail.next()?;
+            let received_at = match received_at.strip_prefix('+') {
+                Some(millis) => plus(before?.received_at, millis.parse().ok()?),
+                None => Timestamp::from_millis(received_at.parse().ok()?),
+            };
+            let folded_at = plus(received_at, tail.next()?.parse().ok()?);
             let trace_id = tail.next()?;
             let trace_id = TraceId::new(trace_id).filter(|_| trace_id != "-");
-            (Timestamp::from_millis(received_at), folded_at, trace_id, EventId::new(tail.next()?))
+            let id = tail.next()?;
+            let id = match id.strip_prefix(KEY) {
+                Some(rest) if rest.starts_with(':') => format!("{}{rest}", attempt_index.and_then(key_of)?),
+                Some(itself) => itself.to_owned(),
+                None => id.to_owned(),
+            };
+            (received_at, folded_at, trace_id, EventId::new(id))
         }
     };
+    let occurred_at = occurred.map(|millis| plus(received_at, millis));
     let event = CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled };
     Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition, trace_id })
 }
 
-/// Text of an announcement: `{call|appointment|outcome} {status}[={detail}] {attempt index} {attempt number} {source}
+/// Text of an announcement: `[{appointment|outcome}.]{status}[={detail}] {attempt index} {attempt number} {source}
 /// {known}[:{provider}]`.
 ///
+/// - The status is that of the call if nothing stands before it.
 /// - The attempt index is `-` if the announcement is about no attempt.
 /// - The source is an index into the history, or `@` and the time of a worker's transition.
 /// - `known` holds `p` if the provider's call id was known, and `a` if the appointment was.
 /// - The provider is absent if it is the provider of the source event.
 ///
-/// Example: `call ringing 0 1 1 p`.
+/// Example: `ringing 0 1 1 p`.
 pub(super) fn encode_announcement(announcement: &Announcement) -> String {
     let (subject, status) = match announcement.kind {
-        AnnouncementKind::Lifecycle(state) => ("call", lifecycle_name(state).to_owned()),
-        AnnouncementKind::Inconclusive => ("call", INCONCLUSIVE.to_owned()),
-        AnnouncementKind::Corrected(state, ending) => ("call", format!("corrected={}={ending}", lifecycle_name(state))),
-        AnnouncementKind::RetryScheduled(due_at) => ("call", format!("retry_scheduled={}", due_at.as_millis())),
-        AnnouncementKind::Exhausted(reason) => ("call", format!("exhausted={}", reason.as_str())),
-        AnnouncementKind::CanceledByUser => ("call", "canceled_by_user".to_owned()),
-        AnnouncementKind::DriftRepaired { before, after } => ("call", format!("drift_repaired={before}={after}")),
-        AnnouncementKind::Appointment(status) => ("appointment", status.as_str().to_owned()),
-        AnnouncementKind::AppointmentEnded(reason) => ("appointment", format!("ended={}", reason.as_str())),
-        AnnouncementKind::Outcome(outcome) => ("outcome", outcome.label().to_owned()),
-        AnnouncementKind::OutcomeInconclusive => ("outcome", INCONCLUSIVE.to_owned()),
+        AnnouncementKind::Lifecycle(state) => ("", lifecycle_name(state).to_owned()),
+        AnnouncementKind::Inconclusive => ("", INCONCLUSIVE.to_owned()),
+        AnnouncementKind::Corrected(state, ending) => ("", format!("corrected={}={ending}", lifecycle_name(state))),
+        AnnouncementKind::RetryScheduled(due_at) => ("", format!("retry_scheduled={}", due_at.as_millis())),
+        AnnouncementKind::Exhausted(reason) => ("", format!("exhausted={}", reason.as_str())),
+        AnnouncementKind::CanceledByUser => ("", "canceled_by_user".to_owned()),
+        AnnouncementKind::DriftRepaired { before, after } => ("", format!("drift_repaired={before}={after}")),
+        AnnouncementKind::Appointment(status) => ("appointment.", status.as_str().to_owned()),
+        AnnouncementKind::AppointmentEnded(reason) => ("appointment.", format!("ended={}", reason.as_str())),
+        AnnouncementKind::Outcome(outcome) => ("outcome.", outcome.label().to_owned()),
+        AnnouncementKind::OutcomeInconclusive => ("outcome.", INCONCLUSIVE.to_owned()),
     };
     let attempt_index = announcement.attempt_index.map_or_else(|| "-".to_owned(), |index| index.to_string());
     let source = match announcement.source {
@@ -107,14 +138,14 @@ pub(super) fn encode_announcement(announcement: &Announcement) -> String {
     let appointment = if announcement.appointment_known { "a" } else { "" };
     let provider = announcement.provider.map_or_else(String::new, |provider| format!(":{provider}"));
     let number = announcement.attempt_number;
-    format!("{subject} {status} {attempt_index} {number} {source} {provider_call}{appointment}{provider}")
+    format!("{subject}{status} {attempt_index} {number} {source} {provider_call}{appointment}{provider}")
 }
 
 /// Reads the text of an announcement. `None` if the text is malformed.
 pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
-    let mut parts = text.splitn(6, ' ');
-    let subject = parts.next()?;
+    let mut parts = text.splitn(5, ' ');
     let status = parts.next()?;
+    let (subject, status) = status.split_once('.').unwrap_or(("call", status));
     let lifecycle = |name: &str| Lifecycle::ALL.iter().find(|state| lifecycle_name(**state) == name).copied();
     let label = |name: &str| {
         let labels = Lifecycle::ALL.iter().map(|state| state.label());

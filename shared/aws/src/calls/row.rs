@@ -140,7 +140,8 @@ impl CallRow {
             Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None, None),
         };
         let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
-        let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index)));
+        let key_of = |attempt: usize| call.attempt_records.get(attempt).and_then(|attempt| attempt.key.clone());
+        let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index), key_of));
         Self {
             call_id: call.call_id.clone(),
             schema_version: CALL_SCHEMA,
@@ -199,9 +200,12 @@ impl CallRow {
             (Some(JobState::Canceled), None, None, None) => Job::Canceled,
             (_, _, _, _) => return Err(unreadable("job")),
         };
+        let attempt_records: Vec<AttemptRecord> = self.attempts.into_iter().map(AttemptRow::decode).collect();
+        let key_of = |attempt: usize| attempt_records.get(attempt).and_then(|attempt| attempt.key.clone());
         let mut history: Vec<HistoryEntry> = Vec::with_capacity(self.history.len());
         for (index, text) in self.history.iter().enumerate() {
-            let entry = decode_entry(text, history.last()).ok_or_else(|| unreadable(&format!("history[{index}]")))?;
+            let entry = decode_entry(text, history.last(), key_of);
+            let entry = entry.ok_or_else(|| unreadable(&format!("history[{index}]")))?;
             history.push(entry);
         }
         let is_settled = self.wake_key.as_deref().is_none_or(|key| WakeQueue::Settled.contains_key(key));
@@ -219,7 +223,7 @@ impl CallRow {
             manual_trigger: self.manual_trigger,
             stop_reason: self.stop_reason,
             refusals: self.refusals,
-            attempt_records: self.attempts.into_iter().map(AttemptRow::decode).collect(),
+            attempt_records,
             history,
             announcements: announcements.ok_or_else(|| unreadable("announcements"))?,
             // For display only: a move that cannot be read must not keep the call from being read.
