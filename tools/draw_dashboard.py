@@ -36,6 +36,7 @@ LOCAL = {
     "DueQueue.QueueName": "switchhook-due",
     "RepairQueue.QueueName": "switchhook-repair.fifo",
     "RelayFailuresQueue.QueueName": "switchhook-relay-failures",
+    "IngressLogGroup": "/aws/lambda/local-ingress",
     **{
         f"{function.capitalize()}Function": f"switchhook-{function}"
         for function in ("ingress", "consumer", "relay", "scheduler", "dialer", "reconciler", "api")
@@ -325,6 +326,8 @@ def picture(found: list[dict], answers: list[dict], span: tuple[int, int]) -> st
         out.append(text(x + 12, y + 22, properties["title"], 13.5, INK, weight="600", width=width - 24))
         if widget["type"] == "alarm":
             out += draw_alarms(box, states)
+        elif widget["type"] == "log":
+            out.append(text(x + width / 2, y + tall / 2 + 8, "a query of the log", 12, MUTED, "middle"))
         elif properties["view"] == "singleValue":
             out += draw_numbers(box, series_of(widget, answer), span)
         else:

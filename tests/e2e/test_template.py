@@ -330,7 +330,7 @@ def test_the_stage_comes_after_every_route_that_it_throttles():
 
 def test_a_line_of_the_access_log_is_json_whatever_is_missing():
     """API Gateway writes `-` for what a refused request does not have. A line that is not JSON would not be counted by HttpThrottlesFilter."""
-    line = properties("HttpStage")["AccessLogSettings"]["Format"]["Fn::Sub"]
+    line = properties("HttpStage")["AccessLogSettings"]["Format"]
     assert json.loads(re.sub(r"\$context\.[\w.]+", "-", line.replace("$context.status", "429")))["status"] == 429
 
 
@@ -630,7 +630,7 @@ ALARM_ACTION = {"Fn::If": ["HasAlarmTopic", [ref("AlarmTopicArn")], ref("AWS::No
 def metrics_of(alarm: dict) -> list[tuple]:
     """Returns namespace, name and dimensions of each metric that an alarm looks at."""
     stats = [query["MetricStat"]["Metric"] for query in alarm.get("Metrics", []) if "MetricStat" in query] or [alarm]
-    return [(each["Namespace"], each["MetricName"], {one["Name"]: one["Value"] for one in each["Dimensions"]}) for each in stats]
+    return [(each["Namespace"], each["MetricName"], {one["Name"]: one["Value"] for one in each.get("Dimensions", [])}) for each in stats]
 
 
 @pytest.mark.parametrize("name", ALARMS)
@@ -728,10 +728,11 @@ def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
     """If the code renames a metric, its alarm would never fire again, and its line in a graph would be empty."""
     source = (ROOT / "shared" / "aws" / "src" / "telemetry" / "metrics.rs").read_text()
     own = {(function, name) for function, name in re.findall(r'(?:count|milliseconds)\(\s*"(\w+)",\s*"(\w+)"', source)}
-    (counted,) = properties("HttpThrottlesFilter")["MetricTransformations"]
-    fields = resolve(properties("HttpStage")["AccessLogSettings"]["Format"])
-    assert '"function":"gateway"' in fields and {each["Value"] for each in counted["Dimensions"]} == {"$.stack", "$.function"}
-    own.add(("gateway", counted["MetricName"]))
+    by_provider = set(re.findall(r'\(\s*"(\w+)",\s*"(\w+)",\s*"[^"]*",?\s*\)\s*\.by_provider\(\)', source))
+    assert len(by_provider) == source.count(".by_provider()")
+    (counted,) = resolve(properties("HttpThrottlesFilter")["MetricTransformations"])
+    # A metric filter can take a dimension only from a field of the line.
+    assert counted["MetricNamespace"] == "Switchhook/local" and "Dimensions" not in counted
     names = {"AWS::StackName": "local"}
     for namespace, name, dimensions in [
         *(each for alarm in ALARMS.values() for each in metrics_of(resolve(alarm))),
@@ -740,6 +741,9 @@ def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
         if namespace == "Switchhook":
             assert dimensions.get("stack") == names["AWS::StackName"], name
             assert (dimensions["function"], name) in own, f"{dimensions['function']} does not count {name}"
+            assert "provider" not in dimensions or (dimensions["function"], name) in by_provider, f"{name} is not counted by provider"
+        elif namespace == counted["MetricNamespace"]:
+            assert (name, dimensions) == (counted["MetricName"], {})
         else:
             metrics, allowed = AWS_METRICS[namespace]
             assert name in metrics and set(dimensions) <= allowed, f"{namespace} {name}"

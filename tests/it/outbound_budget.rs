@@ -16,7 +16,7 @@ use switchhook_local::stream::StreamRecord;
 use switchhook_scheduler::Report;
 use switchhook_tests::{MINUTE, World};
 
-use crate::budget::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, index_writes, price, request_counts, reset_counters};
+use crate::budget::{LOG_LINE_BYTES, access_log_bytes, index_writes, price, request_counts, reset_counters};
 use crate::outbound::{call_request, create, get_call};
 
 /// Upper limit for the changes of a call's keys in `by_wake`, per attempt.
@@ -285,7 +285,7 @@ impl CallCost {
             ("tables, read", self.read_units * price::READ_UNIT),
             ("queues", self.messages as f64 * price::SQS_FIFO),
             ("domain events", self.events as f64 * price::EVENT),
-            ("logs", (self.log_bytes + (webhooks + 1.0) * ACCESS_LOG_BYTES) / 1e9 * price::LOG_GB),
+            ("logs", (self.log_bytes + (webhooks + 1.0) * access_log_bytes()) / 1e9 * price::LOG_GB),
         ]
     }
 }

@@ -105,6 +105,9 @@ pub struct Consumer {
     pub clock: Clock,
 }
 
+/// Names and values of metrics. The line of a batch adds them up.
+type Counts = Vec<(&'static str, u64)>;
+
 /// The first failed message of a group, and all messages after it.
 #[derive(Debug)]
 struct FailedTail<'a> {
@@ -121,7 +124,9 @@ impl Consumer {
             groups.entry(group).or_default().push(message.clone());
         }
         let invoked_at = self.clock.now();
-        let failed = join_all(groups.values().map(|messages| self.fold_group(messages, invoked_at))).await;
+        let folds = join_all(groups.values().map(|messages| self.fold_group(messages, invoked_at))).await;
+        let (counts, failed): (Vec<Counts>, Vec<Option<FailedTail<'_>>>) = folds.into_iter().unzip();
+        self.log_batch(counts.concat(), invoked_at);
         let mut response = SqsBatchResponse::default();
         for tail in failed.iter().flatten() {
             for message in tail.messages {
@@ -134,8 +139,13 @@ impl Consumer {
         response
     }
 
-    /// Folds the messages of one group, in order. Stops at the first failure.
-    async fn fold_group<'a>(&self, messages: &'a [SqsMessage], invoked_at: Timestamp) -> Option<FailedTail<'a>> {
+    /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it.
+    async fn fold_group<'a>(
+        &self,
+        messages: &'a [SqsMessage],
+        invoked_at: Timestamp,
+    ) -> (Counts, Option<FailedTail<'a>>) {
+        let mut counts = Counts::new();
         let mut readable: Vec<Message> = Vec::new();
         let mut unreadable = None;
         for message in messages {
@@ -156,15 +166,18 @@ impl Consumer {
         for same_call in readable.chunk_by(together) {
             let received = messages.get(done..done + same_call.len()).unwrap_or_default();
             let folded = match self.fold_call(same_call, invoked_at).await {
-                Ok(()) => self.end_retries(received, same_call).await,
+                Ok(counts_of_call) => {
+                    counts.extend(counts_of_call);
+                    self.end_retries(received, same_call).await
+                }
                 Err(error) => Err(error),
             };
             if let Err(error) = folded {
-                return messages.get(done..).map(|messages| FailedTail { messages, error });
+                return (counts, messages.get(done..).map(|messages| FailedTail { messages, error }));
             }
             done += same_call.len();
         }
-        unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error }))
+        (counts, unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error })))
     }
 
     /// Removes the attention mark from the notes on events that were folded after a retry. So no person looks at them any more.
@@ -178,9 +191,10 @@ impl Consumer {
         cleared.into_iter().try_for_each(|cleared| cleared.map(drop))
     }
 
-    /// Folds events of one call: one read and one conditional write, repeated if another writer came first.
-    async fn fold_call(&self, messages: &[Message], invoked_at: Timestamp) -> Result<(), Error> {
-        let Some(first) = messages.first() else { return Ok(()) };
+    /// Folds events of one call: one read and one conditional write, repeated if another writer came first. Returns the counts
+    /// for the line of the batch.
+    async fn fold_call(&self, messages: &[Message], invoked_at: Timestamp) -> Result<Counts, Error> {
+        let Some(first) = messages.first() else { return Ok(Counts::new()) };
         let mut call_id = first.event.call_id.clone();
         let mut folding: Vec<&Message> = messages.iter().collect();
         // If the id turns out to be an alias, Switchhook's own events are refused: they concern the call that became the alias.
@@ -207,7 +221,7 @@ impl Consumer {
                     let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
                     let Some(folded) = refolder.refold(call, drift, invoked_at, now).await? else {
                         self.log_refold_skipped(first, started);
-                        return Ok(());
+                        return Ok(Counts::new());
                     };
                     folded
                 }
@@ -230,8 +244,7 @@ impl Consumer {
             self.note_dials(after.or(before), &outcomes, now).await;
             self.erase_late_events(after.or(before), &events).await?;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
-            self.log(outcomes, before, after, race, started);
-            return Ok(());
+            return Ok(self.log(outcomes, before, after, race, started));
         }
         Err(Error::Contended(RACES_MAX))
     }
@@ -355,7 +368,7 @@ impl Consumer {
     }
 
     /// Logs the outcome of each event of a call. `before` and `after` are the call before and after the fold; `after` is
-    /// `None` if the fold changed nothing. The first line also counts what the whole fold did.
+    /// `None` if the fold changed nothing. Returns the counts for the line of the batch.
     fn log<'a>(
         &self,
         outcomes: impl Iterator<Item = (&'a Message, FoldOutcome)>,
@@ -363,9 +376,9 @@ impl Consumer {
         after: Option<&Call>,
         lost_races: u32,
         started: Timestamp,
-    ) {
+    ) -> Counts {
         let now = self.clock.now();
-        let mut counts_of_fold = vec![("unparked", unparked(before, after)), ("fold_conflicts", lost_races.into())];
+        let mut counts = vec![("unparked", unparked(before, after)), ("fold_conflicts", lost_races.into())];
         let call = after.or(before);
         for (message, outcome) in outcomes {
             let event = &message.event;
@@ -377,8 +390,7 @@ impl Consumer {
                 FoldOutcome::Quarantined => Disposition::Quarantined.as_str(),
             };
             let attempt = event.attempt.as_ref().map(AttemptKey::as_str);
-            let mut counts = vec![("received", 1)];
-            counts.append(&mut counts_of_fold);
+            counts.extend([("received", 1), (action_taken, 1)]);
             if action_taken == Disposition::Applied.as_str() {
                 counts.push(("received_to_applied_ms", now.millis_since(event.received_at).unsigned_abs()));
             }
@@ -395,11 +407,28 @@ impl Consumer {
                 cause: (outcome == FoldOutcome::Refused).then_some("no_call"),
                 duration_ms: Some(now.millis_since(started)),
                 trace_id: Some(&message.trace_id),
-                counts,
+                counted_elsewhere: true,
                 ..Decision::default()
             };
             decision.log(now, matches!(outcome, FoldOutcome::Quarantined));
         }
+        counts
+    }
+
+    /// Logs the metrics of a batch. One line for all its events is shorter than the same metrics in the line of each event.
+    fn log_batch(&self, counts: Counts, started: Timestamp) {
+        if counts.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        let decision = Decision {
+            function: "consumer",
+            action_taken: "batch_folded",
+            duration_ms: Some(now.millis_since(started)),
+            counts,
+            ..Decision::default()
+        };
+        decision.log(now, false);
     }
 
     fn log_refold_skipped(&self, message: &Message, started: Timestamp) {

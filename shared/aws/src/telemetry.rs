@@ -49,8 +49,7 @@ pub struct Decision<'a> {
     pub action_taken: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<&'a str>,
-    /// Type of a webhook, from the bounded list of types that Switchhook folds, else `other`. A dimension of the metric
-    /// `received`.
+    /// Type of a webhook, from the bounded list of types that Switchhook folds, else `other`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_type: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "without_number")]
@@ -87,9 +86,13 @@ pub struct Decision<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "without_numbers")]
     pub call_ids: Vec<&'a str>,
     /// Further numbers: name and value. Those that [`METRICS`] names are metrics. A count of 0 is left out: CloudWatch
-    /// charges for every series that has a value, even 0.
+    /// charges for every series that has a value, even 0. Counts with the same name are added up. Durations with the same name
+    /// become a list, in which each is one value of the metric.
     #[serde(skip)]
     pub counts: Vec<(&'static str, u64)>,
+    /// True if another line counts this decision. The consumer has one line with the metrics of a whole batch.
+    #[serde(skip)]
+    pub counted_elsewhere: bool,
 }
 
 impl Decision<'_> {
@@ -110,24 +113,23 @@ impl Decision<'_> {
     }
 
     fn line(&self, now: Timestamp, level: &str) -> String {
-        let action = metrics::metric(self.function, self.action_taken);
-        let numbers = self.counts.iter().filter_map(|(name, value)| {
-            let metric = metrics::metric(self.function, name);
-            let is_duration = metric.is_some_and(|metric| metric.unit == Unit::Milliseconds);
-            (*value > 0 || is_duration).then_some((*name, *value, metric))
-        });
-        let numbers: Vec<(&str, u64, Option<&Metric>)> =
-            action.map(|metric| (metric.name, 1, Some(metric))).into_iter().chain(numbers).collect();
-        let metrics: Vec<&Metric> = numbers.iter().filter_map(|(_, _, metric)| *metric).collect();
+        let action = metrics::metric(self.function, self.action_taken).filter(|_| !self.counted_elsewhere);
+        let numbers = self.numbers(action);
+        let metrics: Vec<&Metric> = numbers.iter().filter_map(|number| number.metric).collect();
         let mut line = serde_json::to_value(self).unwrap_or_default();
         if let Some(fields) = line.as_object_mut() {
+            // Lambda reads both fields. It gives a line without a valid time the level INFO.
             fields.insert("level".to_owned(), json!(level));
             fields.insert("timestamp".to_owned(), json!(now.to_string()));
-            fields.insert("stack".to_owned(), json!(STACK.get().map_or(STACK_UNNAMED, String::as_str)));
-            for (name, value, _) in &numbers {
-                fields.insert((*name).to_owned(), json!(value));
+            for number in &numbers {
+                let value = match number.values.as_slice() {
+                    [value] => json!(value),
+                    values => json!(values),
+                };
+                fields.insert(number.name.to_owned(), value);
             }
             if !metrics.is_empty() {
+                fields.insert("stack".to_owned(), json!(STACK.get().map_or(STACK_UNNAMED, String::as_str)));
                 let directives = self.directives(action, &metrics);
                 let header = json!({"Timestamp": now.as_millis(), "CloudWatchMetrics": directives});
                 fields.insert("_aws".to_owned(), header);
@@ -136,40 +138,51 @@ impl Decision<'_> {
         line.to_string()
     }
 
+    /// Returns the numbers of the line: its action, if that is a metric, and its counts.
+    fn numbers(&self, action: Option<&'static Metric>) -> Vec<Number> {
+        let mut numbers: Vec<Number> = Vec::new();
+        for (name, value) in action.map(|metric| (metric.name, 1)).into_iter().chain(self.counts.iter().copied()) {
+            let metric = metrics::metric(self.function, name);
+            let is_duration = metric.is_some_and(|metric| metric.unit == Unit::Milliseconds);
+            if value == 0 && !is_duration {
+                continue;
+            }
+            match numbers.iter_mut().find(|known| known.name == name) {
+                Some(known) if is_duration => known.values.push(value),
+                Some(known) => known.values.iter_mut().for_each(|sum| *sum += value),
+                None => numbers.push(Number { name, values: vec![value], metric }),
+            }
+        }
+        numbers
+    }
+
     /// Metric directives of the line: which metrics it carries, and under which sets of dimensions CloudWatch counts
-    /// them. Every metric has the sets of its function and, if the line has one, its provider. Only the action has a
-    /// cause, and only `received` a type of event, because every further set is a further series.
+    /// them. Only the action has a cause, and only some metrics a provider, because every further set is a further series. No
+    /// directive names a unit: the name of a duration ends in `_ms`.
     fn directives(&self, action: Option<&Metric>, metrics: &[&Metric]) -> Vec<Value> {
-        let directive = |dimensions: &[&[&str]], metrics: &[&Metric]| {
-            let metrics: Vec<Value> = metrics
-                .iter()
-                .map(|metric| match metric.unit {
-                    Unit::Count => json!({"Name": metric.name}),
-                    Unit::Milliseconds => json!({"Name": metric.name, "Unit": "Milliseconds"}),
-                })
-                .collect();
-            json!({"Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": metrics})
+        let directive = |dimensions: &[&str], metrics: &[&Metric]| {
+            let metrics: Vec<Value> = metrics.iter().map(|metric| json!({"Name": metric.name})).collect();
+            json!({"Namespace": NAMESPACE, "Dimensions": [dimensions], "Metrics": metrics})
         };
-        let all: &[&[&str]] = if self.provider.is_some() {
-            &[&["stack", "function"], &["stack", "function", "provider"]]
-        } else {
-            &[&["stack", "function"]]
-        };
-        let mut directives = vec![directive(all, metrics)];
+        let mut directives = vec![directive(&["stack", "function"], metrics)];
         if let Some(action) = action
             && self.cause.is_some()
         {
-            directives.push(directive(&[&["stack", "function", "cause"]], &[action]));
+            directives.push(directive(&["stack", "function", "cause"], &[action]));
         }
-        let received = metrics.iter().find(|metric| metric.name == "received");
-        if let Some(received) = received
-            && self.event_type.is_some()
-            && self.provider.is_some()
-        {
-            directives.push(directive(&[&["stack", "function", "provider", "event_type"]], &[received]));
+        let by_provider: Vec<&Metric> = metrics.iter().copied().filter(|metric| metric.by_provider).collect();
+        if self.provider.is_some() && !by_provider.is_empty() {
+            directives.push(directive(&["stack", "function", "provider"], &by_provider));
         }
         directives
     }
+}
+
+/// A number of a line. Only a duration has several values.
+struct Number {
+    name: &'static str,
+    values: Vec<u64>,
+    metric: Option<&'static Metric>,
 }
 
 /// Serializes an id without the digits of a phone number. Ids are chosen by providers and users, and some users name an
@@ -271,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn line_carries_its_metrics_with_their_units_and_dimensions() {
+    fn line_carries_its_metrics_with_their_dimensions() {
         let line = logged(&Decision {
             function: "ingress",
             action_taken: "rejected",
@@ -284,24 +297,47 @@ mod tests {
         assert_eq!(json!([line["rejected"], line["received"], line["answer_ms"]]), json!([1, 1, 0]));
         assert_eq!(json!([line["of_no_metric"], line["unsigned"], line["message"]]), json!([7, null, null]));
         assert_eq!((&line["stack"], &line["timestamp"]), (&json!("local"), &json!("1970-01-01T00:00:00.000Z")));
-        let names = [json!({"Name": "rejected"}), json!({"Name": "received"})];
-        let answer_ms = json!({"Name": "answer_ms", "Unit": "Milliseconds"});
+        let names = [json!({"Name": "rejected"}), json!({"Name": "received"}), json!({"Name": "answer_ms"})];
         assert_eq!(
             line["_aws"]["CloudWatchMetrics"],
             json!([
-                {
-                    "Namespace": "Switchhook",
-                    "Dimensions": [["stack", "function"], ["stack", "function", "provider"]],
-                    "Metrics": [names[0], names[1], answer_ms],
-                },
+                {"Namespace": "Switchhook", "Dimensions": [["stack", "function"]], "Metrics": names},
                 {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "cause"]], "Metrics": [names[0]]},
-                {
-                    "Namespace": "Switchhook",
-                    "Dimensions": [["stack", "function", "provider", "event_type"]],
-                    "Metrics": [names[1]],
-                },
+                {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "provider"]], "Metrics": [names[1]]},
             ])
         );
+    }
+
+    #[test]
+    fn counts_are_added_up_and_durations_are_listed() {
+        let line = logged(&Decision {
+            function: "consumer",
+            action_taken: "batch_folded",
+            counts: vec![
+                ("received", 1),
+                ("received_to_applied_ms", 30),
+                ("received", 1),
+                ("received_to_applied_ms", 0),
+                ("of_no_metric", 2),
+                ("of_no_metric", 3),
+            ],
+            ..Decision::default()
+        });
+        let values = json!([line["received"], line["received_to_applied_ms"], line["of_no_metric"]]);
+        assert_eq!(values, json!([2, [30, 0], 5]));
+        let names = json!([{"Name": "received"}, {"Name": "received_to_applied_ms"}]);
+        assert_eq!(line["_aws"]["CloudWatchMetrics"][0]["Metrics"], names, "each metric is named once");
+    }
+
+    #[test]
+    fn decision_that_another_line_counts_has_no_metrics() {
+        let line = logged(&Decision {
+            function: "consumer",
+            action_taken: "applied",
+            counted_elsewhere: true,
+            ..Decision::default()
+        });
+        assert_eq!(json!([line["applied"], line["_aws"], line["stack"]]), json!([null, null, null]));
     }
 
     #[test]

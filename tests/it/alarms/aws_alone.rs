@@ -36,7 +36,7 @@ pub(super) const CASES: &[Case] = &[
 
 /// The access log of the gateway counts the webhooks that were answered 429.
 fn webhooks_throttled() -> Vec<SeriesKey> {
-    vec![SeriesKey::new("Switchhook", "throttled", &[("stack", "local"), ("function", "gateway")])]
+    vec![SeriesKey::new("Switchhook/local", "throttled", &[])]
 }
 
 fn release_errors() -> Vec<SeriesKey> {

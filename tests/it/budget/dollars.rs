@@ -8,7 +8,7 @@ use switchhook_local::CloudOptions;
 use switchhook_local::dynamodb::Count;
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
-use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post, price, reset_counters};
+use super::{LOG_LINE_BYTES, access_log_bytes, consume, post, price, reset_counters};
 use crate::traffic::{Webhook, retell_call, twilio_call};
 
 /// Upper limit for the cost of a million accepted webhooks in USD, without the index of phone numbers. The limit includes two
@@ -50,7 +50,7 @@ impl Ledger {
         let million = 1e6 / self.webhooks;
         let writes = self.write_units * price::WRITE_UNIT;
         let lambda = self.invocations * price::invocation();
-        let logs = (self.log_bytes + self.webhooks * ACCESS_LOG_BYTES) / 1e9 * price::LOG_GB;
+        let logs = (self.log_bytes + self.webhooks * access_log_bytes()) / 1e9 * price::LOG_GB;
         vec![
             ("HTTP API", 1e6 * price::HTTP_API),
             ("functions", lambda * million),

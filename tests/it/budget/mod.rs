@@ -23,10 +23,27 @@ pub(crate) mod price {
     };
 }
 
-/// Bytes of a line of the HTTP API's access log.
-pub(crate) const ACCESS_LOG_BYTES: f64 = 230.0;
 /// Bytes that CloudWatch adds to each log line.
 pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
+
+/// Bytes of a line of the HTTP API's access log, for a webhook that a function answered.
+pub(crate) fn access_log_bytes() -> f64 {
+    let template = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../template.yaml")).unwrap();
+    let line =
+        template.lines().skip_while(|line| line.trim() != "AccessLogSettings:").find(|line| line.contains("$context."));
+    let line = [
+        ("$context.requestId", "Yd2pkjXVoAMEJ5g="),
+        ("$context.routeKey", "POST /webhooks/{provider}"),
+        ("$context.status", "200"),
+        ("$context.identity.sourceIp", "203.0.113.100"),
+        ("$context.responseLatency", "100"),
+        ("$context.integrationErrorMessage", "-"),
+    ]
+    .into_iter()
+    .fold(line.unwrap().trim().to_owned(), |line, (variable, value)| line.replace(variable, value));
+    assert!(!line.contains('$'), "{line}");
+    line.len() as f64 + LOG_LINE_BYTES
+}
 
 /// Expected counts of requests by operation, in the form of [`World::requests`].
 pub(crate) fn request_counts(requests: &[(&str, u64)]) -> BTreeMap<String, u64> {

@@ -17,7 +17,7 @@ use switchhook_providers::{DialRates, Pacing};
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
 use super::dollars::sized_retell_call;
-use super::{ACCESS_LOG_BYTES, LOG_LINE_BYTES, consume, post};
+use super::{LOG_LINE_BYTES, access_log_bytes, consume, post};
 use crate::files::{read, yaml};
 use crate::outbound::{call_request, create};
 use crate::outbound_budget::wake_scheduler;
@@ -104,7 +104,7 @@ impl Meter {
             domain_events: self.world.domain_events().len() as f64,
             log_bytes: log.len() as f64
                 + log.lines().count() as f64 * LOG_LINE_BYTES
-                + self.used.http_requests * ACCESS_LOG_BYTES,
+                + self.used.http_requests * access_log_bytes(),
             inbox_bytes: self.bytes(INBOX_TABLE).await,
             calls_bytes: self.bytes(CALLS_TABLE).await,
             ..self.used

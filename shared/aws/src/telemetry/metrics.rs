@@ -6,7 +6,7 @@
 /// Unit of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number. CloudWatch assumes it if a line names no unit, so lines do not name it.
+    /// A plain number.
     Count,
     Milliseconds,
 }
@@ -18,22 +18,31 @@ pub struct Metric {
     pub name: &'static str,
     /// Function that emits it: a dimension of the metric.
     pub function: &'static str,
+    /// Unit, for the documentation. Lines do not name it.
     pub unit: Unit,
+    /// True if the metric is also counted with the dimension `provider`. Each provider then has a series of its own.
+    pub by_provider: bool,
     /// Meaning, as in the documentation.
     pub meaning: &'static str,
 }
 
 const fn count(function: &'static str, name: &'static str, meaning: &'static str) -> Metric {
-    Metric { name, function, unit: Unit::Count, meaning }
+    Metric { name, function, unit: Unit::Count, by_provider: false, meaning }
 }
 
 const fn milliseconds(function: &'static str, name: &'static str, meaning: &'static str) -> Metric {
-    Metric { name, function, unit: Unit::Milliseconds, meaning }
+    Metric { name, function, unit: Unit::Milliseconds, by_provider: false, meaning }
+}
+
+impl Metric {
+    const fn by_provider(self) -> Self {
+        Self { by_provider: true, ..self }
+    }
 }
 
 /// Every metric. `docs/operate.md` has the same table, and the alarms and the dashboard use these names.
 pub const METRICS: &[Metric] = &[
-    count("ingress", "received", "Requests to a webhook URL"),
+    count("ingress", "received", "Requests to a webhook URL").by_provider(),
     count("ingress", "accepted", "Webhooks stored and queued"),
     count("ingress", "duplicate", "Webhooks that were stored before"),
     count("ingress", "rejected", "Requests refused: the cause tells why"),
@@ -114,13 +123,13 @@ pub const METRICS: &[Metric] = &[
     count("dialer", "circuit_open", "Circuits that opened: the provider gets probes only"),
     count("dialer", "circuit_closed", "Circuits that closed again"),
     count("dialer", "health_not_noted", "Failed notes in the health of a provider"),
-    count("dialer", "provider_request_failed", "Dial requests without a usable answer"),
+    count("dialer", "provider_request_failed", "Dial requests without a usable answer").by_provider(),
     milliseconds(
         "dialer",
         "due_to_request_ms",
         "Time from the due time of a call to its dial request, without calls that were triggered before",
     ),
-    milliseconds("dialer", "provider_request_ms", "Time of a dial request, with its repetition"),
+    milliseconds("dialer", "provider_request_ms", "Time of a dial request, with its repetition").by_provider(),
     count("reconciler", "reconciled", "Runs without an error"),
     count("reconciler", "reconcile_failed", "Runs with an error"),
     count("reconciler", "shard_worked", "Messages of the repair queue that a worker handled without an error"),
@@ -154,10 +163,12 @@ pub const METRICS: &[Metric] = &[
         "Calls that have been dialling for more than ten minutes, counted every ten minutes",
     ),
     count("reconciler", "budget_used_up", "Runs without time or requests for all that was due"),
-    count("reconciler", "provider_requests", "Requests to providers: lookups, and pages of their lists of calls"),
-    count("reconciler", "provider_request_failed", "Requests to providers without a usable answer"),
+    count("reconciler", "provider_requests", "Requests to providers: lookups, and pages of their lists of calls")
+        .by_provider(),
+    count("reconciler", "provider_request_failed", "Requests to providers without a usable answer").by_provider(),
     count("reconciler", "unknown_value", "Lookups of a call with a status that Switchhook does not know"),
-    milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run"),
+    milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run")
+        .by_provider(),
     milliseconds("reconciler", "overdue_wake_ms", "Time since the oldest wake-up time that a run found"),
     milliseconds("reconciler", "sweep_lag_ms", "Age of the first minute that is not swept"),
     count("api", "created", "Calls created"),
