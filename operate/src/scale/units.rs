@@ -105,16 +105,16 @@ pub const RETELL: Profile = Profile {
         sqs_requests: 1.0,
         inbox_writes: 7.0 / 3.0,
         received_writes: 1.0,
-        calls_writes: 4.0 / 3.0,
+        calls_writes: 1.0,
         wake_writes: 1.0,
         reconcile_writes: 2.0 / 3.0,
         other_index_writes: 2.0 / 3.0,
         reads: 1.0,
         sweep_reads: 0.2444,
         domain_events: 7.0 / 3.0,
-        log_bytes: 1_872.0,
+        log_bytes: 1_541.0,
         inbox_bytes: 1_750.0,
-        calls_bytes: 384.0,
+        calls_bytes: 305.4,
     },
 };
 
@@ -125,15 +125,14 @@ pub const TWILIO: Profile = Profile {
     webhooks_per_call: 5.0,
     webhook: Units {
         inbox_writes: 1.0,
-        calls_writes: 1.2,
         wake_writes: 0.6,
         reconcile_writes: 0.4,
         other_index_writes: 0.4,
         sweep_reads: 0.1533,
         domain_events: 1.2,
-        log_bytes: 1_793.0,
+        log_bytes: 1_462.0,
         inbox_bytes: 518.0,
-        calls_bytes: 248.0,
+        calls_bytes: 184.5,
         ..RETELL.webhook
     },
 };
@@ -154,7 +153,7 @@ pub const DIAL: Units = Units {
     reads: 7.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
-    log_bytes: 2_515.0,
+    log_bytes: 2_293.0,
     inbox_bytes: 1_119.0,
-    calls_bytes: 606.4,
+    calls_bytes: 497.1,
 };
