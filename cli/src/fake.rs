@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
@@ -126,8 +126,8 @@ async fn handle(State(provider): State<Arc<FakeProvider>>, request: Request) -> 
     let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let response = provider.handle(parts.method.as_str(), parts.uri.path(), authorization, &body);
+    let login = parts.headers.get(FakeProvider::login_header(parts.uri.path())).and_then(|value| value.to_str().ok());
+    let response = provider.handle(parts.method.as_str(), parts.uri.path(), login, &body);
     if response.fate != ResponseFate::Arrives {
         // A gateway in front of a provider answers like this after its timeout, whether or not the request was carried out.
         return StatusCode::GATEWAY_TIMEOUT.into_response();

@@ -317,7 +317,7 @@ impl HttpConnector for FakeProviderConnector {
             if fake.crashes_at(CrashPoint::BeforeRequest) {
                 crash();
             }
-            let response = fake.handle(request.method(), path, request.headers().get("authorization"), &body);
+            let response = fake.handle(request.method(), path, request.headers().get(FakeProvider::login_header(path)), &body);
             if fake.crashes_at(CrashPoint::BeforeResponse) {
                 crash();
             }

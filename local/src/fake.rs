@@ -1,6 +1,6 @@
 //! The fake provider: a provider for development that dials nobody.
 //!
-//! It speaks the APIs of Retell, Twilio, Vapi and Telnyx: dials, lookups and lists of calls. The path of a request tells which one it
+//! It speaks the APIs of Retell, Twilio, Vapi, Telnyx and ElevenLabs: dials, lookups and lists of calls. The path of a request tells which one it
 //! plays. A virtual person answers every number. It sends webhooks the way providers do: some late, some twice, some out of
 //! order, and some never.
 //!
@@ -183,9 +183,15 @@ impl FakeProvider {
         clashes
     }
 
-    /// Answers a request to the API of a provider. `path` may have a query.
+    /// Name of the header by which a request to this path authenticates itself.
     #[must_use]
-    pub fn handle(&self, method: &str, path: &str, authorization: Option<&str>, body: &[u8]) -> ApiResponse {
+    pub fn login_header(path: &str) -> &'static str {
+        if vendor::provider_of(path) == Some(Provider::ElevenLabs) { "xi-api-key" } else { "authorization" }
+    }
+
+    /// Answers a request to the API of a provider. `path` may have a query. `login` is the value of [`Self::login_header`].
+    #[must_use]
+    pub fn handle(&self, method: &str, path: &str, login: Option<&str>, body: &[u8]) -> ApiResponse {
         let now = self.now_ms();
         let mut state = lock(&self.state);
         state.requests += 1;
@@ -201,10 +207,11 @@ impl FakeProvider {
             return state.with_retry_after(refusal);
         }
         let has_login = |value: &str| {
-            let login = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic "));
+            let scheme_and_login = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic "));
+            let login = if provider == Provider::ElevenLabs { Some(value) } else { scheme_and_login };
             login.is_some_and(|login| !login.is_empty())
         };
-        if !authorization.is_some_and(has_login) {
+        if !login.is_some_and(has_login) {
             return error(401, "no API key");
         }
         let answer = match order {

@@ -73,6 +73,7 @@ pub fn all_providers() -> Value {
         "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
         "vapi": {"keys": [KEY]},
         "telnyx": {"keys": [telnyx]},
+        "elevenlabs": {"keys": [KEY]},
         "generic": {"keys": [KEY]},
     })
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    AccountConfig, Period, VerifiedWebhook, derived_call_id, discovery_api_request, read_discovery_answer,
+    AccountConfig, CallSearch, Lookup, LookupAnswer, Period, SearchStep, VerifiedWebhook, derived_call_id,
+    discovery_api_request, read_discovery_answer,
 };
 
 use crate::reconciler::{Reconciler, Report, RequestStats};
@@ -98,6 +99,19 @@ impl Reconciler {
             for (webhook, event) in &page.endings {
                 report.discovered += u64::from(self.store_if_unknown(provider, webhook, event, trace_id).await?);
             }
+            for provider_call_id in &page.named {
+                if self.is_time_up(stop_at) {
+                    // The next run reads this page again, and by then knows the calls that were found on it.
+                    return Ok(());
+                }
+                if self.is_known(provider, provider_call_id, None).await? {
+                    continue;
+                }
+                report.lookups += 1;
+                if let Some((webhook, event)) = self.ask_about((provider, config), provider_call_id, requests).await {
+                    report.discovered += u64::from(self.store_if_unknown(provider, &webhook, &event, trace_id).await?);
+                }
+            }
             cursor.page = page.next_page;
             self.inbox.set_discovery_cursor(provider, &cursor).await?;
             if cursor.page.is_none() {
@@ -117,17 +131,70 @@ impl Reconciler {
         trace_id: &str,
     ) -> Result<bool, Error> {
         let Some(provider_call_id) = event.provider_call_id.as_deref() else { return Ok(false) };
-        for call_id in [event.call_id.clone(), CallId::new(derived_call_id(provider, provider_call_id))] {
+        if self.is_known(provider, provider_call_id, Some(&event.call_id)).await? {
+            return Ok(false);
+        }
+        let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
+        Ok(matches!(outcome, PutOutcome::Stored))
+    }
+
+    /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id.
+    async fn is_known(
+        &self,
+        provider: Provider,
+        provider_call_id: &str,
+        named: Option<&CallId>,
+    ) -> Result<bool, Error> {
+        for call_id in named.cloned().into_iter().chain([CallId::new(derived_call_id(provider, provider_call_id))]) {
             let call = self.calls.resolve(&call_id).await?.call;
             let is_known = call.is_some_and(|call| {
                 call.attempt_records.iter().any(|record| record.provider_call_id.as_deref() == Some(provider_call_id))
             });
             if is_known {
-                return Ok(false);
+                return Ok(true);
             }
         }
-        let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
-        Ok(matches!(outcome, PutOutcome::Stored))
+        Ok(false)
+    }
+
+    /// Asks the provider how a call ended that its list only names. `None` if there is no answer: the periods overlap, so the
+    /// call is asked about again.
+    async fn ask_about(
+        &self,
+        (provider, config): (Provider, &AccountConfig),
+        provider_call_id: &str,
+        requests: &mut RequestStats,
+    ) -> Option<(VerifiedWebhook, ProviderEvent)> {
+        let derived = derived_call_id(provider, provider_call_id);
+        let (call_id, attempt) = (CallId::new(derived.as_str()), AttemptKey::new(derived));
+        let lookup = Lookup {
+            call_id: &call_id,
+            attempt: &attempt,
+            provider_call_id: Some(provider_call_id),
+            dialled_at: None,
+            from: None,
+            to: None,
+        };
+        let search = CallSearch::start(provider, config, lookup).ok()?;
+        let asked_at = self.clock.now();
+        let response = self.api.send(provider, search.request().clone()).await;
+        let now = self.clock.now();
+        requests.add_time(now.millis_since(asked_at));
+        let answer = response.map(|response| search.respond(response.status, &response.body, now));
+        match answer {
+            Ok(SearchStep::Answer(LookupAnswer::Ended { webhook, event })) => Some((webhook, *event)),
+            Ok(SearchStep::Answer(
+                LookupAnswer::Alive { .. }
+                | LookupAnswer::NotFound
+                | LookupAnswer::Undecided { .. }
+                | LookupAnswer::Gone
+                | LookupAnswer::UnknownValue { .. },
+            )) => None,
+            Ok(SearchStep::Answer(LookupAnswer::RetryLater { .. }) | SearchStep::Ask(_)) | Err(_) => {
+                requests.failed += 1;
+                None
+            }
+        }
     }
 
     fn log_unreadable_list(&self, provider: Provider, trace_id: &str) {

@@ -31,8 +31,8 @@ pub enum Mode {
     /// Every dial is answered with 429, and every other one of these with `Retry-After`. Lookups work.
     RateLimited,
     /// The account has as many calls as it may have. Retell accepts every dial, and no phone rings: the call ends at once with the
-    /// status `error` and the reason `concurrency_limit_reached`. Vapi accepts it and says at once that it dials nobody. Twilio
-    /// and Telnyx refuse it. Lookups work.
+    /// status `error` and the reason `concurrency_limit_reached`. Vapi accepts it and says at once that it dials nobody. Twilio,
+    /// Telnyx and ElevenLabs refuse it. Lookups work.
     OverCapacity,
 }
 
@@ -104,6 +104,10 @@ impl Mode {
                 Provider::Telnyx => {
                     let error = json!({"code": "90041", "title": "User channel limit exceeded"});
                     dials(respond(403, &json!({"errors": [error]})), RequestResult::RateLimited)
+                }
+                Provider::ElevenLabs => {
+                    let detail = json!({"status": "too_many_concurrent_requests", "message": "Too many concurrent calls"});
+                    dials(respond(429, &json!({"detail": detail})), RequestResult::RateLimited)
                 }
             },
             Self::Down => every(error(503, "the service is unavailable"), RequestResult::Unavailable),

@@ -118,12 +118,14 @@ pub enum Provider {
     Twilio,
     Vapi,
     Telnyx,
+    ElevenLabs,
     /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
 }
 
 impl Provider {
-    pub const ALL: [Self; 5] = [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::Generic];
+    pub const ALL: [Self; 6] =
+        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
 
     /// Returns the name used in the URL, in the secret and in ids.
     #[must_use]
@@ -133,6 +135,7 @@ impl Provider {
             Self::Twilio => "twilio",
             Self::Vapi => "vapi",
             Self::Telnyx => "telnyx",
+            Self::ElevenLabs => "elevenlabs",
             Self::Generic => "generic",
         }
     }
@@ -142,7 +145,7 @@ impl Provider {
     #[must_use]
     pub const fn reports_outcome(self) -> bool {
         match self {
-            Self::Retell | Self::Vapi | Self::Generic => true,
+            Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
             Self::Twilio | Self::Telnyx => false,
         }
     }
@@ -156,7 +159,7 @@ impl fmt::Display for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, generic")]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {

@@ -25,6 +25,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
         Provider::Twilio => Some("https://api.twilio.com"),
         Provider::Vapi => Some("https://api.vapi.ai"),
         Provider::Telnyx => Some("https://api.telnyx.com"),
+        Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
         Provider::Generic => None,
     }
 }
@@ -43,18 +44,18 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    pub(crate) fn get(path: String, authorization: String) -> Self {
-        let headers = vec![("authorization", authorization), ("accept", "application/json".to_owned())];
+    pub(crate) fn get(path: String, login: Login) -> Self {
+        let headers = vec![login, ("accept", "application/json".to_owned())];
         Self { method: Method::GET, path, headers, body: Vec::new() }
     }
 
-    pub(crate) fn post_json(path: String, authorization: String, body: &Value) -> Self {
-        Self::post(path, authorization, "application/json", body.to_string())
+    pub(crate) fn post_json(path: String, login: Login, body: &Value) -> Self {
+        Self::post(path, login, "application/json", body.to_string())
     }
 
-    pub(crate) fn post(path: String, authorization: String, content_type: &str, body: String) -> Self {
+    pub(crate) fn post(path: String, login: Login, content_type: &str, body: String) -> Self {
         let headers = vec![
-            ("authorization", authorization),
+            login,
             ("accept", "application/json".to_owned()),
             ("content-type", content_type.to_owned()),
         ];
@@ -82,12 +83,15 @@ pub enum ClientError {
     LookupUnsupported,
 }
 
-pub(crate) fn bearer(key: &Key) -> String {
-    format!("Bearer {}", key.as_str())
+/// Header that authenticates a request: its name and its value.
+pub(crate) type Login = (&'static str, String);
+
+pub(crate) fn bearer(key: &Key) -> Login {
+    ("authorization", format!("Bearer {}", key.as_str()))
 }
 
-pub(crate) fn basic(user: &str, password: &Key) -> String {
-    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.as_str())))
+pub(crate) fn basic(user: &str, password: &Key) -> Login {
+    ("authorization", format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.as_str()))))
 }
 
 pub(crate) fn encoded(text: &str) -> String {

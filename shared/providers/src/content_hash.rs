@@ -16,6 +16,9 @@ use switchhook_domain::Provider;
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider {
         Provider::Retell | Provider::Vapi | Provider::Generic => canonical_json(body),
+        // `event_timestamp` describes the delivery, or is missing if the event comes from a lookup. The type is part of the
+        // event id.
+        Provider::ElevenLabs => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         // `meta` describes the delivery, not the event: which delivery attempt it is, and to which address.
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         // A callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.

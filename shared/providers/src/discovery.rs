@@ -12,13 +12,16 @@ use crate::dispatch::read;
 use crate::lookup::Period;
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{retell, telnyx, twilio, vapi};
+use crate::{elevenlabs, retell, telnyx, twilio, vapi};
 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPage {
     /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it.
     pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
+    /// Provider call ids of the ended calls that the page only names. A [`CallSearch`](crate::CallSearch) returns the ending of
+    /// each.
+    pub named: Vec<String>,
     /// Names the next page to [`discovery_api_request`]. `None` if this was the last one.
     pub next_page: Option<String>,
 }
@@ -39,6 +42,7 @@ pub fn discovery_api_request(
         Provider::Twilio => twilio::discovery_request(config, period, page),
         Provider::Vapi => vapi::discovery_request(config, period, page),
         Provider::Telnyx => telnyx::discovery_request(config, period, page),
+        Provider::ElevenLabs => elevenlabs::discovery_request(config, period, page),
         Provider::Generic => None,
     };
     request.ok_or(ClientError::LookupUnsupported)
@@ -63,6 +67,10 @@ pub fn read_discovery_answer(
         Provider::Twilio => twilio::parse_page(body, period),
         Provider::Vapi => vapi::parse_page(body, period, page),
         Provider::Telnyx => telnyx::parse_page(body, period, page),
+        Provider::ElevenLabs => {
+            let (named, next_page) = elevenlabs::parse_page(body)?;
+            return Some(CallPage { endings: Vec::new(), named, next_page });
+        }
         Provider::Generic => None,
     }?;
     let endings = webhooks.into_iter().filter_map(|(query, body)| {
@@ -73,5 +81,5 @@ pub fn read_discovery_answer(
             Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
         }
     });
-    Some(CallPage { endings: endings.collect(), next_page })
+    Some(CallPage { endings: endings.collect(), named: Vec::new(), next_page })
 }

@@ -9,7 +9,7 @@ use crate::ids;
 use crate::key::Key;
 use crate::reading::{ReadNotes, Reading};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
-use crate::{generic, retell, telnyx, twilio, vapi};
+use crate::{elevenlabs, generic, retell, telnyx, twilio, vapi};
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
 ///
@@ -28,6 +28,7 @@ pub fn verify(
         Provider::Twilio => twilio::verify(config, webhook),
         Provider::Vapi => vapi::verify(config, webhook, now),
         Provider::Telnyx => telnyx::verify(config, webhook, now),
+        Provider::ElevenLabs => elevenlabs::verify(config, webhook, now),
         Provider::Generic => generic::verify(config, webhook, now),
     }?;
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
@@ -50,6 +51,7 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::Twilio => twilio::read(webhook, received_at, &mut notes),
         Provider::Vapi => vapi::read(webhook, received_at, &mut notes),
         Provider::Telnyx => telnyx::read(webhook, received_at, &mut notes),
+        Provider::ElevenLabs => elevenlabs::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
     };
     let reading = reading.unwrap_or_else(|error| Reading::Quarantined {
@@ -73,6 +75,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Twilio => twilio::sign(key, url, body),
         Provider::Vapi => vapi::sign(key, url, body, now),
         Provider::Telnyx => telnyx::sign(key, url, body, now),
+        Provider::ElevenLabs => elevenlabs::sign(key, url, body, now),
         Provider::Generic => generic::sign(key, url, body, now),
     }
 }
@@ -97,7 +100,7 @@ pub fn sign_as_configured(
         },
         Provider::Vapi => vapi::sign_with(config.vapi_scheme(), key?, url, body, now),
         Provider::Telnyx => None,
-        Provider::Retell | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
+        Provider::Retell | Provider::ElevenLabs | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
     }
 }
 
@@ -107,7 +110,9 @@ pub fn sign_as_configured(
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
         Provider::Telnyx => telnyx::public_key(key),
-        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => key.as_str().to_owned(),
+        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
+            key.as_str().to_owned()
+        },
     }
 }
 
@@ -126,6 +131,7 @@ pub fn dial_api_request(
         Provider::Twilio => twilio::dial_api_request(config, request),
         Provider::Vapi => vapi::dial_api_request(config, request),
         Provider::Telnyx => telnyx::dial_api_request(config, request),
+        Provider::ElevenLabs => elevenlabs::dial_api_request(config, request),
         Provider::Generic => None,
     };
     api_request.ok_or(ClientError::DialUnsupported)
@@ -146,6 +152,7 @@ pub fn read_dial_answer(
         Provider::Twilio => (twilio::dialled_call_id(body), twilio::refusal(body, to)),
         Provider::Vapi => (vapi::dialled_call_id(body), vapi::refusal(body)),
         Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
+        Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Generic => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)

@@ -29,6 +29,7 @@ mod dial;
 mod discovery;
 mod dispatch;
 mod ed25519;
+mod elevenlabs;
 mod ending;
 mod form;
 mod generic;

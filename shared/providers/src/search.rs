@@ -12,7 +12,7 @@ use crate::dispatch::read;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, Step};
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{retell, telnyx, twilio, vapi};
+use crate::{elevenlabs, retell, telnyx, twilio, vapi};
 
 /// Limit on the requests of one search. Beyond it, the search is undecided.
 const REQUESTS_MAX: u32 = 30;
@@ -41,6 +41,7 @@ enum Stage {
     Twilio(twilio::Search),
     Vapi(vapi::Search),
     Telnyx(telnyx::Search),
+    ElevenLabs(elevenlabs::Search),
 }
 
 impl<'a> CallSearch<'a> {
@@ -57,6 +58,9 @@ impl<'a> CallSearch<'a> {
             Provider::Twilio => twilio::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Twilio(next))),
             Provider::Vapi => vapi::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vapi(next))),
             Provider::Telnyx => telnyx::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Telnyx(next))),
+            Provider::ElevenLabs => {
+                elevenlabs::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::ElevenLabs(next)))
+            }
             Provider::Generic => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
@@ -93,6 +97,9 @@ impl<'a> CallSearch<'a> {
             Stage::Telnyx(search) => {
                 (Provider::Telnyx, wrap(telnyx::next_step(config, &lookup, search, body, now), Stage::Telnyx))
             }
+            Stage::ElevenLabs(search) => {
+                (Provider::ElevenLabs, wrap(elevenlabs::next_step(config, &lookup, search, body), Stage::ElevenLabs))
+            }
         };
         let answer = match step {
             Step::Ask(_, _) if requests >= REQUESTS_MAX => LookupAnswer::Undecided { reason: "too_many_calls" },
@@ -108,7 +115,7 @@ impl<'a> CallSearch<'a> {
     fn is_unknown_at_retell(&self, status: u16, body: &[u8]) -> bool {
         match self.stage {
             Stage::Retell(_) => retell::is_unknown(status, body),
-            Stage::Twilio(_) | Stage::Vapi(_) | Stage::Telnyx(_) => false,
+            Stage::Twilio(_) | Stage::Vapi(_) | Stage::Telnyx(_) | Stage::ElevenLabs(_) => false,
         }
     }
 }

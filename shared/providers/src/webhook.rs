@@ -51,7 +51,9 @@ impl VerifiedWebhook {
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
             Provider::Twilio => query.to_owned(),
-            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => String::new(),
+            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
+                String::new()
+            }
         };
         Self { provider, query, body, key_index }
     }

@@ -9,7 +9,8 @@ use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 use super::{call_request, call_state, create};
 
 /// Providers that place calls.
-const PROVIDERS: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+const PROVIDERS: [Provider; 5] =
+    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs];
 
 /// A secret with an account of every provider.
 pub(super) fn all_accounts() -> Value {
@@ -20,6 +21,8 @@ pub(super) fn all_accounts() -> Value {
     });
     secret["vapi"]["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
     secret["telnyx"]["dial"] = json!({"api_key": "a key of Telnyx for tests", "connection_id": "c"});
+    secret["elevenlabs"]["dial"] =
+        json!({"api_key": "a key of ElevenLabs for tests", "agent_id": "a", "agent_phone_number_id": "p"});
     secret["telnyx"]["public_url"] = json!(PUBLIC_URL);
     secret
 }
@@ -74,7 +77,7 @@ const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio | Provider::Telnyx => "job COMPLETED, appointment Connected, attempts [completed]",
-        Provider::Retell | Provider::Vapi | Provider::Generic => {
+        Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
             "job COMPLETED, appointment Confirmed, attempts [completed]"
         }
     }
@@ -101,7 +104,9 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
         let confirmed = match provider {
             // The list of Telnyx's events has the hangup, which does not say whether anybody answered.
             Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
-            Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Generic => confirmed_at(provider),
+            Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
+                confirmed_at(provider)
+            },
         };
         assert_eq!(states, [confirmed, confirmed, BUSY], "{provider}");
     }

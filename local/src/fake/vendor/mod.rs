@@ -2,6 +2,7 @@
 //!
 //! A vendor's module reads its dial requests ([`Order`]), shows a call, lists its webhooks, and answers questions about calls.
 
+mod elevenlabs;
 mod retell;
 mod telnyx;
 mod twilio;
@@ -59,6 +60,8 @@ pub(super) fn provider_of(path: &str) -> Option<Provider> {
         Some(Provider::Twilio)
     } else if path == "/call" || starts_with(&["/call/"]) {
         Some(Provider::Vapi)
+    } else if starts_with(&["/v1/convai/"]) {
+        Some(Provider::ElevenLabs)
     } else {
         None
     }
@@ -71,6 +74,7 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::Twilio => twilio::order(request),
         Provider::Vapi => vapi::order(request),
         Provider::Telnyx => telnyx::order(request),
+        Provider::ElevenLabs => elevenlabs::order(request),
         Provider::Generic => None,
     }
 }
@@ -80,6 +84,7 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
     match call.provider {
         Provider::Twilio => respond(201, &twilio::call(call, id, now)),
         Provider::Telnyx => respond(200, &json!({"data": telnyx::call(call, id, now)})),
+        Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
         Provider::Retell | Provider::Generic => respond(201, &retell::call(call, id, now)),
@@ -93,6 +98,7 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
         Provider::Twilio => twilio::webhooks(call, id),
         Provider::Vapi => vapi::webhooks(call, id),
         Provider::Telnyx => telnyx::webhooks(call, id),
+        Provider::ElevenLabs => elevenlabs::webhooks(call, id),
     }
 }
 
@@ -104,6 +110,7 @@ impl State {
             Provider::Twilio => twilio::answer(self, request, now),
             Provider::Vapi => vapi::answer(self, request, now),
             Provider::Telnyx => telnyx::answer(self, request, now),
+            Provider::ElevenLabs => elevenlabs::answer(self, request, now),
             Provider::Generic => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))

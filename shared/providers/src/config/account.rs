@@ -48,6 +48,7 @@ pub(crate) enum Account {
     Twilio(TwilioAccount),
     Vapi(VapiAccount),
     Telnyx(TelnyxAccount),
+    ElevenLabs(ElevenLabsAccount),
 }
 
 impl Account {
@@ -59,6 +60,7 @@ impl Account {
             Provider::Twilio => TwilioAccount::read(fields).map(Self::Twilio),
             Provider::Vapi => VapiAccount::read(fields).map(Self::Vapi),
             Provider::Telnyx => TelnyxAccount::read(fields).map(Self::Telnyx),
+            Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
             Provider::Generic => None,
         }
     }
@@ -72,6 +74,7 @@ impl Account {
             }
             Provider::Vapi => "api_key, assistant_id, phone_number_id",
             Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
+            Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
             Provider::Generic => "",
         }
     }
@@ -170,5 +173,37 @@ impl TelnyxAccount {
             known
         });
         Some(Self { api_key: api_key?, connection_id: connection_id?, assistant_id, machine_detection })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct ElevenLabsAccount {
+    pub(crate) api_key: Key,
+    pub(crate) agent_id: String,
+    /// ElevenLabs' id of the calling number. A dial request cannot name another number, so the `from` of a call is not sent.
+    pub(crate) agent_phone_number_id: String,
+    /// True if the number belongs to a SIP trunk. False if it was imported from Twilio.
+    pub(crate) uses_sip_trunk: bool,
+}
+
+impl ElevenLabsAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (api_key, agent_id) = (fields.key("api_key"), fields.text("agent_id"));
+        let agent_phone_number_id = fields.text("agent_phone_number_id");
+        let phone_number_type = fields.optional_text("phone_number_type");
+        let uses_sip_trunk = match phone_number_type.as_deref() {
+            None | Some("twilio") => false,
+            Some("sip_trunk") => true,
+            Some(_) => {
+                fields.problem("phone_number_type", "neither twilio nor sip_trunk");
+                false
+            }
+        };
+        Some(Self {
+            api_key: api_key?,
+            agent_id: agent_id?,
+            agent_phone_number_id: agent_phone_number_id?,
+            uses_sip_trunk,
+        })
     }
 }

@@ -28,5 +28,5 @@ pub use pacing::{DialRates, DialRatesError, LANE_SECONDS, PER_SECOND_MAX, PER_SE
 pub use parse::KeyLengths;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
-pub(crate) use account::{Account, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
+pub(crate) use account::{Account, ElevenLabsAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
 pub(crate) use scheme::{HmacScheme, SharedKey, SignatureEncoding, VapiScheme};

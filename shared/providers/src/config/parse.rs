@@ -18,6 +18,10 @@ use crate::key::Key;
 /// generic scheme use it. Vapi documents none.
 const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 
+/// Default signature window of ElevenLabs. Its last retry comes after 30 minutes, and nothing says whether a retry is signed
+/// anew.
+const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
+
 /// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook
 /// that is rejected.
 const KEYS_MAX: usize = 8;
@@ -50,7 +54,10 @@ impl KeyLengths {
         match (self, provider) {
             (Self::Any, _) => 0,
             (Self::Enforced, Provider::Generic) => GENERIC_KEY_CHARS_MIN,
-            (Self::Enforced, Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx) => KEY_CHARS_MIN,
+            (
+                Self::Enforced,
+                Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs,
+            ) => KEY_CHARS_MIN,
         }
     }
 }
@@ -140,7 +147,9 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
     match provider {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources",
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources",
-        Provider::Retell | Provider::Telnyx | Provider::Generic => "keys, window_seconds, allowed_sources",
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
+            "keys, window_seconds, allowed_sources"
+        }
     }
 }
 
@@ -148,7 +157,7 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
     let (vapi_scheme, shared_keys) = match provider {
         Provider::Vapi => (VapiScheme::read(fields), Vec::new()),
         Provider::Twilio => (VapiScheme::Hmac(HmacScheme::default()), SharedKey::read_list(fields)),
-        Provider::Retell | Provider::Telnyx | Provider::Generic => {
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
             (VapiScheme::Hmac(HmacScheme::default()), Vec::new())
         }
     };
@@ -227,7 +236,9 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         }
         (Some(_), _) => "not a text",
         (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
-        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic) => return None,
+        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic) => {
+            return None;
+        },
     };
     fields.problem("public_url", message);
     None
@@ -237,9 +248,10 @@ fn window(provider: Provider, scheme: &VapiScheme, fields: &mut Fields<'_>) -> O
     let has_timestamp = match (provider, scheme) {
         (Provider::Twilio, _) | (Provider::Vapi, VapiScheme::SharedSecret { .. }) => false,
         (Provider::Vapi, VapiScheme::Hmac(scheme)) => scheme.timestamp_header.is_some(),
-        (Provider::Retell | Provider::Telnyx | Provider::Generic, _) => true,
+        (Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic, _) => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
+        (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),
         (None, true) => Some(WINDOW_DEFAULT),
         (None, false) => None,
         (Some(_), false) if provider == Provider::Twilio => {

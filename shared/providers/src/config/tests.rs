@@ -24,6 +24,7 @@ fn the_documented_shape_is_read() {
             "vapi":{"keys":["v"]},
             "telnyx":{"keys":["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
                       "dial":{"api_key":"KEY0","connection_id":"281"}},
+            "elevenlabs":{"keys":["e"]},
             "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
     )
     .unwrap();
@@ -44,6 +45,9 @@ fn the_documented_shape_is_read() {
 
     let telnyx = keys.config(Provider::Telnyx).unwrap();
     assert_eq!(telnyx.window(), Some(Duration::from_secs(300)));
+    // Its last retry comes after 30 minutes, perhaps with the first signature.
+    let elevenlabs = keys.config(Provider::ElevenLabs).unwrap();
+    assert_eq!(elevenlabs.window(), Some(Duration::from_secs(45 * 60)));
     assert!(Provider::ALL.into_iter().all(|provider| keys.config(provider).is_some()));
 
     let dials = |provider: &Provider| providers.dial_accounts().config(*provider).is_some();
@@ -122,6 +126,11 @@ fn dialling_is_configured_per_provider() {
         ("vapi", r#"{"api_key":"SECRET","assistant_id":"a","phone_number_id":"p"}"#),
         ("telnyx", r#"{"api_key":"SECRET","connection_id":"c"}"#),
         ("telnyx", r#"{"api_key":"SECRET","connection_id":"c","assistant_id":"a","machine_detection":"premium"}"#),
+        ("elevenlabs", r#"{"api_key":"SECRET","agent_id":"a","agent_phone_number_id":"p"}"#),
+        (
+            "elevenlabs",
+            r#"{"api_key":"SECRET","agent_id":"a","agent_phone_number_id":"p","phone_number_type":"sip_trunk"}"#,
+        ),
     ] {
         assert_eq!(dial(provider, good), Ok(true), "{good}");
     }
@@ -163,6 +172,14 @@ fn dialling_is_configured_per_provider() {
             "telnyx.dial.connection_id: empty, or with white space around it",
             "telnyx.dial.machine_detection: not one of premium, premium_ios_call_screening_detection, detect, detect_beep, \
              detect_words, greeting_end",
+        ]
+    );
+    assert_eq!(
+        problems("elevenlabs", r#"{"agent_id":"a","phone_number_type":"exotel"}"#),
+        [
+            "elevenlabs.dial.phone_number_type: neither twilio nor sip_trunk",
+            "elevenlabs.dial.api_key: missing",
+            "elevenlabs.dial.agent_phone_number_id: missing",
         ]
     );
     assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);

@@ -20,9 +20,11 @@ pub(crate) const CONFIG: &str = r#"{
     "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="], "public_url": "https://hooks.example.com/prod",
         "dial": {"api_key": "SECRET", "connection_id": "281", "assistant_id": "assistant-1",
             "machine_detection": "premium"}},
+    "elevenlabs": {"keys": ["k"], "dial": {"api_key": "SECRET", "agent_id": "ag-1", "agent_phone_number_id": "pn-1"}},
     "generic": {"keys": ["k"]}}"#;
 
-pub(crate) const DIALLED: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+pub(crate) const DIALLED: [Provider; 5] =
+    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs];
 
 pub(crate) fn config(provider: Provider) -> AccountConfig {
     crate::providers_file(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()
@@ -86,11 +88,15 @@ pub(crate) fn lookup_request(provider: Provider, provider_call_id: Option<&str>)
     CallSearch::start(provider, &config, job.lookup(provider_call_id)).map(|search| search.request().clone())
 }
 
-/// The request as lines of text. Of the authorization only the scheme is included, and a form has one parameter per line.
+/// The request as lines of text. Of the authorization only the scheme is included, and no API key, and a form has one parameter per line.
 pub(crate) fn shown(request: &ApiRequest) -> String {
     let mut lines = format!("{} {}", request.method, request.path);
     for (name, value) in &request.headers {
-        let value = if *name == "authorization" { value.split(' ').next().unwrap() } else { value };
+        let value = match *name {
+            "authorization" => value.split(' ').next().unwrap(),
+            "xi-api-key" => "…",
+            _ => value,
+        };
         write!(lines, "\n{name}: {value}").unwrap();
     }
     let body = std::str::from_utf8(&request.body).unwrap();

@@ -13,7 +13,7 @@ use switchhook_providers::{
     read, read_dial_answer, repeats_safely_for,
 };
 
-use crate::api::{DIALLED, Job, NOW, config, dial_request, job, shown};
+use crate::api::{CONFIG, DIALLED, Job, NOW, config, dial_request, job, shown};
 
 #[test]
 fn retell_is_told_to_call() {
@@ -99,6 +99,38 @@ fn vapi_is_told_to_call() {
       "phoneNumberId": "pn-1"
     }
     "#);
+}
+
+#[test]
+fn elevenlabs_is_told_to_call() {
+    assert_snapshot!(shown(&dial_request(Provider::ElevenLabs)), @r#"
+    POST /v1/convai/twilio/outbound-call
+    xi-api-key: …
+    accept: application/json
+    content-type: application/json
+    {
+      "agent_id": "ag-1",
+      "agent_phone_number_id": "pn-1",
+      "conversation_initiation_client_data": {
+        "dynamic_variables": {
+          "appointment_id": "appt_7",
+          "customer_name": "Ada & Co",
+          "switchhook_attempt": "2",
+          "switchhook_call_id": "call 1/ä",
+          "switchhook_dial": "dial-c7e73438f6f4a204",
+          "switchhook_last_attempt": "true"
+        }
+      },
+      "to_number": "+447700900000"
+    }
+    "#);
+
+    let trunk = CONFIG.replace(r#""agent_id": "ag-1","#, r#""agent_id": "ag-1", "phone_number_type": "sip_trunk","#);
+    let providers = crate::providers_file(&trunk).unwrap();
+    let config = providers.dial_accounts().config(Provider::ElevenLabs).unwrap();
+    let request = dial_api_request(Provider::ElevenLabs, config, &job().request()).unwrap();
+    assert_eq!(request.path, "/v1/convai/sip-trunk/outbound-call");
+    assert_eq!(request.body, dial_request(Provider::ElevenLabs).body);
 }
 
 #[test]
@@ -195,6 +227,7 @@ fn accepted(provider: Provider) -> Value {
         Provider::Twilio => json!({"sid": "c1", "status": "queued"}),
         Provider::Vapi => json!({"id": "c1", "status": "queued"}),
         Provider::Telnyx => json!({"data": {"call_control_id": "c1", "call_leg_id": "l1", "is_alive": false}}),
+        Provider::ElevenLabs => json!({"success": true, "message": "", "conversation_id": "c1", "callSid": "CA1"}),
         Provider::Generic => json!({"id": "c1", "call_id": "c1", "sid": "c1"}),
     }
 }
@@ -406,6 +439,49 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
 }
 
 #[test]
+fn elevenlabs_refusals_are_read_from_their_detail() {
+    let detail = |status: &str| json!({"detail": {"status": status, "message": "…"}});
+    let invalid = |fields: &[&str]| {
+        let problems = fields.iter().map(|field| json!({"loc": ["body", field], "msg": "…", "type": "value_error"}));
+        json!({"detail": problems.collect::<Value>()})
+    };
+    assert_snapshot!(answers(Provider::ElevenLabs, [
+        (422, invalid(&["to_number"])),
+        (422, invalid(&["agent_id"])),
+        (422, invalid(&["to_number", "agent_id"])),
+        (422, invalid(&[])),
+        (400, detail("invalid_provider_config")),
+        (400, detail("quota_exceeded")),
+        (401, detail("quota_exceeded")),
+        (404, detail("document_not_found")),
+        (429, detail("too_many_concurrent_requests")),
+        (429, detail("system_busy")),
+        (500, detail("too_many_concurrent_requests")),
+        (400, json!({"detail": "Bad Request"})),
+        // Nothing says that such a call is not placed, so a search has to find out.
+        (200, json!({"success": false, "message": "…"})),
+        (200, json!({"success": false, "message": "…", "callSid": "CA1"})),
+        (200, json!({"success": false, "message": "…", "conversation_id": "c1"})),
+    ]), @r#"
+    422 {"detail":[{"loc":["body","to_number"],"msg":"…","type":"value_error"}]} -> number: invalid_number
+    422 {"detail":[{"loc":["body","agent_id"],"msg":"…","type":"value_error"}]} -> account: unprocessable
+    422 {"detail":[{"loc":["body","to_number"],"msg":"…","type":"value_error"},{"loc":["body","agent_id"],"msg":"…","type":"value_error"}]} -> account: unprocessable
+    422 {"detail":[]} -> account: unprocessable
+    400 {"detail":{"message":"…","status":"invalid_provider_config"}} -> account: bad_request
+    400 {"detail":{"message":"…","status":"quota_exceeded"}} -> account: quota_exceeded
+    401 {"detail":{"message":"…","status":"quota_exceeded"}} -> account: unauthorized
+    404 {"detail":{"message":"…","status":"document_not_found"}} -> account: not_found
+    429 {"detail":{"message":"…","status":"too_many_concurrent_requests"}} -> too many calls: concurrency_limit
+    429 {"detail":{"message":"…","status":"system_busy"}} -> busy: rate_limited
+    500 {"detail":{"message":"…","status":"too_many_concurrent_requests"}} -> in doubt
+    400 {"detail":"Bad Request"} -> account: bad_request
+    200 {"message":"…","success":false} -> in doubt
+    200 {"callSid":"CA1","message":"…","success":false} -> in doubt
+    200 {"conversation_id":"c1","message":"…","success":false} -> accepted as c1
+    "#);
+}
+
+#[test]
 fn repetitions_are_safe_where_the_request_carries_the_dial_key() {
     for provider in DIALLED {
         let body = String::from_utf8(dial_request(provider).body).unwrap();
@@ -437,6 +513,13 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
             let payload = json!({"call_control_id": "p1", "client_state": json()["client_state"]});
             let data = json!({"id": "e1", "event_type": "call.answered", "payload": payload});
             (String::new(), json!({"data": data}).to_string())
+        }
+        Provider::ElevenLabs => {
+            let client_data = &json()["conversation_initiation_client_data"];
+            let data = json!({
+                "conversation_id": "p1", "status": "done", "conversation_initiation_client_data": client_data,
+            });
+            (String::new(), json!({"type": "post_call_transcription", "data": data}).to_string())
         }
         Provider::Generic => panic!("generic places no calls"),
     };

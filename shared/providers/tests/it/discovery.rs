@@ -37,6 +37,8 @@ fn recent_calls_are_listed() {
         request(Provider::Vapi, None),
         request(Provider::Telnyx, None),
         request(Provider::Telnyx, Some("2")),
+        request(Provider::ElevenLabs, None),
+        request(Provider::ElevenLabs, Some("a b")),
     ];
     assert_snapshot!(requests.join("\n"), @r#"
     POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"sort_order":"ascending"}
@@ -46,6 +48,8 @@ fn recent_calls_are_listed() {
     GET /call?createdAtGe=2025-10-20T11%3A16%3A39.000Z&createdAtLe=2025-10-20T12%3A16%3A39.000Z&limit=10
     GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
     GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=2&page%5Bsize%5D=100
+    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=10
+    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=10&cursor=a%20b
     "#);
     let elsewhere = discovery_api_request(Provider::Twilio, &config(Provider::Twilio), PERIOD, Some("//evil"));
     assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
@@ -121,6 +125,18 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     let list = |rows: &[Value]| json!({"data": rows, "meta": {"total_pages": 3}});
     assert_eq!(events(&read(Provider::Telnyx, Some("1"), &list(&rows[..2]))), (vec!["telnyx:e2"], Some("2")));
     assert_eq!(events(&read(Provider::Telnyx, Some("2"), &list(&rows[1..]))), (vec!["telnyx:e2"], None));
+}
+
+#[test]
+fn elevenlabs_list_names_the_conversations_that_have_ended() {
+    let row = |id: &str, status: &str| json!({"conversation_id": id, "status": status});
+    let rows = [row("c1", "done"), row("c2", "processing"), row("c3", "failed"), row("c4", "new"), row("c5", "in-progress")];
+    let page = |has_more: bool| json!({"conversations": rows, "has_more": has_more, "next_cursor": "x"});
+    for (has_more, next_page) in [(true, Some("x".to_owned())), (false, None)] {
+        let named = vec!["c1".to_owned(), "c3".to_owned()];
+        let expected = CallPage { endings: Vec::new(), named, next_page };
+        assert_eq!(read(Provider::ElevenLabs, None, &page(has_more)), expected);
+    }
 }
 
 #[test]

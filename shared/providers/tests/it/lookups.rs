@@ -7,7 +7,9 @@ use base64::prelude::BASE64_STANDARD;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, EventKind, Provider, ProviderEvent, Timestamp};
-use switchhook_providers::{CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, read};
+use switchhook_providers::{
+    CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash, read,
+};
 
 use crate::api::{DIALLED, NOW, config, job, lookup_request, shown};
 
@@ -30,6 +32,10 @@ fn every_provider_is_asked_by_its_own_call_id() {
 
     GET /v2/calls/v3%3Aa%2Fb
     authorization: Bearer
+    accept: application/json
+
+    GET /v1/convai/conversations/v3%3Aa%2Fb
+    xi-api-key: …
     accept: application/json
     ");
 }
@@ -62,7 +68,7 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
       "sort_order": "descending"
     }
     "#);
-    let requests = [Provider::Twilio, Provider::Vapi, Provider::Telnyx].map(|provider| {
+    let requests = [Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs].map(|provider| {
         let request = lookup_request(provider, None).unwrap();
         format!("{} {}", request.method, request.path)
     });
@@ -70,6 +76,7 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
     GET /2010-04-01/Accounts/AC1/Calls.json?To=%2B447700900000&From=%2B442079460018&StartTime%3E=2025-10-20&PageSize=50
     GET /call?assistantId=as-1&phoneNumberId=pn-1&createdAtGe=2025-10-20T12%3A12%3A55.000Z&createdAtLe=2025-10-20T12%3A15%3A55.000Z&limit=10
     GET /v2/call_events?filter%5Bfrom%5D=%2B442079460018&filter%5Bto%5D=%2B447700900000&filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T12%3A12%3A55.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
+    GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
     ");
     // These lists are limited to the time around our dial, so the search needs that time.
     let job = job();
@@ -281,6 +288,74 @@ fn vapi_tells_how_a_call_ended() {
     assert_eq!(answers[0], answers[1]);
 }
 
+/// A conversation of ElevenLabs with our ids.
+fn conversation(id: &str, status: &str) -> Value {
+    let variables = json!({"switchhook_call_id": "call 1/ä", "switchhook_attempt": "2", "appointment_id": "appt_7"});
+    json!({
+        "conversation_id": id, "status": status,
+        "metadata": {"start_time_unix_secs": 1_760_962_444, "call_duration_secs": 43, "phone_call": {"call_result": "answered"}},
+        "analysis": {"data_collection_results": {"outcome": {"value": "declined"}}},
+        "conversation_initiation_client_data": {"dynamic_variables": variables},
+    })
+}
+
+/// A list of ElevenLabs' conversations.
+fn conversations(ids: &[&str], next_cursor: Option<&str>) -> Value {
+    let rows = ids.iter().map(|id| json!({"conversation_id": id, "status": "done"}));
+    json!({"conversations": rows.collect::<Value>(), "has_more": next_cursor.is_some(), "next_cursor": next_cursor})
+}
+
+#[test]
+fn elevenlabs_tells_how_a_conversation_ended() {
+    assert_snapshot!(summary(answer(Provider::ElevenLabs, Some("c1"), &conversation("c1", "done"))), @r"
+    elevenlabs:c1:post_call_transcription:94893376f15b5810 post_call_transcription
+    call 1/ä 2
+    ringing implied 2025-10-20T12:14:04.000Z
+    in_progress implied 2025-10-20T12:14:04.000Z
+    user_declined 2025-10-20T12:14:47.000Z
+    completed implied 2025-10-20T12:14:47.000Z
+    ");
+    // The webhook of the same conversation is the same event.
+    let webhook = json!({"type": "post_call_transcription", "event_timestamp": 7, "data": conversation("c1", "done")});
+    let webhook = VerifiedWebhook::from_inbox(Provider::ElevenLabs, String::new(), webhook.to_string().into_bytes(), 0);
+    let LookupAnswer::Ended { webhook: looked_up, event } =
+        answer(Provider::ElevenLabs, Some("c1"), &conversation("c1", "done"))
+    else {
+        panic!("ended")
+    };
+    assert_eq!(read(&webhook, NOW), Reading::Event(*event));
+    let hash = |webhook: &VerifiedWebhook| content_hash(Provider::ElevenLabs, webhook.body());
+    assert_eq!(hash(&webhook), hash(&looked_up));
+}
+
+#[test]
+fn elevenlabs_lists_name_conversations_that_are_then_read() {
+    let mut other = conversation("c1", "done");
+    other["conversation_initiation_client_data"]["dynamic_variables"]["switchhook_attempt"] = "1".into();
+    let search = |responses: Vec<(u16, Value)>| play(Provider::ElevenLabs, None, responses);
+    let listed = || (200, conversations(&["c1", "c2", "c3"], None));
+    // The first is another call, and the second was deleted.
+    let (requests, found) = search(vec![listed(), (200, other.clone()), (404, json!({})), (200, conversation("c3", "done"))]);
+    assert_eq!(found, Some(answer(Provider::ElevenLabs, Some("c3"), &conversation("c3", "done"))));
+    assert_snapshot!(requests.join("\n"), @r"
+    GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
+    GET /v1/convai/conversations/c1
+    GET /v1/convai/conversations/c2
+    GET /v1/convai/conversations/c3
+    ");
+    let answer_of = |responses: Vec<(u16, Value)>| search(responses).1.unwrap();
+    let none_is_ours = |cursor: Option<&str>| vec![(200, conversations(&["c1"], cursor)), (200, other.clone())];
+    assert_eq!(answer_of(none_is_ours(None)), LookupAnswer::NotFound);
+    assert_eq!(answer_of(none_is_ours(Some("x"))), LookupAnswer::Undecided { reason: "too_many_calls" });
+    assert_eq!(answer_of(vec![(200, conversations(&[], None))]), LookupAnswer::NotFound);
+    assert_eq!(answer_of(vec![listed(), (429, json!({}))]), LookupAnswer::RetryLater { reason: "rate_limited" });
+    // A list that may be cut off does not prove that there is no such call.
+    let unreadable = LookupAnswer::RetryLater { reason: "unreadable" };
+    for list in [json!({"conversations": []}), json!({"conversations": [], "has_more": true}), json!({"conversations": [{}], "has_more": false})] {
+        assert_eq!(answer_of(vec![(200, list)]), unreadable);
+    }
+}
+
 /// Row of Telnyx's list of events, with the raw webhook in its metadata.
 fn telnyx_row(id: &str, event_type: &str, call_control_id: &str, ours: &Value) -> Value {
     let event = json!({
@@ -482,6 +557,9 @@ fn calls_that_are_not_over_are_alive() {
         assert_eq!(answer(Provider::Vapi, Some("v1"), &vapi_call(status)), alive("v1"));
         assert_eq!(answer(Provider::Vapi, None, &json!([vapi_call(status)])), alive("v1"));
     }
+    for status in ["initiated", "in-progress", "processing"] {
+        assert_eq!(answer(Provider::ElevenLabs, Some("c1"), &conversation("c1", status)), alive("c1"));
+    }
     assert_eq!(answer(Provider::Telnyx, Some("v3:1"), &telnyx_call(true, None)), alive("v3:1"));
 }
 
@@ -496,7 +574,7 @@ fn a_call_is_not_found_only_where_all_of_them_were_seen() {
     assert_eq!(answer(Provider::Vapi, None, &calls(9)), LookupAnswer::NotFound);
     assert_eq!(answer(Provider::Vapi, None, &calls(10)), too_many);
     // A call with a provider call id was placed, so it is gone, not never placed.
-    for provider in [Provider::Retell, Provider::Twilio, Provider::Vapi] {
+    for provider in [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::ElevenLabs] {
         assert_eq!(play(provider, Some("c1"), [(404, json!({}))]).1, Some(LookupAnswer::Gone));
     }
     // Retell answers 422 about an unknown call.
@@ -538,6 +616,7 @@ fn what_cannot_be_read_is_asked_for_again() {
     assert_eq!(answer(Provider::Twilio, Some("CA2"), &twilio_call("completed")), unreadable);
     assert_eq!(answer(Provider::Vapi, Some("v2"), &vapi_call("ended")), unreadable);
     assert_eq!(answer(Provider::Telnyx, Some("v3:2"), &telnyx_call(true, None)), unreadable);
+    assert_eq!(answer(Provider::ElevenLabs, Some("c2"), &conversation("c1", "done")), unreadable);
     assert_eq!(answer(Provider::Vapi, Some("v1"), &vapi_call("not-found")), unreadable);
     // A dial that is still being set up.
     assert_eq!(answer(Provider::Telnyx, Some("v3:1"), &telnyx_call(false, None)), unreadable);
@@ -550,6 +629,7 @@ fn unknown_status_is_an_answer_that_names_its_field() {
         (Provider::Retell, "c1", retell_call("paused"), "call_status"),
         (Provider::Twilio, "CA1", twilio_call("paused"), "status"),
         (Provider::Vapi, "v1", vapi_call("paused"), "status"),
+        (Provider::ElevenLabs, "c1", conversation("c1", "paused"), "status"),
     ] {
         assert_eq!(answer(provider, Some(id), &call), LookupAnswer::UnknownValue { field });
     }
@@ -561,6 +641,7 @@ fn what_is_told_belongs_to_the_attempt_that_was_asked_about() {
         (Provider::Retell, "c1", retell_call("ended")),
         (Provider::Twilio, "CA1", twilio_call("completed")),
         (Provider::Vapi, "v1", vapi_call("ended")),
+        (Provider::ElevenLabs, "c1", conversation("c1", "done")),
     ] {
         let event = event(answer(provider, Some(id), &call));
         assert_eq!((event.call_id, event.attempt), (job().call_id, Some(job().attempt)));

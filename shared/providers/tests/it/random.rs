@@ -57,6 +57,7 @@ fn headers() -> impl Strategy<Value = HeaderMap> {
         "x-signature",
         "x-timestamp",
         "telnyx-signature-ed25519",
+        "elevenlabs-signature",
         "telnyx-timestamp",
     ]);
     let value = prop_oneof![
@@ -117,7 +118,9 @@ proptest! {
         let twilio = serde_json::json!({"CallSid": id, "CallStatus": event, "SequenceNumber": status});
         let vapi = serde_json::json!({"message": {"type": event, "status": status, "call": {"id": id}}});
         let telnyx = serde_json::json!({"data": {"id": id, "event_type": event, "payload": {"call_control_id": status}}});
+        let elevenlabs = serde_json::json!({"type": event, "data": {"conversation_id": id, "status": status}});
         for (provider, body) in [
+            (Provider::ElevenLabs, elevenlabs),
             (Provider::Retell, retell),
             (Provider::Generic, generic),
             (Provider::Twilio, twilio),
@@ -138,14 +141,15 @@ proptest! {
         let ended = serde_json::json!({
             "call_id": id, "call_status": "ended", "id": id, "sid": id, "status": "ended", "endedReason": id,
             "disconnection_reason": id, "end_time": id, "answered_by": id,
-            "metadata": {"switchhook_call_id": id, "switchhook_attempt": id},
+            "metadata": {"switchhook_call_id": id, "switchhook_attempt": id}, "conversation_id": id,
+            "conversation_initiation_client_data": {"dynamic_variables": {"switchhook_call_id": id, "switchhook_attempt": id}},
             "direction": "outbound-api", "date_created": "Mon, 20 Oct 2025 12:13:56 +0000",
             "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
         });
         let list = serde_json::json!({
             "items": [ended], "has_more": true, "pagination_key": id, "calls": [ended], "next_page_uri": id,
             "data": [{"metadata": {"event_type": "call.hangup", "id": id, "payload": ended["data"]}}],
-            "meta": {"total_pages": 99},
+            "meta": {"total_pages": 99}, "conversations": [ended], "next_cursor": id,
         });
         let bodies = [body, ended.to_string().into_bytes(), list.to_string().into_bytes()];
         for body in bodies {

@@ -17,6 +17,7 @@ const RETELL_BODY: &[u8] = br#"{"event":"call_ended","call":{"call_id":"c"}}"#;
 const TWILIO_BODY: &[u8] = b"CallSid=CA1&CallStatus=completed&Tag=b&Tag=a&Tag=b&Name=%201+x";
 const VAPI_BODY: &[u8] = br#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
 const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
+const ELEVENLABS_BODY: &[u8] = br#"{"type":"post_call_audio","data":{"conversation_id":"c"}}"#;
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
@@ -64,7 +65,7 @@ impl Request {
     fn config(&self) -> WebhookConfig {
         let document = match self.provider {
             Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
-            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::Generic => {
+            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
                 json!({self.provider.as_str(): {"keys": self.keys}})
             }
         };
@@ -106,13 +107,14 @@ fn configured(provider: Provider, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| verifying_key(provider, &Key::new(*key).unwrap())).collect()
 }
 
-fn requests() -> [Request; 6] {
+fn requests() -> [Request; 7] {
     [
         Request::signed(Provider::Retell, RETELL_BODY),
         Request::signed(Provider::Twilio, TWILIO_BODY),
         Request::signed(Provider::Twilio, JSON_BODY),
         Request::signed(Provider::Vapi, VAPI_BODY),
         Request::signed(Provider::Telnyx, TELNYX_BODY),
+        Request::signed(Provider::ElevenLabs, ELEVENLABS_BODY),
         Request::signed(Provider::Generic, GENERIC_BODY),
     ]
 }
@@ -120,7 +122,7 @@ fn requests() -> [Request; 6] {
 /// Header of the timestamp. `None` if the timestamp is in the signature header, or if there is none.
 fn timestamp_header(provider: Provider) -> Option<&'static str> {
     match provider {
-        Provider::Retell | Provider::Twilio => None,
+        Provider::Retell | Provider::Twilio | Provider::ElevenLabs => None,
         Provider::Vapi => Some("x-timestamp"),
         Provider::Telnyx => Some("telnyx-timestamp"),
         Provider::Generic => Some("x-webhook-timestamp"),
@@ -142,6 +144,7 @@ fn signature_header(provider: Provider) -> &'static str {
         Provider::Twilio => "x-twilio-signature",
         Provider::Vapi => "x-signature",
         Provider::Telnyx => "telnyx-signature-ed25519",
+        Provider::ElevenLabs => "elevenlabs-signature",
         Provider::Generic => "x-webhook-signature",
     }
 }
@@ -165,6 +168,7 @@ fn only_a_signed_query_survives() {
             "",
             "appointment_id=7",
             "appointment_id=7&bodySHA256=a0a5adcb584e9811c4ee5f334feef749f008b3b108d62d5addee051f9731b526",
+            "",
             "",
             "",
             "",
@@ -293,7 +297,7 @@ fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
             continue;
         }
         let at = |skew_ms: i64| request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + skew_ms));
-        let window_ms = 5 * MINUTE_MS;
+        let window_ms = if request.provider == Provider::ElevenLabs { 45 * MINUTE_MS } else { 5 * MINUTE_MS };
         for skew_ms in [-window_ms, 0, window_ms] {
             assert_eq!(at(skew_ms).error(), None);
         }
@@ -314,10 +318,30 @@ fn changed_timestamp_is_refused() {
     let later = retell.header("x-retell-signature").replace("v=1760962445000", "v=1760962445001");
     assert_eq!(retell.set("x-retell-signature", &later).error(), Some(VerifyError::WrongSignature));
 
+    let elevenlabs = Request::signed(Provider::ElevenLabs, ELEVENLABS_BODY);
+    for changed in ["t=1760962446", "t=01760962445"] {
+        let header = elevenlabs.header("elevenlabs-signature").replace("t=1760962445", changed);
+        assert_eq!(elevenlabs.set("elevenlabs-signature", &header).error(), Some(VerifyError::WrongSignature));
+    }
+
     for (request, name) in stamped() {
         assert_eq!(request.set(name, "1760962446").error(), Some(VerifyError::WrongSignature));
         // The number is the same, but the signed bytes differ.
         assert_eq!(request.set(name, "01760962445").error(), Some(VerifyError::WrongSignature));
+    }
+}
+
+#[test]
+fn elevenlabs_header_has_each_field_once() {
+    let elevenlabs = Request::signed(Provider::ElevenLabs, ELEVENLABS_BODY);
+    let header = elevenlabs.header("elevenlabs-signature");
+    let error = |header: &str| elevenlabs.set("elevenlabs-signature", header).error();
+    let (seconds, digest) = header.split_once(',').unwrap();
+    // The order of the fields does not matter, and a later version of the scheme may add fields.
+    assert_eq!(error(&format!("{digest},{seconds}")), None);
+    assert_eq!(error(&format!("{header},v1=00")), None);
+    for malformed in [seconds, digest, &format!("{header},{seconds}"), &format!("{digest},{header}"), "t=now,v0=00"] {
+        assert_eq!(error(malformed), Some(VerifyError::MalformedSignature), "{malformed}");
     }
 }
 

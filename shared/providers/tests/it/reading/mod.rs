@@ -1,5 +1,6 @@
 //! Meaning of the less usual events, one module per provider, and treatment of webhooks that cannot be read.
 
+mod elevenlabs;
 mod generic;
 mod retell;
 mod telnyx;

@@ -20,6 +20,16 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     };
     let generic = |word: &str| notes(Provider::Generic, &json!({"event_type": word, "call_id": "c"}).to_string());
     let twilio = |form: &str| notes(Provider::Twilio, form);
+    let elevenlabs = |event_type: &str, data: Value| {
+        notes(Provider::ElevenLabs, &json!({"type": event_type, "data": data}).to_string())
+    };
+    let conversation = |status: &str, result: &str| {
+        let metadata = json!({"phone_call": {"call_result": result}});
+        let data = json!({"conversation_id": "c", "status": status, "metadata": metadata});
+        elevenlabs("post_call_transcription", data)
+    };
+    let initiation =
+        |reason: &str| elevenlabs("call_initiation_failure", json!({"conversation_id": "c", "failure_reason": reason}));
     let report = |reason: &str| vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": {"id": "c"}}));
     let status = |status: &str| vapi(json!({"type": "status-update", "status": status, "call": {"id": "c"}}));
     let hangup = |cause: &str| telnyx("call.hangup", json!({"call_control_id": "c", "hangup_cause": cause}));
@@ -42,6 +52,11 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (twilio("CallSid=CA1&CallStatus=new"), Some("CallStatus")),
         (twilio("CallSid=CA1&AnsweredBy=new"), Some("AnsweredBy")),
         (twilio("CallSid=CA1&AnsweredBy=unknown"), None),
+        (conversation("done", "new"), Some("call_result")),
+        (conversation("new", "answered"), Some("status")),
+        (conversation("done", "answered"), None),
+        (initiation("new"), Some("failure_reason")),
+        (initiation("unknown"), None),
         (generic("NEW"), Some("event_type")),
         (generic("ANSWERED"), None),
         (generic("call.in_progress"), None),

@@ -1,0 +1,211 @@
+//! ElevenLabs' API.
+//!
+//! * Dial: `POST /v1/convai/twilio/outbound-call`, or `…/sip-trunk/outbound-call` for the number of a SIP trunk. ElevenLabs has
+//!   no idempotency key.
+//! * Lookup: `GET /v1/convai/conversations/{id}`. If the conversation id is unknown, `GET /v1/convai/conversations` lists the
+//!   conversations with our dial id. A list shows no ids of ours, so each listed conversation is read by its id.
+
+use serde_json::{Map, Value, json};
+
+use super::payload::Status;
+use crate::api::{ApiRequest, echoed_ids, encoded, json_object, object, objects, query, text};
+use crate::config::{Account, AccountConfig, ElevenLabsAccount};
+use crate::dial::{DialRequest, Refusal};
+use crate::ids::{bounded, short_hash};
+use crate::lookup::{Lookup, ParsedAnswer, Period, Step};
+
+const CONVERSATIONS: &str = "/v1/convai/conversations";
+
+/// Conversations per page. A dial id belongs to one conversation, so a longer list means that the filter did not work.
+const LISTED_MAX: usize = 10;
+
+/// Variable that identifies one dial. See [`dial_id`].
+const DIAL_ID: &str = "switchhook_dial";
+
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+    let account = account(config)?;
+    let mut variables = request.metadata_to_echo();
+    let dial_id = dial_id(request.call_id.as_str(), request.attempt.as_str());
+    variables.insert(DIAL_ID, &dial_id);
+    let body = json!({
+        "agent_id": account.agent_id,
+        "agent_phone_number_id": account.agent_phone_number_id,
+        "to_number": request.to.as_str(),
+        "conversation_initiation_client_data": {"dynamic_variables": json_object(&variables)},
+    });
+    let path = if account.uses_sip_trunk { "sip-trunk" } else { "twilio" };
+    let path = format!("/v1/convai/{path}/outbound-call");
+    Some(ApiRequest::post_json(path, ("xi-api-key", account.api_key.as_str().to_owned()), &body))
+}
+
+/// Value that identifies one dial in a filter. A filter is `name:operator:value`, so a call id with a colon could be
+/// misread there, and an attempt number alone identifies no call.
+fn dial_id(call_id: &str, attempt: &str) -> String {
+    format!("dial-{}", short_hash(format!("{call_id}/{attempt}").as_bytes()))
+}
+
+pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
+    text(&object(body)?, "conversation_id").map(|id| bounded("", id))
+}
+
+/// Reads the `detail` of an error: an object with a status, or the list of the fields that are not valid.
+pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+    match object(body)?.remove("detail")? {
+        Value::Object(detail) => match text(&detail, "status")? {
+            "too_many_concurrent_requests" => Some(Refusal::Capacity("concurrency_limit")),
+            "quota_exceeded" => Some(Refusal::Account("quota_exceeded")),
+            _ => None,
+        },
+        Value::Array(problems) => {
+            let blames_number = |problem: &Value| {
+                let location = problem.get("loc").and_then(Value::as_array);
+                location.and_then(|names| names.last()?.as_str()) == Some("to_number")
+            };
+            let only_number = !problems.is_empty() && problems.iter().all(blames_number);
+            only_number.then_some(Refusal::Number("invalid_number"))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// Request of a search that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    ById,
+    List,
+    /// Reads a listed conversation, to see whether it is ours. `others` are the ids of those that follow.
+    Listed {
+        others: Vec<String>,
+        /// True if the list has more pages.
+        has_more: bool,
+    },
+}
+
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    let account = account(config)?;
+    if let Some(id) = lookup.provider_call_id {
+        return Some((conversation_request(account, id), Search::ById));
+    }
+    let filter = format!("{DIAL_ID}:eq:{}", dial_id(lookup.call_id.as_str(), lookup.attempt.as_str()));
+    let limit = LISTED_MAX.to_string();
+    let pairs = [("dynamic_variable_params", filter.as_str()), ("page_size", limit.as_str())];
+    Some((get(account, format!("{CONVERSATIONS}?{}", query(pairs))), Search::List))
+}
+
+/// Reads a response. `body` is `None` if ElevenLabs does not know the conversation.
+pub(crate) fn next_step(
+    config: &AccountConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+) -> Step<Search> {
+    let (ids, has_more): (Vec<String>, bool) = match (search, body.map(object)) {
+        (Search::ById, None) => return Step::Answer(ParsedAnswer::Gone),
+        (Search::ById, Some(Some(conversation)))
+            if text(&conversation, "conversation_id") == lookup.provider_call_id =>
+        {
+            return Step::Answer(parse_conversation(conversation));
+        }
+        (Search::List, Some(Some(list))) => match parse_list(list) {
+            Some((rows, next_cursor)) => (rows.into_iter().map(|row| row.id).collect(), next_cursor.is_some()),
+            None => return Step::Answer(ParsedAnswer::Unreadable),
+        },
+        // ElevenLabs filters the list. If the filter fails, a listed conversation may be another one.
+        (Search::Listed { .. }, Some(Some(conversation))) if lookup.matches(&echoed_ids(variables(&conversation))) => {
+            return Step::Answer(parse_conversation(conversation));
+        }
+        // The conversation is another one, or it was deleted since it was listed.
+        (Search::Listed { others, has_more }, None | Some(Some(_))) => (others, has_more),
+        (Search::ById, Some(Some(_) | None))
+        | (Search::List, None | Some(None))
+        | (Search::Listed { .. }, Some(None)) => return Step::Answer(ParsedAnswer::Unreadable),
+    };
+    let mut ids = ids.into_iter();
+    match (ids.next(), account(config)) {
+        (Some(id), Some(account)) => {
+            Step::Ask(conversation_request(account, &id), Search::Listed { others: ids.collect(), has_more })
+        }
+        (None, _) if has_more => Step::Answer(ParsedAnswer::Undecided("too_many_calls")),
+        (None, _) => Step::Answer(ParsedAnswer::NotFound),
+        (Some(_), None) => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+/// Lists the conversations that started in the period, the newest first.
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    let [from, until] = [period.from, period.until].map(|time| time.as_millis().div_euclid(1000).to_string());
+    let limit = LISTED_MAX.to_string();
+    let pairs = [("call_start_after_unix", from.as_str()), ("call_start_before_unix", &until), ("page_size", &limit)];
+    let query = query(pairs.into_iter().chain(page.map(|cursor| ("cursor", cursor))));
+    Some(get(account(config)?, format!("{CONVERSATIONS}?{query}")))
+}
+
+/// Ids of the listed conversations that have ended, and the next page.
+pub(crate) fn parse_page(body: &[u8]) -> Option<(Vec<String>, Option<String>)> {
+    let (rows, next_cursor) = parse_list(object(body)?)?;
+    Some((rows.into_iter().filter(|row| row.has_ended).map(|row| row.id).collect(), next_cursor))
+}
+
+fn conversation_request(account: &ElevenLabsAccount, id: &str) -> ApiRequest {
+    get(account, format!("{CONVERSATIONS}/{}", encoded(id)))
+}
+
+fn get(account: &ElevenLabsAccount, path: String) -> ApiRequest {
+    ApiRequest::get(path, ("xi-api-key", account.api_key.as_str().to_owned()))
+}
+
+/// Row of a list of conversations.
+struct Row {
+    id: String,
+    has_ended: bool,
+}
+
+/// Rows of a list, and the cursor of the next page. `None` if this is no list.
+fn parse_list(mut list: Map<String, Value>) -> Option<(Vec<Row>, Option<String>)> {
+    let Some(Value::Array(rows)) = list.remove("conversations") else { return None };
+    let rows = objects(rows).map(|row| {
+        let has_ended = matches!(status(&row), Some(Status::Done | Status::Failed));
+        Some(Row { id: text(&row, "conversation_id")?.to_owned(), has_ended })
+    });
+    let rows = rows.collect::<Option<_>>()?;
+    let has_more = list.get("has_more").and_then(Value::as_bool)?;
+    match (has_more, text(&list, "next_cursor")) {
+        (false, _) => Some((rows, None)),
+        (true, Some(cursor)) => Some((rows, Some(cursor.to_owned()))),
+        (true, None) => None,
+    }
+}
+
+fn status(conversation: &Map<String, Value>) -> Option<Status> {
+    serde_json::from_value(conversation.get("status")?.clone()).ok()
+}
+
+fn variables(conversation: &Map<String, Value>) -> Option<&Value> {
+    conversation.get("conversation_initiation_client_data")?.get("dynamic_variables")
+}
+
+/// Converts an ended conversation into `post_call_transcription`. ElevenLabs makes the analysis while the status is
+/// `processing`, so such a conversation counts as not ended.
+fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
+    let Some(id) = text(&conversation, "conversation_id") else {
+        return ParsedAnswer::Unreadable;
+    };
+    match status(&conversation) {
+        Some(Status::Initiated | Status::InProgress | Status::Processing) => {
+            ParsedAnswer::Alive { provider_call_id: bounded("", id) }
+        }
+        Some(Status::Done | Status::Failed) => ParsedAnswer::Ended {
+            query: String::new(),
+            body: json!({"type": "post_call_transcription", "data": conversation}).to_string().into_bytes(),
+        },
+        Some(Status::Other) => ParsedAnswer::UnknownValue("status"),
+        None => ParsedAnswer::Unreadable,
+    }
+}
+
+fn account(config: &AccountConfig) -> Option<&ElevenLabsAccount> {
+    match config.account() {
+        Account::ElevenLabs(account) => Some(account),
+        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) => None,
+    }
+}

@@ -1,0 +1,161 @@
+//! Meaning of ElevenLabs' events.
+//!
+//! ElevenLabs sends one webhook per call, after its end: `post_call_transcription`, or `call_initiation_failure` if nobody
+//! answered. It sends no event id. Nothing reports the beginning of a call, so each webhook implies what came before.
+
+use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{self, CallResult, Conversation, Event, FailureReason, Status};
+use crate::call_events::CallEventSet;
+use crate::correlation::correlate;
+use crate::ending::{CallTimes, Ending};
+use crate::ids;
+use crate::lenient;
+use crate::normalized::NormalizedEvent;
+use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::webhook::VerifiedWebhook;
+
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
+    let mut payload: payload::Webhook = lenient::from_body(webhook.body())?;
+    let event_type = payload.event_type.take().ok_or(ReadError::MissingEventType)?;
+    let conversation = payload.data.take().unwrap_or_default();
+    let event = Event::from_name(&event_type);
+    let event_id = event_id(event, &event_type, &conversation, webhook.body());
+    let provider_call_id = conversation.conversation_id.as_deref();
+    let correlation = correlate(Provider::ElevenLabs, &conversation.echoed_ids(), provider_call_id, notes);
+    notes.unknown_value = unknown_value(&conversation);
+
+    let times = CallTimes {
+        started_at: conversation.started_at(),
+        ended_at: conversation.ended_at().or_else(|| payload.occurred_at()),
+    };
+    let call_events = match event {
+        Event::PostCallTranscription => transcription(&conversation, times),
+        Event::CallInitiationFailure => initiation_failure(&conversation).reported(times),
+        Event::Other => {
+            return Ok(Reading::Recorded {
+                event_id,
+                event_type: ids::event_type(&event_type),
+                call_id: correlation.call_id,
+            });
+        }
+    };
+    let direction = conversation.phone_call().and_then(|call| direction(call.direction?));
+    let numbers = conversation.phone_call().map(|call| (call.agent_number.clone(), call.external_number.clone()));
+    let (agent, person) = numbers.unwrap_or_default();
+    let (from, to) = match direction {
+        Some(Direction::Inbound) => (person, agent),
+        Some(Direction::Outbound) => (agent, person),
+        None => (None, None),
+    };
+    let normalized = NormalizedEvent {
+        provider: Provider::ElevenLabs,
+        event_id,
+        event_type,
+        correlation,
+        direction,
+        from,
+        to,
+        call_events: call_events.into_sorted(),
+        block_number: false,
+    };
+    normalized.into_reading(received_at)
+}
+
+/// Makes an event id, because ElevenLabs sends none. A call fails to start once. A transcription is identified by the hash of
+/// its analysis, since an analysis may be repeated. Every other event may occur any number of times, so the hash of its body
+/// identifies it.
+fn event_id(event: Event, event_type: &str, conversation: &Conversation, body: &[u8]) -> EventId {
+    let Some(conversation_id) = &conversation.conversation_id else {
+        return ids::event_id_of_body(Provider::ElevenLabs, body);
+    };
+    let hash = match event {
+        Event::PostCallTranscription => {
+            conversation.canonical_analysis().map(|analysis| ids::short_hash(analysis.as_bytes()))
+        }
+        Event::CallInitiationFailure => None,
+        Event::Other => Some(ids::short_hash(body)),
+    };
+    let suffix = match hash {
+        Some(hash) => format!("{conversation_id}:{event_type}:{hash}"),
+        None => format!("{conversation_id}:{event_type}"),
+    };
+    ids::event_id(Provider::ElevenLabs, &suffix)
+}
+
+/// Name of a field with a value that ElevenLabs has added to its list.
+fn unknown_value(conversation: &Conversation) -> Option<&'static str> {
+    if conversation.phone_call().is_some_and(|call| call.call_result == Some(CallResult::Other)) {
+        Some("call_result")
+    } else if conversation.status == Some(Status::Other) {
+        Some("status")
+    } else if conversation.failure_reason == Some(FailureReason::Other) {
+        Some("failure_reason")
+    } else {
+        None
+    }
+}
+
+fn direction(direction: payload::Direction) -> Option<Direction> {
+    match direction {
+        payload::Direction::Inbound => Some(Direction::Inbound),
+        payload::Direction::Outbound => Some(Direction::Outbound),
+        payload::Direction::Other => None,
+    }
+}
+
+/// Call events of a conversation, which contains how the call ended and perhaps the person's decision.
+///
+/// The decision is ignored if nobody answered, whatever the analysis found in the empty transcript, and if a voicemail
+/// answered: a machine cannot confirm.
+fn transcription(conversation: &Conversation, times: CallTimes) -> CallEventSet {
+    let ending = ending(conversation);
+    let decision = match ending {
+        Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        Ending::Answered { voicemail: false, .. } | Ending::Unclear => conversation.decision(),
+    };
+    let Some(decision) = decision else {
+        return ending.reported(times);
+    };
+    let mut call_events = ending.implied_with(Some(decision.event_kind()), times);
+    if matches!(ending, Ending::Unclear) {
+        // ElevenLabs sends this webhook only after the end of the call.
+        call_events.imply(EventKind::Completed, times.ended_at, None);
+    }
+    call_events
+}
+
+/// Reads how a conversation ended: by the result of the phone call, and without one by the status and the length. A call that
+/// has a length was answered.
+fn ending(conversation: &Conversation) -> Ending {
+    let was_answered = conversation.seconds().map(|seconds| seconds > 0);
+    let result = conversation.phone_call().and_then(|call| call.call_result);
+    match (result, conversation.status, was_answered) {
+        (Some(CallResult::Voicemail), _, _) => Ending::VOICEMAIL,
+        (Some(CallResult::Busy), _, _) => Ending::BUSY,
+        (Some(CallResult::NoAnswer), _, _) => Ending::NO_ANSWER,
+        (Some(CallResult::Failed), _, Some(true)) | (Some(CallResult::Answered), Some(Status::Failed), _) => {
+            Ending::FAILED_AFTER_ANSWER
+        }
+        (Some(CallResult::Failed), _, _) => Ending::FAILED,
+        (Some(CallResult::Answered), _, _) => Ending::COMPLETED,
+        (Some(CallResult::Other) | None, Some(Status::Done), Some(true)) => Ending::COMPLETED,
+        (Some(CallResult::Other) | None, Some(Status::Failed), Some(true)) => Ending::FAILED_AFTER_ANSWER,
+        (None, Some(Status::Failed), Some(false)) => Ending::FAILED,
+        // Nothing says whether anybody answered.
+        (Some(CallResult::Other) | None, _, _) => Ending::Unclear,
+    }
+}
+
+/// Reads why a call never became a conversation.
+fn initiation_failure(conversation: &Conversation) -> Ending {
+    match conversation.failure_reason {
+        Some(FailureReason::Busy) => Ending::BUSY,
+        Some(FailureReason::NoAnswer) => Ending::NO_ANSWER,
+        Some(FailureReason::Unknown | FailureReason::Other) | None => Ending::FAILED,
+    }
+}
