@@ -121,8 +121,8 @@ struct ChangedCall {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 struct Create {
-    /// Provider that places the call: retell, twilio, vapi or telnyx. Of several, separated by commas, the next one is asked if one
-    /// is unavailable
+    /// Provider that places the call: retell, twilio, vapi, telnyx or elevenlabs. Of several, separated by commas, the next one is
+    /// asked if one is unavailable
     #[arg(long, value_name = "PROVIDER", required = true, value_delimiter = ',')]
     provider: Vec<Provider>,
     /// Number that calls, in E.164 format (+442079460018), or a SIP address

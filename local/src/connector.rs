@@ -317,7 +317,8 @@ impl HttpConnector for FakeProviderConnector {
             if fake.crashes_at(CrashPoint::BeforeRequest) {
                 crash();
             }
-            let response = fake.handle(request.method(), path, request.headers().get(FakeProvider::login_header(path)), &body);
+            let response =
+                fake.handle(request.method(), path, request.headers().get(FakeProvider::login_header(path)), &body);
             if fake.crashes_at(CrashPoint::BeforeResponse) {
                 crash();
             }

@@ -128,6 +128,39 @@ async fn call_that_nobody_reported_is_discovered_once() {
     }
 }
 
+/// The list of ElevenLabs only names the calls, so each unknown one is asked about by its id.
+#[tokio::test(start_paused = true)]
+async fn call_that_a_list_only_names_is_discovered_once() {
+    let mut secret = all_providers();
+    secret["elevenlabs"]["discover"] = true.into();
+    secret["elevenlabs"]["dial"] =
+        json!({"api_key": "a key of ElevenLabs for tests", "agent_id": "a", "agent_phone_number_id": "p"});
+    let world = World::with_secret(&secret);
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.wait(MINUTE * 5).await;
+    // More calls than the provider lists on one page.
+    for number in 0..15 {
+        let variables = json!({"fake": "confirms", "appointment_id": number.to_string()});
+        let client_data = json!({"dynamic_variables": variables});
+        let request = json!({"to_number": "+15550199", "conversation_initiation_client_data": client_data}).to_string();
+        let answer = fake.handle("POST", "/v1/convai/twilio/outbound-call", Some("key"), request.as_bytes());
+        assert_eq!(answer.status, 200);
+    }
+    world.wait(INACTIVITY_TIMEOUT + HOUR * 2).await;
+    for number in 0..15 {
+        let call_id = format!("appointment:{number}");
+        assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Confirmed, attempts [completed]");
+        let call = world.call(&call_id).await;
+        let reports: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
+        assert_eq!(reports.len(), 1, "{:?}", call.history);
+    }
+    // The periods overlap. A call that is known is not asked about again.
+    let before = fake.requests();
+    world.wait(HOUR).await;
+    assert!(fake.requests() - before < 15, "{} requests", fake.requests() - before);
+}
+
 /// Calls are placed until the list is read for the second time, so the last of them are alive at that time.
 #[tokio::test(start_paused = true)]
 async fn call_that_was_alive_when_its_period_was_read_is_discovered_later() {

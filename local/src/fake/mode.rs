@@ -106,7 +106,8 @@ impl Mode {
                     dials(respond(403, &json!({"errors": [error]})), RequestResult::RateLimited)
                 }
                 Provider::ElevenLabs => {
-                    let detail = json!({"status": "too_many_concurrent_requests", "message": "Too many concurrent calls"});
+                    let detail =
+                        json!({"status": "too_many_concurrent_requests", "message": "Too many concurrent calls"});
                     dials(respond(429, &json!({"detail": detail})), RequestResult::RateLimited)
                 }
             },

@@ -124,8 +124,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    pub const ALL: [Self; 6] =
-        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
+    pub const ALL: [Self; 6] = [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
 
     /// Returns the name used in the URL, in the secret and in ids.
     #[must_use]

@@ -54,11 +54,7 @@ impl ApiRequest {
     }
 
     pub(crate) fn post(path: String, login: Login, content_type: &str, body: String) -> Self {
-        let headers = vec![
-            login,
-            ("accept", "application/json".to_owned()),
-            ("content-type", content_type.to_owned()),
-        ];
+        let headers = vec![login, ("accept", "application/json".to_owned()), ("content-type", content_type.to_owned())];
         Self { method: Method::POST, path, headers, body: body.into_bytes() }
     }
 }

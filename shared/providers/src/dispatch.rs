@@ -100,7 +100,9 @@ pub fn sign_as_configured(
         },
         Provider::Vapi => vapi::sign_with(config.vapi_scheme(), key?, url, body, now),
         Provider::Telnyx => None,
-        Provider::Retell | Provider::ElevenLabs | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
+        Provider::Retell | Provider::ElevenLabs | Provider::Generic => {
+            Some(sign(provider, key?, url, body, now).into())
+        }
     }
 }
 
@@ -112,7 +114,7 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
         Provider::Telnyx => telnyx::public_key(key),
         Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
             key.as_str().to_owned()
-        },
+        }
     }
 }
 

@@ -106,7 +106,7 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
             Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
                 confirmed_at(provider)
-            },
+            }
         };
         assert_eq!(states, [confirmed, confirmed, BUSY], "{provider}");
     }

@@ -238,7 +238,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
         (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic) => {
             return None;
-        },
+        }
     };
     fields.problem("public_url", message);
     None

@@ -77,7 +77,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
-            "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic",
+            "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, elevenlabs, generic",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
             "retell.allowed_sources: the list is empty; leave it out to allow every source",
@@ -177,9 +177,9 @@ fn dialling_is_configured_per_provider() {
     assert_eq!(
         problems("elevenlabs", r#"{"agent_id":"a","phone_number_type":"exotel"}"#),
         [
-            "elevenlabs.dial.phone_number_type: neither twilio nor sip_trunk",
             "elevenlabs.dial.api_key: missing",
             "elevenlabs.dial.agent_phone_number_id: missing",
+            "elevenlabs.dial.phone_number_type: neither twilio nor sip_trunk",
         ]
     );
     assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);
@@ -356,7 +356,10 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     let keys = WebhookConfig::parse(
         r#"{"retel": {"keys": ["SECRET"]}, "generic": {"keys": ["a key that is as long as it must be"]}}"#,
     );
-    assert_eq!(keys.problems(), [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, generic"#]);
+    assert_eq!(
+        keys.problems(),
+        [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, generic"#]
+    );
     assert_eq!(configured(&keys), [Provider::Generic]);
     assert_eq!(keys.disabled().len(), Provider::ALL.len() - 1);
 
@@ -394,7 +397,7 @@ fn dial_rates_are_read_and_written() {
             "retell",
             "\"retell\" is not of the form provider=calls per second or provider=calls per second/calls at the same time",
         ),
-        ("plivo=1", "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, generic"),
+        ("plivo=1", "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, elevenlabs, generic"),
         ("generic=1", "generic has no API, and places no calls"),
         ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
         ("retell=fast", "the rate of retell is not a number from 0.1 to 200"),

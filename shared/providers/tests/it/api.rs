@@ -88,7 +88,7 @@ pub(crate) fn lookup_request(provider: Provider, provider_call_id: Option<&str>)
     CallSearch::start(provider, &config, job.lookup(provider_call_id)).map(|search| search.request().clone())
 }
 
-/// The request as lines of text. Of the authorization only the scheme is included, and no API key, and a form has one parameter per line.
+/// The request as lines of text. Of the authorization only the scheme is included, an API key is left out, and a form has one parameter per line.
 pub(crate) fn shown(request: &ApiRequest) -> String {
     let mut lines = format!("{} {}", request.method, request.path);
     for (name, value) in &request.headers {

@@ -130,7 +130,8 @@ fn ended_calls_become_the_events_of_their_webhooks() {
 #[test]
 fn elevenlabs_list_names_the_conversations_that_have_ended() {
     let row = |id: &str, status: &str| json!({"conversation_id": id, "status": status});
-    let rows = [row("c1", "done"), row("c2", "processing"), row("c3", "failed"), row("c4", "new"), row("c5", "in-progress")];
+    let rows =
+        [row("c1", "done"), row("c2", "processing"), row("c3", "failed"), row("c4", "new"), row("c5", "in-progress")];
     let page = |has_more: bool| json!({"conversations": rows, "has_more": has_more, "next_cursor": "x"});
     for (has_more, next_page) in [(true, Some("x".to_owned())), (false, None)] {
         let named = vec!["c1".to_owned(), "c3".to_owned()];

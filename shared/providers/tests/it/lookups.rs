@@ -335,7 +335,8 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     let search = |responses: Vec<(u16, Value)>| play(Provider::ElevenLabs, None, responses);
     let listed = || (200, conversations(&["c1", "c2", "c3"], None));
     // The first is another call, and the second was deleted.
-    let (requests, found) = search(vec![listed(), (200, other.clone()), (404, json!({})), (200, conversation("c3", "done"))]);
+    let (requests, found) =
+        search(vec![listed(), (200, other.clone()), (404, json!({})), (200, conversation("c3", "done"))]);
     assert_eq!(found, Some(answer(Provider::ElevenLabs, Some("c3"), &conversation("c3", "done"))));
     assert_snapshot!(requests.join("\n"), @r"
     GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
@@ -351,7 +352,11 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     assert_eq!(answer_of(vec![listed(), (429, json!({}))]), LookupAnswer::RetryLater { reason: "rate_limited" });
     // A list that may be cut off does not prove that there is no such call.
     let unreadable = LookupAnswer::RetryLater { reason: "unreadable" };
-    for list in [json!({"conversations": []}), json!({"conversations": [], "has_more": true}), json!({"conversations": [{}], "has_more": false})] {
+    for list in [
+        json!({"conversations": []}),
+        json!({"conversations": [], "has_more": true}),
+        json!({"conversations": [{}], "has_more": false}),
+    ] {
         assert_eq!(answer_of(vec![(200, list)]), unreadable);
     }
 }

@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider, Timestamp};
-use switchhook_providers::{ProvidersFile, Reading, VerifiedWebhook, read};
+use switchhook_providers::{
+    CallSearch, Period, ProvidersFile, Reading, VerifiedWebhook, discovery_api_request, read, repeats_safely_for,
+};
 
+use crate::api::{NOW, config, job};
 use crate::reading;
 
 /// One page: its provider, its text, and the number of its event tables.
-const PAGES: [(Provider, &str, usize); 5] = [
+const PAGES: [(Provider, &str, usize); 6] = [
     (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
     (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
     (Provider::Telnyx, include_str!("../../../../docs/providers/telnyx.md"), 3),
+    (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
     (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
 ];
 
@@ -144,6 +148,13 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
         let payload = json!({"call_control_id": "c", field: value});
         json!({"data": {"id": "e", "event_type": event_type, "payload": payload}}).to_string()
     };
+    let elevenlabs = |call_result: Option<&str>, status: &str, results: Value| {
+        let metadata =
+            json!({"call_duration_secs": if first { 9 } else { 0 }, "phone_call": {"call_result": call_result}});
+        let analysis = json!({"data_collection_results": results});
+        let data = json!({"conversation_id": "c", "status": status, "metadata": metadata, "analysis": analysis});
+        json!({"type": "post_call_transcription", "data": data}).to_string()
+    };
     let object = || serde_json::from_str::<Value>(name).unwrap();
     match (provider, table) {
         (Provider::Retell, "event") => retell(name, json!({"call_id": "c"})),
@@ -176,6 +187,14 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             telnyx("call.machine.premium.detection.ended", "result", name)
         }
         (Provider::Telnyx, "hangup_cause") => telnyx("call.hangup", "hangup_cause", name),
+        (Provider::ElevenLabs, "type") => json!({"type": name, "data": {"conversation_id": "c"}}).to_string(),
+        (Provider::ElevenLabs, "call_result") => elevenlabs(Some(name), "done", json!({})),
+        (Provider::ElevenLabs, "status without call_result") => elevenlabs(None, name, json!({})),
+        (Provider::ElevenLabs, "failure_reason") => {
+            let data = json!({"conversation_id": "c", "failure_reason": name});
+            json!({"type": "call_initiation_failure", "data": data}).to_string()
+        }
+        (Provider::ElevenLabs, "data_collection_results") => elevenlabs(Some("answered"), "done", object()),
         (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
         (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
     }
@@ -209,6 +228,32 @@ fn event_tables_match_the_code() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn table_of_the_providers_matches_the_code() {
+    let page = Page::parse(include_str!("../../../../docs/providers/README.md"));
+    let [table] = page.tables.as_slice() else { panic!("one table") };
+    let column = |name: &str| table.header.iter().position(|cell| cell.text == name).unwrap();
+    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "any other sender"];
+    assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
+    for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
+        // Generic has no account, so any other one stands for it.
+        let config = config(if provider == Provider::Generic { Provider::Retell } else { provider });
+        let (job, period) = (job(), Period { from: NOW, until: NOW });
+        let can_search = |id| CallSearch::start(provider, &config, job.lookup(id)).is_ok();
+        for (name, supported) in [
+            ("idempotent dial", repeats_safely_for(provider).is_some()),
+            ("finds a dial in doubt", can_search(None)),
+            ("fetch", can_search(Some("c"))),
+            ("discover", discovery_api_request(provider, &config, period, None).is_ok()),
+            ("reports outcome", provider.reports_outcome()),
+        ] {
+            let cell = &row[column(name)].text;
+            assert_eq!(cell.starts_with("yes"), supported, "{provider}: {name}: {cell}");
+            assert_eq!(cell == "no", !supported, "{provider}: {name}: {cell}");
         }
     }
 }

@@ -77,7 +77,9 @@ fn result_of_the_phone_call_counts_first_then_status_and_length() {
 
 #[test]
 fn reason_of_a_call_that_never_began_says() {
-    let failure = |reason: Value| kinds(&elevenlabs("call_initiation_failure", json!({"conversation_id": "c", "failure_reason": reason})));
+    let failure = |reason: Value| {
+        kinds(&elevenlabs("call_initiation_failure", json!({"conversation_id": "c", "failure_reason": reason})))
+    };
     let reasons = ["busy", "no-answer", "unknown", "a-word-of-next-year", ""];
     let lines = reasons.map(|reason| format!("{reason}: {}", failure(json!(reason))));
     assert_snapshot!(lines.join("\n"), @r"
