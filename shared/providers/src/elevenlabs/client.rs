@@ -76,8 +76,9 @@ pub(crate) enum Search {
     /// Reads a listed conversation, to see whether it is ours. `others` are the ids of those that follow.
     Listed {
         others: Vec<String>,
-        /// True if the list has more pages.
-        has_more: bool,
+        /// True if a conversation that could be ours was not read: the list has more pages, or it names a conversation that
+        /// was deleted since. Then nothing proves that there was no call.
+        is_incomplete: bool,
     },
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn next_step(
     search: Search,
     body: Option<&[u8]>,
 ) -> Step<Search> {
-    let (ids, has_more): (Vec<String>, bool) = match (search, body.map(object)) {
+    let (ids, is_incomplete): (Vec<String>, bool) = match (search, body.map(object)) {
         (Search::ById, None) => return Step::Answer(ParsedAnswer::Gone),
         (Search::ById, Some(Some(conversation)))
             if text(&conversation, "conversation_id") == lookup.provider_call_id =>
@@ -114,18 +115,20 @@ pub(crate) fn next_step(
         (Search::Listed { .. }, Some(Some(conversation))) if lookup.matches(&echoed_ids(variables(&conversation))) => {
             return Step::Answer(parse_conversation(conversation));
         }
-        // The conversation is another one, or it was deleted since it was listed.
-        (Search::Listed { others, has_more }, None | Some(Some(_))) => (others, has_more),
-        (Search::ById, Some(Some(_) | None))
-        | (Search::List, None | Some(None))
-        | (Search::Listed { .. }, Some(None)) => return Step::Answer(ParsedAnswer::Unreadable),
+        (Search::Listed { others, is_incomplete }, Some(Some(conversation))) if variables(&conversation).is_some() => {
+            (others, is_incomplete)
+        }
+        (Search::Listed { others, .. }, None) => (others, true),
+        (Search::ById, Some(Some(_) | None)) | (Search::List, None | Some(None)) | (Search::Listed { .. }, Some(_)) => {
+            return Step::Answer(ParsedAnswer::Unreadable);
+        }
     };
     let mut ids = ids.into_iter();
     match (ids.next(), account(config)) {
         (Some(id), Some(account)) => {
-            Step::Ask(conversation_request(account, &id), Search::Listed { others: ids.collect(), has_more })
+            Step::Ask(conversation_request(account, &id), Search::Listed { others: ids.collect(), is_incomplete })
         }
-        (None, _) if has_more => Step::Answer(ParsedAnswer::Undecided("too_many_calls")),
+        (None, _) if is_incomplete => Step::Answer(ParsedAnswer::Undecided("unread_calls")),
         (None, _) => Step::Answer(ParsedAnswer::NotFound),
         (Some(_), None) => Step::Answer(ParsedAnswer::Unreadable),
     }
@@ -181,7 +184,7 @@ fn status(conversation: &Map<String, Value>) -> Option<Status> {
 }
 
 fn variables(conversation: &Map<String, Value>) -> Option<&Value> {
-    conversation.get("conversation_initiation_client_data")?.get("dynamic_variables")
+    conversation.get("conversation_initiation_client_data")?.get("dynamic_variables").filter(|value| value.is_object())
 }
 
 /// Converts an ended conversation into `post_call_transcription`. ElevenLabs makes the analysis while the status is

@@ -32,7 +32,7 @@ impl Webhook {
 pub(super) enum Event {
     PostCallTranscription,
     CallInitiationFailure,
-    /// `post_call_audio`, and names that ElevenLabs does not document, such as that of its answering-machine detection.
+    /// `post_call_audio`, and types that ElevenLabs does not document, for example the type of its answering-machine detection.
     Other,
 }
 

@@ -347,7 +347,15 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     let answer_of = |responses: Vec<(u16, Value)>| search(responses).1.unwrap();
     let none_is_ours = |cursor: Option<&str>| vec![(200, conversations(&["c1"], cursor)), (200, other.clone())];
     assert_eq!(answer_of(none_is_ours(None)), LookupAnswer::NotFound);
-    assert_eq!(answer_of(none_is_ours(Some("x"))), LookupAnswer::Undecided { reason: "too_many_calls" });
+    let undecided = LookupAnswer::Undecided { reason: "unread_calls" };
+    assert_eq!(answer_of(none_is_ours(Some("x"))), undecided);
+    // A listed conversation that was deleted may have been ours, and so may one that does not show its variables.
+    let list = || (200, conversations(&["c1"], None));
+    assert_eq!(answer_of(vec![list(), (404, json!({}))]), undecided);
+    for hidden in [json!({}), json!({"conversation_id": "c1", "status": "done"})] {
+        let unreadable = LookupAnswer::RetryLater { reason: "unreadable" };
+        assert_eq!(answer_of(vec![list(), (200, hidden)]), unreadable);
+    }
     assert_eq!(answer_of(vec![(200, conversations(&[], None))]), LookupAnswer::NotFound);
     assert_eq!(answer_of(vec![listed(), (429, json!({}))]), LookupAnswer::RetryLater { reason: "rate_limited" });
     // A list that may be cut off does not prove that there is no such call.
