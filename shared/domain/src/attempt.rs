@@ -202,15 +202,11 @@ impl Call {
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
-        let mut entries: Vec<(usize, &HistoryEntry)> = self
-            .history
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| match entry.attempt_index {
-                Some(named) => named == index,
-                None => is_first || self.reported_at(entry) >= started_at,
-            })
-            .collect();
+        let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());
+        entries.extend(self.history.iter().enumerate().filter(|(_, entry)| match entry.attempt_index {
+            Some(named) => named == index,
+            None => is_first || self.reported_at(entry) >= started_at,
+        }));
         entries.sort_by(|(_, a), (_, b)| a.canonical_cmp(b));
         entries
     }

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::time::Timestamp;
@@ -35,15 +36,57 @@ macro_rules! id {
     };
 }
 
-id! {
-    /// `{provider}:{the provider's own event id}`. It is the key of the inbox: two events with the same id are duplicates.
-    EventId
+/// `{provider}:{the provider's own event id}`. It is the key of the inbox: two events with the same id are duplicates.
+///
+/// The history of a call holds many ids and is copied often, so copies share the text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(from = "String")]
+pub struct EventId {
+    text: Arc<str>,
+    /// Read from the text once, because a fold asks for it for every entry of the history.
+    origin: Option<Origin>,
 }
+
 impl EventId {
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self::from(text.into())
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Returns the sender of the event: the part of the id before the first colon. `None` if there is no such sender.
     #[must_use]
-    pub fn origin(&self) -> Option<Origin> {
-        self.0.split_once(':')?.0.parse().ok()
+    pub const fn origin(&self) -> Option<Origin> {
+        self.origin
+    }
+}
+
+impl From<String> for EventId {
+    fn from(text: String) -> Self {
+        let origin = text.split_once(':').and_then(|(origin, _)| origin.parse().ok());
+        Self { text: text.into(), origin }
+    }
+}
+
+impl Serialize for EventId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EventId").field(&self.text).finish()
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
@@ -60,8 +103,8 @@ id! {
 /// Id of the request that brought an event or created a call: of API Gateway, or of a function's invocation. It leads
 /// from a domain event to the log lines of everything that caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TraceId(String);
+#[serde(from = "String", into = "String")]
+pub struct TraceId(Arc<str>);
 
 impl TraceId {
     /// Longest trace id. A row holds one for each of its events.
@@ -72,12 +115,24 @@ impl TraceId {
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let kept: String = text.chars().filter(char::is_ascii_graphic).take(Self::BYTES_MAX).collect();
-        (!kept.is_empty() && kept != "-").then_some(Self(kept))
+        (!kept.is_empty() && kept != "-").then(|| Self::from(kept))
     }
 
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<String> for TraceId {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<TraceId> for String {
+    fn from(id: TraceId) -> Self {
+        id.0.as_ref().to_owned()
     }
 }
 
@@ -396,7 +451,7 @@ pub struct CallEvent {
 }
 
 /// Sender of a provider event. Stored and sent as one word, for example `retell` or `switchhook`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Origin {
     Provider(Provider),

@@ -133,6 +133,11 @@ impl StateSet {
         Self(self.0 & !other.0)
     }
 
+    /// Returns the states that are in both sets.
+    const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -150,8 +155,11 @@ impl StateSet {
 #[derive(Clone, Copy)]
 struct Targets<I> {
     input: I,
+    /// States with an edge for the input, presumed edges included. Empty if the machine has no edge for the input.
+    sources: StateSet,
+    /// Those of the sources that are reached.
     reached: StateSet,
-    /// States that the edges lead to.
+    /// States that the legal edges from the reached sources lead to.
     states: StateSet,
 }
 
@@ -162,8 +170,8 @@ struct Walk<S> {
     running_maxima: Vec<(S, usize)>,
     /// Step by which each state was first reached.
     steps: Vec<Step<S>>,
-    /// For each event, the states that its legal edges lead to.
-    targets: Vec<StateSet>,
+    /// For each event, the states that its legal edges lead to. `None` if the machine has no edge for the event at all.
+    targets: Vec<Option<StateSet>>,
 }
 
 /// Edge and event by which a state was first reached.
@@ -186,17 +194,18 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         for step in &path {
             on_path.insert(step.to);
         }
-        let verdicts = events
-            .iter()
-            .zip(targets)
+        let verdicts = targets
+            .into_iter()
             .enumerate()
-            .map(|(event, (input, targets))| {
+            .map(|(event, targets)| {
+                // No event without an edge is on the path, nor repeats one that is.
+                let Some(targets) = targets else { return Verdict::Unhandled };
                 if path.iter().any(|step| step.event == event) {
                     Verdict::Applied
                 } else if repeated(&path, events, event).is_some() {
                     Verdict::Repeated
                 } else if targets.is_empty() {
-                    if self.handles(*input) { Verdict::Parked } else { Verdict::Unhandled }
+                    Verdict::Parked
                 } else if made.is_some_and(|made| event > made) && !targets.without(on_path).is_empty() {
                     Verdict::Refused
                 } else {
@@ -284,16 +293,16 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         let mut reached = StateSet::default();
         reached.insert(self.initial);
         let mut highest = self.initial;
-        let mut steps: Vec<Step<S>> = Vec::new();
+        let mut steps: Vec<Step<S>> = Vec::with_capacity(S::ALL.len());
         let mut running_maxima = Vec::new();
         let mut targets = Vec::with_capacity(events.len());
         // A long history repeats its inputs, and the reached states seldom change.
-        let mut known: Vec<Targets<I>> = Vec::new();
+        let mut known: Vec<Targets<I>> = Vec::with_capacity(events.len().min(S::ALL.len()));
         for (event, input) in events.iter().enumerate() {
             let before = reached;
             let states = self.targets(*input, presuming, before, &mut known);
             targets.push(states);
-            if states.without(before).is_empty() {
+            if states.is_none_or(|states| states.without(before).is_empty()) {
                 continue;
             }
             for (from, to) in self.legal(*input, presuming, before) {
@@ -317,31 +326,40 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         Walk { highest, running_maxima, steps, targets }
     }
 
-    /// Returns the states that the legal edges for `input` lead to. `known` holds earlier results, one per input.
-    fn targets(&self, input: I, presuming: bool, reached: StateSet, known: &mut Vec<Targets<I>>) -> StateSet {
-        let at = known.iter().position(|entry| entry.input == input);
-        let entry = at.and_then(|at| known.get_mut(at));
-        if let Some(entry) = &entry
-            && entry.reached == reached
-        {
-            return entry.states;
+    /// Returns the states that the legal edges for `input` lead to. `None` if the machine has no edge for `input` at all. `known`
+    /// holds earlier results, one per input.
+    fn targets(&self, input: I, presuming: bool, reached: StateSet, known: &mut Vec<Targets<I>>) -> Option<StateSet> {
+        let at = known.iter().position(|entry| entry.input == input).unwrap_or_else(|| {
+            let sources = self.sources(input);
+            known.push(Targets { input, sources, reached: StateSet::default(), states: StateSet::default() });
+            known.len() - 1
+        });
+        let entry = known.get_mut(at).filter(|entry| !entry.sources.is_empty())?;
+        let reached = reached.and(entry.sources);
+        if entry.reached != reached {
+            entry.reached = reached;
+            for (_, to) in self.legal(input, presuming, reached) {
+                entry.states.insert(to);
+            }
         }
-        let mut states = StateSet::default();
-        for (_, to) in self.legal(input, presuming, reached) {
-            states.insert(to);
+        Some(entry.states)
+    }
+
+    /// Returns the states with an edge for `input`, presumed edges included.
+    fn sources(&self, input: I) -> StateSet {
+        let mut sources = StateSet::default();
+        for (from, edges) in self.rows(true) {
+            if edges.iter().any(|(on, _)| *on == input) {
+                sources.insert(*from);
+            }
         }
-        let computed = Targets { input, reached, states };
-        match entry {
-            Some(entry) => *entry = computed,
-            None => known.push(computed),
-        }
-        states
+        sources
     }
 
     /// True if any edge has this input, presumed edges included.
     #[must_use]
     pub fn handles(&self, input: I) -> bool {
-        self.rows(true).any(|(_, edges)| edges.iter().any(|(on, _)| *on == input))
+        !self.sources(input).is_empty()
     }
 
     fn legal(&self, input: I, presuming: bool, reached: StateSet) -> impl Iterator<Item = (S, S)> {
