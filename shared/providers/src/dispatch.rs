@@ -24,13 +24,16 @@ pub fn verify(
     now: Timestamp,
 ) -> Result<VerifiedWebhook, VerifyError> {
     let key_index = match provider {
-        Provider::Retell => retell::verify(config, webhook, now),
-        Provider::Twilio => twilio::verify(config, webhook),
-        Provider::Vapi => vapi::verify(config, webhook, now),
-        Provider::Telnyx => telnyx::verify(config, webhook, now),
-        Provider::ElevenLabs => elevenlabs::verify(config, webhook, now),
-        Provider::Generic => generic::verify(config, webhook, now),
-    }?;
+        Provider::Retell => retell::SCHEME.verify(config, webhook, now)?.key_index,
+        Provider::Twilio => twilio::verify(config, webhook)?,
+        Provider::Vapi => match config.scheme() {
+            Some(scheme) => scheme.verify(config, webhook, now)?.key_index,
+            None => vapi::SCHEME.verify(config, webhook, now)?.key_index,
+        },
+        Provider::Telnyx => telnyx::verify(config, webhook, now)?,
+        Provider::ElevenLabs => elevenlabs::verify(config, webhook, now)?,
+        Provider::Generic => generic::SCHEME.verify(config, webhook, now)?.key_index,
+    };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
 }
 
@@ -71,12 +74,12 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
 #[must_use]
 pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     match provider {
-        Provider::Retell => retell::sign(key, url, body, now),
+        Provider::Retell => retell::SCHEME.sign_with_text(key, url, body, now),
         Provider::Twilio => twilio::sign(key, url, body),
-        Provider::Vapi => vapi::sign(key, url, body, now),
+        Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
         Provider::Telnyx => telnyx::sign(key, url, body, now),
         Provider::ElevenLabs => elevenlabs::sign(key, url, body, now),
-        Provider::Generic => generic::sign(key, url, body, now),
+        Provider::Generic => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
 
@@ -98,7 +101,10 @@ pub fn sign_as_configured(
             Some(shared) => Some(twilio::sign_with_shared_key(shared, url, body).into()),
             None => Some(twilio::sign(key?, url, body).into()),
         },
-        Provider::Vapi => vapi::sign_with(config.vapi_scheme(), key?, url, body, now),
+        Provider::Vapi => match config.scheme() {
+            Some(scheme) => scheme.sign(key?, url, body, now),
+            None => Some(sign(provider, key?, url, body, now).into()),
+        },
         Provider::Telnyx => None,
         Provider::Retell | Provider::ElevenLabs | Provider::Generic => {
             Some(sign(provider, key?, url, body, now).into())

@@ -8,7 +8,6 @@ use sha2::{Sha256, Sha512};
 use crate::key::Key;
 
 pub(crate) type HmacSha1 = Hmac<Sha1>;
-pub(crate) type HmacSha256 = Hmac<Sha256>;
 
 /// Hash of an HMAC, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +27,11 @@ impl HmacAlgorithm {
         }
     }
 
-    /// True if `tag` is the MAC of the parts under this secret.
+    /// True if `tag` is the MAC of the parts under this secret. Takes constant time.
     pub(crate) fn verifies(self, secret: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
         match self {
             Self::Sha1 => verifies::<HmacSha1>(secret, parts, tag),
-            Self::Sha256 => verifies::<HmacSha256>(secret, parts, tag),
+            Self::Sha256 => verifies::<Hmac<Sha256>>(secret, parts, tag),
             Self::Sha512 => verifies::<Hmac<Sha512>>(secret, parts, tag),
         }
     }
@@ -44,7 +43,7 @@ impl HmacAlgorithm {
         }
         match self {
             Self::Sha1 => of::<HmacSha1>(secret, parts),
-            Self::Sha256 => of::<HmacSha256>(secret, parts),
+            Self::Sha256 => of::<Hmac<Sha256>>(secret, parts),
             Self::Sha512 => of::<Hmac<Sha512>>(secret, parts),
         }
     }
@@ -57,11 +56,6 @@ pub(crate) fn matching_key<M: Mac + KeyInit>(keys: &[Key], parts: &[&[u8]], tag:
 
 fn verifies<M: Mac + KeyInit>(secret: &[u8], parts: &[&[u8]], tag: &[u8]) -> bool {
     keyed::<M>(secret, parts).verify_slice(tag).is_ok()
-}
-
-/// MAC of the parts, joined without a separator.
-pub(crate) fn tag<M: Mac + KeyInit>(key: &Key, parts: &[&[u8]]) -> Vec<u8> {
-    keyed::<M>(key.as_bytes(), parts).finalize().into_bytes().to_vec()
 }
 
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]

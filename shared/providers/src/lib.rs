@@ -12,7 +12,7 @@
 //!
 //! Each provider has one folder with the same files:
 //!
-//! * `signature.rs`: the signature scheme.
+//! * `signature.rs`: the signature scheme. Most are data for the engine in `scheme/`.
 //! * `payload.rs`: the vendor's own names.
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Generic has none.
@@ -42,6 +42,7 @@ mod normalized;
 mod reading;
 mod retell;
 mod samples;
+mod scheme;
 mod search;
 mod telnyx;
 mod twilio;

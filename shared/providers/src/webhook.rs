@@ -106,6 +106,10 @@ pub enum VerifyError {
     MissingSignature,
     #[error("the signature header is malformed")]
     MalformedSignature,
+    #[error("the header with the id of the webhook is missing")]
+    MissingId,
+    #[error("the header with the id of the webhook is malformed")]
+    MalformedId,
     #[error("the timestamp header is missing")]
     MissingTimestamp,
     #[error("the timestamp header is malformed")]
@@ -137,6 +141,8 @@ impl VerifyError {
         match self {
             Self::MissingSignature
             | Self::MalformedSignature
+            | Self::MissingId
+            | Self::MalformedId
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
             | Self::WrongSignature
@@ -183,6 +189,11 @@ pub(crate) fn signature_header<'a>(headers: &'a HeaderMap, name: &str) -> Result
 /// Value of the header with the timestamp.
 pub(crate) fn timestamp_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
     single_header(headers, name, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)
+}
+
+/// Value of the header with the id of the webhook.
+pub(crate) fn id_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
+    single_header(headers, name, VerifyError::MissingId, VerifyError::MalformedId)
 }
 
 /// Value of a header that must occur exactly once.

@@ -61,6 +61,17 @@ impl<'a> Fields<'a> {
         Fields { path, object, key_chars_min: self.key_chars_min, problems: self.problems }
     }
 
+    /// Fields of the object that a field holds. `None` if the field is missing or no object.
+    pub(super) fn object(&mut self, name: &str) -> Option<Fields<'_>> {
+        match self.object.remove(name)? {
+            Value::Object(object) => Some(self.inner(name, object)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                self.problem(name, "not an object");
+                None
+            }
+        }
+    }
+
     pub(super) fn has(&self, name: &str) -> bool {
         self.object.contains_key(name)
     }

@@ -29,4 +29,4 @@ pub use parse::KeyLengths;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
 pub(crate) use account::{Account, ElevenLabsAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
-pub(crate) use scheme::{HmacScheme, SharedKey, SignatureEncoding, VapiScheme};
+pub(crate) use scheme::SharedKey;

@@ -9,10 +9,11 @@ use switchhook_domain::Provider;
 
 use super::account::{Account, AccountConfig};
 use super::fields::{ConfigError, Fields, is_base_url};
-use super::scheme::{HmacScheme, SharedKey, VapiScheme};
+use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
 use crate::ed25519;
 use crate::key::Key;
+use crate::scheme::{KeyForm, Scheme};
 
 /// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our
 /// generic scheme use it. Vapi documents none.
@@ -154,19 +155,17 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
 }
 
 fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> WebhookConfig {
-    let (vapi_scheme, shared_keys) = match provider {
-        Provider::Vapi => (VapiScheme::read(fields), Vec::new()),
-        Provider::Twilio => (VapiScheme::Hmac(HmacScheme::default()), SharedKey::read_list(fields)),
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
-            (VapiScheme::Hmac(HmacScheme::default()), Vec::new())
-        }
+    let (scheme, shared_keys) = match provider {
+        Provider::Vapi => (Scheme::read_vapi(fields), Vec::new()),
+        Provider::Twilio => (None, SharedKey::read_list(fields)),
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => (None, Vec::new()),
     };
     WebhookConfig {
-        keys: keys(provider, &vapi_scheme, !shared_keys.is_empty(), fields),
+        keys: keys(provider, scheme.as_ref(), !shared_keys.is_empty(), fields),
         public_url,
-        window: window(provider, &vapi_scheme, fields),
+        window: window(provider, scheme.as_ref(), fields),
         allowed_sources: allowed_sources(fields),
-        vapi_scheme,
+        scheme,
         shared_keys,
     }
 }
@@ -179,7 +178,7 @@ fn account(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
 }
 
 /// Reads the list `keys`. It may be missing if there are shared keys.
-fn keys(provider: Provider, scheme: &VapiScheme, has_shared: bool, fields: &mut Fields<'_>) -> Vec<Key> {
+fn keys(provider: Provider, scheme: Option<&Scheme>, has_shared: bool, fields: &mut Fields<'_>) -> Vec<Key> {
     let texts = match fields.take("keys") {
         Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty".to_owned()),
         Some(Value::Array(texts)) if texts.len() > KEYS_MAX => Err(format!("more than {KEYS_MAX}")),
@@ -203,7 +202,7 @@ fn keys(provider: Provider, scheme: &VapiScheme, has_shared: bool, fields: &mut 
     keys
 }
 
-fn key(provider: Provider, scheme: &VapiScheme, value: Value, chars_min: usize) -> Result<Key, String> {
+fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usize) -> Result<Key, String> {
     let Value::String(text) = value else {
         return Err("not a text".to_owned());
     };
@@ -213,9 +212,9 @@ fn key(provider: Provider, scheme: &VapiScheme, value: Value, chars_min: usize) 
     if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
         return Err("not the base64 of an Ed25519 public key".to_owned());
     }
-    if let VapiScheme::Hmac(scheme) = scheme {
-        match scheme.secret(&key) {
-            None => return Err("not base64, although base64_keys is true".to_owned()),
+    if let Some(Scheme::Hmac(scheme)) = scheme {
+        match scheme.keys.secret(&key) {
+            None => return Err(wrong_key_form(scheme.keys).to_owned()),
             Some(secret) if secret.len() < chars_min => {
                 return Err(format!("the key is the base64 of fewer than {chars_min} bytes"));
             }
@@ -223,6 +222,16 @@ fn key(provider: Provider, scheme: &VapiScheme, value: Value, chars_min: usize) 
         }
     }
     Ok(key)
+}
+
+/// Message about a key that does not have the form of its scheme.
+const fn wrong_key_form(form: KeyForm) -> &'static str {
+    match form {
+        // Every text is such a key.
+        KeyForm::Text => "not a text",
+        KeyForm::Base64 => "not base64, although base64_keys is true",
+        KeyForm::Whsec => "not base64 after whsec_",
+    }
 }
 
 fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
@@ -244,11 +253,11 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
     None
 }
 
-fn window(provider: Provider, scheme: &VapiScheme, fields: &mut Fields<'_>) -> Option<Duration> {
-    let has_timestamp = match (provider, scheme) {
-        (Provider::Twilio, _) | (Provider::Vapi, VapiScheme::SharedSecret { .. }) => false,
-        (Provider::Vapi, VapiScheme::Hmac(scheme)) => scheme.timestamp_header.is_some(),
-        (Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic, _) => true,
+fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {
+    let has_timestamp = match provider {
+        Provider::Twilio => false,
+        Provider::Vapi => scheme.is_none_or(Scheme::has_timestamp),
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
         (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),

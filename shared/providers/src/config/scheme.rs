@@ -1,108 +1,58 @@
 //! Signature schemes that are configured: the credential of a Vapi server, and the shared keys of Twilio.
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
 use http::HeaderName;
 use serde_json::Value;
 
 use super::fields::Fields;
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
+use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit};
+use crate::vapi;
 
-/// Way in which Vapi authenticates its webhooks.
-#[derive(Clone, Debug)]
-pub(crate) enum VapiScheme {
-    Hmac(HmacScheme),
-    /// The header repeats the key, so nothing is signed.
-    SharedSecret {
-        header: String,
-    },
-}
-
-/// Settings of an HMAC credential. Header names are in lower case.
-#[derive(Clone, Debug)]
-pub(crate) struct HmacScheme {
-    pub(crate) algorithm: HmacAlgorithm,
-    pub(crate) signature_header: String,
-    /// `None` if the credential signs the body alone.
-    pub(crate) timestamp_header: Option<String>,
-    pub(crate) prefix: String,
-    pub(crate) encoding: SignatureEncoding,
-    /// True if each key is the base64 of the secret.
-    pub(crate) base64_keys: bool,
-}
-
-impl Default for HmacScheme {
-    fn default() -> Self {
-        Self {
-            algorithm: HmacAlgorithm::Sha256,
-            signature_header: "x-signature".to_owned(),
-            timestamp_header: Some("x-timestamp".to_owned()),
-            prefix: String::new(),
-            encoding: SignatureEncoding::Hex,
-            base64_keys: false,
-        }
-    }
-}
-
-impl HmacScheme {
-    /// Bytes of the secret. `None` if the scheme has base64 keys and this one is not base64.
-    pub(crate) fn secret(&self, key: &Key) -> Option<Vec<u8>> {
-        if self.base64_keys {
-            BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty())
-        } else {
-            Some(key.as_bytes().to_vec())
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum SignatureEncoding {
-    Hex,
-    Base64,
-}
-
-impl VapiScheme {
-    /// Reads the object `signature`, with the names of Vapi's own credential in snake case.
-    pub(super) fn read(fields: &mut Fields<'_>) -> Self {
-        let Some(value) = fields.take("signature") else {
-            return Self::Hmac(HmacScheme::default());
-        };
-        let Value::Object(object) = value else {
-            fields.problem("signature", "not an object");
-            return Self::Hmac(HmacScheme::default());
-        };
-        let mut fields = fields.inner("signature", object);
+impl Scheme {
+    /// Reads the object `signature` of Vapi, with the names of Vapi's own credential in snake case. `None` if it is missing or
+    /// wrong.
+    pub(super) fn read_vapi(fields: &mut Fields<'_>) -> Option<Self> {
+        let mut fields = fields.object("signature")?;
         let modes = [("hmac", false), ("shared_secret", true)];
         let is_secret = one_of(&mut fields, "mode", "neither hmac nor shared_secret", &modes).unwrap_or(false);
         if is_secret {
             let header = header_name(&mut fields, "header").unwrap_or_else(|| "x-vapi-secret".to_owned());
             fields.reject_unknown("mode, header");
-            return Self::SharedSecret { header };
+            return Some(Self::SharedSecret { header });
         }
-        let default = HmacScheme::default();
-        let algorithms =
-            [("sha256", HmacAlgorithm::Sha256), ("sha512", HmacAlgorithm::Sha512), ("sha1", HmacAlgorithm::Sha1)];
-        let encodings = [("hex", SignatureEncoding::Hex), ("base64", SignatureEncoding::Base64)];
         let has_timestamp = fields.flag("include_timestamp").unwrap_or(true);
         if !has_timestamp && fields.has("timestamp_header") {
             fields.problem("timestamp_header", "not beside \"include_timestamp\": false");
         }
-        let timestamp_header = header_name(&mut fields, "timestamp_header").or(default.timestamp_header);
+        let timestamp_header = header_name(&mut fields, "timestamp_header").unwrap_or_else(|| "x-timestamp".to_owned());
+        let timestamp = SignedTime { place: TimePlace::Header(timestamp_header), unit: TimeUnit::Either };
         let scheme = HmacScheme {
-            algorithm: one_of(&mut fields, "algorithm", "none of sha256, sha512, sha1", &algorithms)
-                .unwrap_or(default.algorithm),
-            signature_header: header_name(&mut fields, "header").unwrap_or(default.signature_header),
-            timestamp_header: timestamp_header.filter(|_| has_timestamp),
+            algorithm: algorithm(&mut fields),
+            header: header_name(&mut fields, "header").unwrap_or_else(|| vapi::SCHEME.header.to_owned()),
+            form: HeaderForm::Single,
             prefix: fields.optional_text("prefix").unwrap_or_default(),
-            encoding: one_of(&mut fields, "encoding", "neither hex nor base64", &encodings).unwrap_or(default.encoding),
-            base64_keys: fields.flag("base64_keys").unwrap_or(false),
+            encoding: encoding(&mut fields),
+            timestamp: has_timestamp.then_some(timestamp),
+            id_header: None,
+            signed: if has_timestamp { "{timestamp}.{body}" } else { "{body}" }.to_owned(),
+            keys: if fields.flag("base64_keys").unwrap_or(false) { KeyForm::Base64 } else { KeyForm::Text },
         };
         fields.reject_unknown(
             "mode, header, timestamp_header, include_timestamp, algorithm, encoding, prefix, base64_keys",
         );
-        Self::Hmac(scheme)
+        Some(Self::Hmac(scheme))
     }
+}
+
+fn algorithm(fields: &mut Fields<'_>) -> HmacAlgorithm {
+    let known = [("sha256", HmacAlgorithm::Sha256), ("sha512", HmacAlgorithm::Sha512), ("sha1", HmacAlgorithm::Sha1)];
+    one_of(fields, "algorithm", "none of sha256, sha512, sha1", &known).unwrap_or(HmacAlgorithm::Sha256)
+}
+
+fn encoding(fields: &mut Fields<'_>) -> Encoding {
+    let known = [("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+    one_of(fields, "encoding", "neither hex nor base64", &known).unwrap_or(Encoding::Hex)
 }
 
 /// Key that a Twilio account shares with the receivers of its webhooks. A webhook names the key that signed it.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use super::scheme::{SharedKey, VapiScheme};
+use super::scheme::SharedKey;
 use crate::key::Key;
+use crate::scheme::Scheme;
 
 /// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no
 /// less.
@@ -27,7 +28,7 @@ pub struct WebhookConfig {
     pub(super) public_url: Option<String>,
     pub(super) window: Option<Duration>,
     pub(super) allowed_sources: Vec<IpNet>,
-    pub(super) vapi_scheme: VapiScheme,
+    pub(super) scheme: Option<Scheme>,
     pub(super) shared_keys: Vec<SharedKey>,
 }
 
@@ -57,15 +58,15 @@ impl WebhookConfig {
     /// True if webhooks prove only that their sender knows a key, because nothing is signed.
     #[must_use]
     pub fn is_unsigned(&self) -> bool {
-        match self.vapi_scheme {
-            VapiScheme::Hmac(_) => false,
-            VapiScheme::SharedSecret { .. } => true,
+        match self.scheme {
+            Some(Scheme::Hmac(_)) | None => false,
+            Some(Scheme::SharedSecret { .. }) => true,
         }
     }
 
-    /// Way in which Vapi authenticates its webhooks. The other providers have one way each.
-    pub(crate) fn vapi_scheme(&self) -> &VapiScheme {
-        &self.vapi_scheme
+    /// Signature scheme, if the configuration names one. Only Vapi has several.
+    pub(crate) const fn scheme(&self) -> Option<&Scheme> {
+        self.scheme.as_ref()
     }
 
     /// Shared keys of Twilio. Empty for every other provider.
@@ -93,7 +94,7 @@ impl fmt::Debug for WebhookConfig {
         f.debug_struct("WebhookConfig")
             .field("keys", &self.keys)
             .field("shared_keys", &self.shared_keys)
-            .field("vapi_scheme", &self.vapi_scheme)
+            .field("scheme", &self.scheme)
             .field("window", &self.window)
             .field("allowed_sources", &self.allowed_sources)
             .finish_non_exhaustive()

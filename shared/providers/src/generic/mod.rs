@@ -5,4 +5,4 @@ mod payload;
 mod signature;
 
 pub(crate) use normalize::read;
-pub(crate) use signature::{sign, verify};
+pub(crate) use signature::SCHEME;

@@ -10,4 +10,4 @@ pub(crate) use client::{
     start_search,
 };
 pub(crate) use normalize::read;
-pub(crate) use signature::{sign, verify};
+pub(crate) use signature::SCHEME;

@@ -1,0 +1,268 @@
+//! HMAC schemes: the data, and the engine that verifies and signs by it.
+
+use base64::Engine;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::prelude::BASE64_STANDARD;
+use subtle::ConstantTimeEq;
+use switchhook_domain::Timestamp;
+
+use super::Proof;
+use super::header::HeaderValue;
+use crate::config::WebhookConfig;
+use crate::hmac::HmacAlgorithm;
+use crate::ids::short_hash;
+use crate::key::Key;
+use crate::webhook::{
+    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, id_header, parse_unix_seconds, signature_header,
+    timestamp_header,
+};
+
+/// Smallest number that [`TimeUnit::Either`] reads as milliseconds. As milliseconds it is in the year 1973, as seconds in the
+/// year 5138.
+const MILLIS_FROM: i64 = 100_000_000_000;
+
+/// Base64 whose padding may be left out.
+const BASE64_UNPADDED: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// Start of a Standard Webhooks secret.
+const WHSEC_PREFIX: &str = "whsec_";
+
+/// Scheme that signs with an HMAC. `T` is `&'static str` in a constant, and `String` in a scheme that is configured.
+#[derive(Clone, Debug)]
+pub(crate) struct HmacScheme<T> {
+    pub(crate) algorithm: HmacAlgorithm,
+    /// Name of the header with the signature.
+    pub(crate) header: T,
+    pub(crate) form: HeaderForm<T>,
+    /// Text before each signature, for example `sha256=`. Empty if there is none.
+    pub(crate) prefix: T,
+    pub(crate) encoding: Encoding,
+    /// `None` if no time is signed.
+    pub(crate) timestamp: Option<SignedTime<T>>,
+    /// Header with the id of the webhook. `None` if the signature covers no such header.
+    pub(crate) id_header: Option<T>,
+    /// Template of the signed bytes, with the placeholders `{id}`, `{timestamp}` and `{body}`.
+    pub(crate) signed: T,
+    pub(crate) keys: KeyForm,
+}
+
+/// Way in which the signature header is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeaderForm<T> {
+    /// The value is one signature.
+    Single,
+    /// Signatures that are separated by a blank, for example `v1,… v1a,…`. Those without the prefix are ignored.
+    List,
+    /// Fields that are separated by commas, for example `t=1700000000,v1=…,v1=…`. Each field with this name is a signature.
+    Fields {
+        signature: T,
+        /// True if the header has the time and one signature, in this order, and nothing else.
+        exact: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Encoding {
+    Hex,
+    Base64,
+}
+
+/// Time that the signature covers.
+#[derive(Clone, Debug)]
+pub(crate) struct SignedTime<T> {
+    pub(crate) place: TimePlace<T>,
+    pub(crate) unit: TimeUnit,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum TimePlace<T> {
+    /// Header of its own.
+    Header(T),
+    /// Field of the signature header.
+    Field(T),
+}
+
+/// Unit of a time since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimeUnit {
+    Seconds,
+    Millis,
+    /// The size of the number decides.
+    Either,
+}
+
+/// Way in which the configured keys are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    /// The text itself is the secret.
+    Text,
+    Base64,
+    /// Base64 after `whsec_`, as in Standard Webhooks. The prefix and the padding may be left out.
+    Whsec,
+}
+
+impl KeyForm {
+    /// Bytes of the secret. `None` if the key does not have this form.
+    pub(crate) fn secret(self, key: &Key) -> Option<Vec<u8>> {
+        match self {
+            Self::Text => Some(key.as_bytes().to_vec()),
+            Self::Base64 => BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty()),
+            Self::Whsec => {
+                let text = key.as_str().strip_prefix(WHSEC_PREFIX).unwrap_or(key.as_str());
+                BASE64_UNPADDED.decode(text).ok().filter(|secret| !secret.is_empty())
+            }
+        }
+    }
+}
+
+impl<T: AsRef<str> + Clone> HmacScheme<T> {
+    pub(crate) fn verify(
+        &self,
+        config: &WebhookConfig,
+        webhook: &UnverifiedWebhook<'_>,
+        now: Timestamp,
+    ) -> Result<Proof, VerifyError> {
+        let value = signature_header(webhook.headers, self.header.as_ref())?;
+        let header = HeaderValue::parse(self, value);
+        let (timestamp, malformed) = match self.timestamp.as_ref().map(|time| &time.place) {
+            Some(TimePlace::Header(name)) => {
+                (Some(timestamp_header(webhook.headers, name.as_ref())?), VerifyError::MalformedTimestamp)
+            }
+            Some(TimePlace::Field(_)) | None => (None, VerifyError::MalformedSignature),
+        };
+        let header = header?;
+        let timestamp = timestamp.or(header.timestamp);
+        let webhook_id = match &self.id_header {
+            Some(name) => Some(id_header(webhook.headers, name.as_ref())?),
+            None => None,
+        };
+        let signatures: Option<Vec<Vec<u8>>> = header.signatures.iter().map(|text| self.decode(text)).collect();
+        let signatures = signatures.ok_or(VerifyError::MalformedSignature)?;
+        let signed_at = match (&self.timestamp, timestamp) {
+            (Some(time), Some(text)) => Some(time.unit.parse(text).ok_or(malformed)?),
+            (Some(_), None) | (None, _) => None,
+        };
+        let parts = self.parts(webhook_id, timestamp, webhook.body);
+        let made_one = |key: &Key| {
+            self.keys.secret(key).is_some_and(|secret| {
+                let tag = self.algorithm.tag(&secret, &parts);
+                signatures.iter().any(|signature| bool::from(tag.ct_eq(signature)))
+            })
+        };
+        let key_index = config.keys().iter().position(made_one).ok_or(VerifyError::WrongSignature)?;
+        if let Some(signed_at) = signed_at {
+            check_window(config, signed_at, now)?;
+        }
+        Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned) })
+    }
+
+    /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form. If the scheme signs an id, the id
+    /// is a hash of the body.
+    pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<T>> {
+        Some(self.sign_with_secret(&self.keys.secret(key)?, url, body, now))
+    }
+
+    /// Signs a webhook with a key whose text is the secret.
+    pub(crate) fn sign_with_text(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
+        self.sign_with_secret(key.as_bytes(), url, body, now)
+    }
+
+    fn sign_with_secret(&self, secret: &[u8], url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
+        let timestamp = self.timestamp.as_ref().map(|time| time.unit.print(now));
+        let id = self.id_header.as_ref().map(|name| (name, format!("msg_{}", short_hash(body))));
+        let parts = self.parts(id.as_ref().map(|(_, id)| id.as_str()), timestamp.as_deref(), body);
+        let tag = self.algorithm.tag(secret, &parts);
+        let encoded = match self.encoding {
+            Encoding::Hex => hex::encode(tag),
+            Encoding::Base64 => BASE64_STANDARD.encode(tag),
+        };
+        let mut signature = format!("{}{encoded}", self.prefix.as_ref());
+        let mut headers: Vec<(T, String)> = Vec::new();
+        headers.extend(id.map(|(name, id)| (name.clone(), id)));
+        if let HeaderForm::Fields { signature: name, exact: _ } = &self.form {
+            signature = format!("{}={signature}", name.as_ref());
+        }
+        match (self.timestamp.as_ref().map(|time| &time.place), timestamp) {
+            (Some(TimePlace::Header(name)), Some(timestamp)) => headers.push((name.clone(), timestamp)),
+            (Some(TimePlace::Field(name)), Some(timestamp)) => {
+                signature = format!("{}={timestamp},{signature}", name.as_ref());
+            }
+            (Some(_), None) | (None, _) => {}
+        }
+        headers.push((self.header.clone(), signature));
+        SignedWebhook { headers, url: url.to_owned(), content_type: "application/json" }
+    }
+
+    /// Bytes of one signature. `None` if the text is not the encoding of a MAC of the right length.
+    fn decode(&self, text: &str) -> Option<Vec<u8>> {
+        let bytes = match self.encoding {
+            Encoding::Hex => hex::decode(text).ok(),
+            Encoding::Base64 => BASE64_STANDARD.decode(text).ok(),
+        };
+        bytes.filter(|bytes| bytes.len() == self.algorithm.tag_bytes())
+    }
+
+    /// Signed bytes in parts: the template with its placeholders replaced.
+    fn parts<'a>(&'a self, id: Option<&'a str>, timestamp: Option<&'a str>, body: &'a [u8]) -> Vec<&'a [u8]> {
+        let part = |part| match part {
+            Part::Literal(text) => text.as_bytes(),
+            Part::Id => id.unwrap_or_default().as_bytes(),
+            Part::Timestamp => timestamp.unwrap_or_default().as_bytes(),
+            Part::Body => body,
+        };
+        template(self.signed.as_ref()).into_iter().map(part).collect()
+    }
+}
+
+impl TimeUnit {
+    fn parse(self, text: &str) -> Option<Timestamp> {
+        match self {
+            Self::Seconds => parse_unix_seconds(text),
+            Self::Millis => Some(Timestamp::from_millis(parse_decimal(text)?)),
+            Self::Either => {
+                let number = parse_decimal(text)?;
+                Some(Timestamp::from_millis(if number < MILLIS_FROM { number * 1000 } else { number }))
+            }
+        }
+    }
+
+    fn print(self, time: Timestamp) -> String {
+        match self {
+            Self::Seconds | Self::Either => time.as_millis().div_euclid(1000).to_string(),
+            Self::Millis => time.as_millis().to_string(),
+        }
+    }
+}
+
+/// Parses decimal digits that fit into 64 bits.
+fn parse_decimal(text: &str) -> Option<i64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// Part of the signed bytes.
+#[derive(Clone, Copy)]
+enum Part<'a> {
+    Literal(&'a str),
+    Id,
+    Timestamp,
+    Body,
+}
+
+/// Parts of a template. A brace that belongs to no placeholder is literal.
+fn template(text: &str) -> Vec<Part<'_>> {
+    let placeholders = [("{id}", Part::Id), ("{timestamp}", Part::Timestamp), ("{body}", Part::Body)];
+    let mut parts = Vec::new();
+    let mut rest = text;
+    loop {
+        let found = placeholders.iter().filter_map(|(name, part)| Some((rest.split_once(name)?, *part)));
+        let Some(((literal, tail), part)) = found.min_by_key(|((literal, _), _)| literal.len()) else { break };
+        parts.extend([Part::Literal(literal), part]);
+        rest = tail;
+    }
+    parts.push(Part::Literal(rest));
+    parts
+}

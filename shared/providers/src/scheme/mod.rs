@@ -1,0 +1,70 @@
+//! Signature schemes as data. One engine verifies and signs webhooks by them.
+//!
+//! A scheme says which header has the signature, how that header is written, and which bytes are signed. Retell, Vapi and the
+//! generic provider have constants, and a configured provider has the object `signature` of its entry. Twilio and Telnyx sign in ways
+//! that no other provider uses, so their folders have code of their own.
+//!
+//! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
+
+mod header;
+mod hmac;
+mod shared_secret;
+
+use switchhook_domain::Timestamp;
+
+pub(crate) use self::hmac::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::config::WebhookConfig;
+use crate::key::Key;
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
+
+/// Way in which a provider authenticates its webhooks. Header names are in lower case.
+#[derive(Clone, Debug)]
+pub(crate) enum Scheme {
+    Hmac(HmacScheme<String>),
+    /// The header repeats the key, so **nothing is signed**. It is accepted only if the configuration asks for it.
+    SharedSecret {
+        header: String,
+    },
+}
+
+/// Facts that a valid signature proves.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Proof {
+    /// Index of the key that made the signature.
+    pub(crate) key_index: usize,
+    /// Id of the webhook, if the signature covers one that stands in a header.
+    pub(crate) webhook_id: Option<String>,
+}
+
+impl Scheme {
+    pub(crate) fn verify(
+        &self,
+        config: &WebhookConfig,
+        webhook: &UnverifiedWebhook<'_>,
+        now: Timestamp,
+    ) -> Result<Proof, VerifyError> {
+        match self {
+            Self::Hmac(scheme) => scheme.verify(config, webhook, now),
+            Self::SharedSecret { header } => {
+                let key_index = shared_secret::verify(config.keys(), header, webhook.headers)?;
+                Ok(Proof { key_index, webhook_id: None })
+            }
+        }
+    }
+
+    /// Signs a webhook as the provider would. `None` if the key does not have the form that the scheme asks for.
+    pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<String>> {
+        match self {
+            Self::Hmac(scheme) => scheme.sign(key, url, body, now),
+            Self::SharedSecret { header } => Some(shared_secret::sign(key, header, url)),
+        }
+    }
+
+    /// True if the signature covers a time, so that a window can be checked.
+    pub(crate) const fn has_timestamp(&self) -> bool {
+        match self {
+            Self::Hmac(scheme) => scheme.timestamp.is_some(),
+            Self::SharedSecret { .. } => false,
+        }
+    }
+}
