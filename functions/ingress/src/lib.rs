@@ -3,7 +3,7 @@
 //! **2xx means that the event is stored and queued.** An event that cannot be folded is stored only.
 //!
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
-//! call.
+//! call, except that a signature which no key made has the webhook keys read again, at most once in ten seconds.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,8 +26,8 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
-    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, key_number, read_with_notes,
-    verify,
+    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, key_number,
+    read_with_notes, verify,
 };
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
@@ -143,7 +143,8 @@ impl Ingress {
             Entry::Disabled => return Ok(Answer::EdgeDisabled),
         };
         let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
-        let config = match keys.entry(provider) {
+        let newer_keys;
+        let mut config = match keys.entry(provider) {
             Entry::Configured(config) => config,
             Entry::Unnamed => return Ok(Answer::UnknownProvider),
             Entry::Disabled => return Ok(Answer::ProviderDisabled),
@@ -168,7 +169,20 @@ impl Ingress {
         };
         let webhook = match verify(provider, config, &webhook, now) {
             Ok(webhook) => webhook,
-            Err(error) => return Ok(Answer::InvalidSignature(error.cause(), error.to_string())),
+            Err(error) => {
+                let rejected = |error: VerifyError| Ok(Answer::InvalidSignature(error.cause(), error.to_string()));
+                // Somebody may have added the key a moment ago.
+                newer_keys =
+                    if error.is_of_unknown_key() { self.webhook_keys.after_rejection(now).await } else { None };
+                let Some(newer) = newer_keys.as_ref().and_then(|keys| keys.config(provider)) else {
+                    return rejected(error);
+                };
+                config = newer;
+                match verify(provider, config, &webhook, now) {
+                    Ok(webhook) => webhook,
+                    Err(error) => return rejected(error),
+                }
+            }
         };
         notes.unsigned = config.is_unsigned();
         // Which key matched tells when an old key can be removed. With one key there is nothing to tell.

@@ -1,8 +1,8 @@
 //! Halves of the providers' configuration, read from Secrets Manager.
 //!
 //! **The rotation of a key needs no restart and rejects no webhook.** A function reads its secret when it starts and again
-//! every five minutes. To rotate a key, add the new one to the provider's list, wait five minutes, change the key at the
-//! provider, and remove the old one.
+//! every five minutes. Ingress also reads it when no key verifies a webhook, at most once in ten seconds. To rotate a key, add the
+//! new one to the provider's list, change the key at the provider, and remove the old one when no webhook matches it any more.
 //!
 //! **A wrong entry disables at most its own provider, and only if no older entry of that provider is known.** A running
 //! function goes on with the entry that it has. A function that starts takes that provider's entry from the version of the
@@ -21,6 +21,8 @@ use crate::telemetry::Decision;
 
 /// Time after which a secret is read again.
 pub const SECRET_AGE_MAX: Duration = Duration::from_secs(5 * 60);
+/// Shortest time between two reads of a secret after webhooks that no key verified.
+pub const REJECTION_AGE_MIN: Duration = Duration::from_secs(10);
 /// Time after which a secret is read again while it disables a provider.
 pub const DISABLED_AGE_MAX: Duration = Duration::from_secs(30);
 
@@ -91,6 +93,7 @@ enum Source<C> {
 #[derive(Debug)]
 struct Cached<C> {
     entries: Arc<Entries<C>>,
+    read_at: Timestamp,
     read_again_at: Timestamp,
 }
 
@@ -126,12 +129,40 @@ impl<C: SecretHalf> ProviderSecret<C> {
                 None => None,
             }
         };
-        let entries = Arc::new(read(secrets, secret_id, before.as_deref(), now).await);
-        let age_max = if entries.needs_older() { DISABLED_AGE_MAX } else { SECRET_AGE_MAX };
-        let read = Cached { entries: entries.clone(), read_again_at: now.plus(age_max) };
-        *cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
-        entries
+        refresh(secrets, secret_id, cached, before.as_deref(), now).await
     }
+
+    /// Returns the entries after no key verified a webhook: the secret is read again, because somebody may just have added a key.
+    /// `None` if the secret was read within the last ten seconds. **So forged webhooks cause one read in ten seconds at most.**
+    pub async fn after_rejection(&self, now: Timestamp) -> Option<Arc<Entries<C>>> {
+        let (secrets, secret_id, cached) = match &self.0 {
+            Source::Fixed(_) => return None,
+            Source::Secret { secrets, secret_id, cached } => (secrets, secret_id, cached),
+        };
+        let before = {
+            let mut cached = cached.lock().unwrap_or_else(PoisonError::into_inner);
+            let cached = cached.as_mut().filter(|cached| now >= cached.read_at.plus(REJECTION_AGE_MIN))?;
+            // Requests that are handled at the same time do not read it too.
+            cached.read_at = now;
+            cached.entries.clone()
+        };
+        Some(refresh(secrets, secret_id, cached, Some(&before), now).await)
+    }
+}
+
+/// Reads the secret and keeps what was read.
+async fn refresh<C: SecretHalf>(
+    secrets: &Secrets,
+    secret_id: &str,
+    cached: &Mutex<Option<Cached<C>>>,
+    before: Option<&Entries<C>>,
+    now: Timestamp,
+) -> Arc<Entries<C>> {
+    let entries = Arc::new(read(secrets, secret_id, before, now).await);
+    let age_max = if entries.needs_older() { DISABLED_AGE_MAX } else { SECRET_AGE_MAX };
+    let read = Cached { entries: entries.clone(), read_at: now, read_again_at: now.plus(age_max) };
+    *cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(read);
+    entries
 }
 
 /// Reads the secret. Entries that are wrong are those of `before`, or else those of the version before.

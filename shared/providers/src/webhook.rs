@@ -106,10 +106,6 @@ pub enum VerifyError {
     MissingSignature,
     #[error("the signature header is malformed")]
     MalformedSignature,
-    #[error("the header with the id of the webhook is missing")]
-    MissingId,
-    #[error("the header with the id of the webhook is malformed")]
-    MalformedId,
     #[error("the timestamp header is missing")]
     MissingTimestamp,
     #[error("the timestamp header is malformed")]
@@ -135,14 +131,29 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
+    /// True if another key may verify the webhook: no configured key did.
+    #[must_use]
+    pub const fn is_of_unknown_key(self) -> bool {
+        match self {
+            Self::WrongSignature | Self::UnknownKey => true,
+            Self::MissingSignature
+            | Self::MalformedSignature
+            | Self::MissingTimestamp
+            | Self::MalformedTimestamp
+            | Self::WrongBodyHash
+            | Self::TooManyParameters
+            | Self::StaleTimestamp { .. }
+            | Self::UnacceptableAlgorithm
+            | Self::MissingPublicUrl => false,
+        }
+    }
+
     /// Name of the cause as a metric dimension: `bad_signature`, `stale_timestamp` or `misconfigured`.
     #[must_use]
     pub const fn cause(self) -> &'static str {
         match self {
             Self::MissingSignature
             | Self::MalformedSignature
-            | Self::MissingId
-            | Self::MalformedId
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
             | Self::WrongSignature
@@ -189,11 +200,6 @@ pub(crate) fn signature_header<'a>(headers: &'a HeaderMap, name: &str) -> Result
 /// Value of the header with the timestamp.
 pub(crate) fn timestamp_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
     single_header(headers, name, VerifyError::MissingTimestamp, VerifyError::MalformedTimestamp)
-}
-
-/// Value of the header with the id of the webhook.
-pub(crate) fn id_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
-    single_header(headers, name, VerifyError::MissingId, VerifyError::MalformedId)
 }
 
 /// Value of a header that must occur exactly once.

@@ -109,6 +109,26 @@ async fn rotated_key_is_used_after_five_minutes() {
 }
 
 #[tokio::test]
+async fn rotated_key_is_used_at_once_after_a_rejection() {
+    let stored = Stored::with(&[GOOD]);
+    let secret: ProviderSecret<WebhookConfig> = stored.secret();
+    let count = |entries: Option<Arc<Entries<WebhookConfig>>>| {
+        entries.map(|entries| entries.config(Provider::Retell).map_or(0, |config| config.keys().len()))
+    };
+    assert_eq!(count(secret.after_rejection(at(0)).await), None, "nothing was read yet");
+    assert_eq!(keys(&secret, at(0)).await, "retell 1, generic 1");
+    stored.put(NEW);
+    assert_eq!(count(secret.after_rejection(at(9)).await), None, "the secret was read within ten seconds");
+    assert_eq!(count(secret.after_rejection(at(10)).await), Some(2));
+    assert_eq!(keys(&secret, at(11)).await, "retell 2, generic 1");
+    assert_eq!(count(secret.after_rejection(at(19)).await), None);
+    assert_eq!(count(secret.after_rejection(at(20)).await), Some(2));
+    // A version that cannot be read changes nothing.
+    stored.put(TYPO_IN_JSON);
+    assert_eq!(count(secret.after_rejection(at(30)).await), Some(2));
+}
+
+#[tokio::test]
 async fn running_function_keeps_the_entry_that_a_typo_breaks_and_takes_the_others() {
     for typo in [TYPO, TYPO_IN_NAME] {
         let stored = Stored::with(&[NEW]);

@@ -230,7 +230,6 @@ const fn wrong_key_form(form: KeyForm) -> &'static str {
         // Every text is such a key.
         KeyForm::Text => "not a text",
         KeyForm::Base64 => "not base64, although base64_keys is true",
-        KeyForm::Whsec => "not base64 after whsec_",
     }
 }
 

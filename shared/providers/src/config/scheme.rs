@@ -34,7 +34,6 @@ impl Scheme {
             prefix: fields.optional_text("prefix").unwrap_or_default(),
             encoding: encoding(&mut fields),
             timestamp: has_timestamp.then_some(timestamp),
-            id_header: None,
             signed: if has_timestamp { "{timestamp}.{body}" } else { "{body}" }.to_owned(),
             keys: if fields.flag("base64_keys").unwrap_or(false) { KeyForm::Base64 } else { KeyForm::Text },
         };

@@ -1,8 +1,6 @@
 //! HMAC schemes: the data, and the engine that verifies and signs by it.
 
 use base64::Engine;
-use base64::alphabet;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
@@ -11,25 +9,14 @@ use super::Proof;
 use super::header::HeaderValue;
 use crate::config::WebhookConfig;
 use crate::hmac::HmacAlgorithm;
-use crate::ids::short_hash;
 use crate::key::Key;
 use crate::webhook::{
-    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, id_header, parse_unix_seconds, signature_header,
-    timestamp_header,
+    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, signature_header, timestamp_header,
 };
 
 /// Smallest number that [`TimeUnit::Either`] reads as milliseconds. As milliseconds it is in the year 1973, as seconds in the
 /// year 5138.
 const MILLIS_FROM: i64 = 100_000_000_000;
-
-/// Base64 whose padding may be left out.
-const BASE64_UNPADDED: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
-
-/// Start of a Standard Webhooks secret.
-const WHSEC_PREFIX: &str = "whsec_";
 
 /// Scheme that signs with an HMAC. `T` is `&'static str` in a constant, and `String` in a scheme that is configured.
 #[derive(Clone, Debug)]
@@ -43,9 +30,7 @@ pub(crate) struct HmacScheme<T> {
     pub(crate) encoding: Encoding,
     /// `None` if no time is signed.
     pub(crate) timestamp: Option<SignedTime<T>>,
-    /// Header with the id of the webhook. `None` if the signature covers no such header.
-    pub(crate) id_header: Option<T>,
-    /// Template of the signed bytes, with the placeholders `{id}`, `{timestamp}` and `{body}`.
+    /// Template of the signed bytes, with the placeholders `{timestamp}` and `{body}`.
     pub(crate) signed: T,
     pub(crate) keys: KeyForm,
 }
@@ -55,8 +40,6 @@ pub(crate) struct HmacScheme<T> {
 pub(crate) enum HeaderForm<T> {
     /// The value is one signature.
     Single,
-    /// Signatures that are separated by a blank, for example `v1,… v1a,…`. Those without the prefix are ignored.
-    List,
     /// Fields that are separated by commas, for example `t=1700000000,v1=…,v1=…`. Each field with this name is a signature.
     Fields {
         signature: T,
@@ -101,8 +84,6 @@ pub(crate) enum KeyForm {
     /// The text itself is the secret.
     Text,
     Base64,
-    /// Base64 after `whsec_`, as in Standard Webhooks. The prefix and the padding may be left out.
-    Whsec,
 }
 
 impl KeyForm {
@@ -111,10 +92,6 @@ impl KeyForm {
         match self {
             Self::Text => Some(key.as_bytes().to_vec()),
             Self::Base64 => BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty()),
-            Self::Whsec => {
-                let text = key.as_str().strip_prefix(WHSEC_PREFIX).unwrap_or(key.as_str());
-                BASE64_UNPADDED.decode(text).ok().filter(|secret| !secret.is_empty())
-            }
         }
     }
 }
@@ -136,17 +113,13 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         };
         let header = header?;
         let timestamp = timestamp.or(header.timestamp);
-        let webhook_id = match &self.id_header {
-            Some(name) => Some(id_header(webhook.headers, name.as_ref())?),
-            None => None,
-        };
         let signatures: Option<Vec<Vec<u8>>> = header.signatures.iter().map(|text| self.decode(text)).collect();
         let signatures = signatures.ok_or(VerifyError::MalformedSignature)?;
         let signed_at = match (&self.timestamp, timestamp) {
             (Some(time), Some(text)) => Some(time.unit.parse(text).ok_or(malformed)?),
             (Some(_), None) | (None, _) => None,
         };
-        let parts = self.parts(webhook_id, timestamp, webhook.body);
+        let parts = self.parts(timestamp, webhook.body);
         let made_one = |key: &Key| {
             self.keys.secret(key).is_some_and(|secret| {
                 let tag = self.algorithm.tag(&secret, &parts);
@@ -157,11 +130,10 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         if let Some(signed_at) = signed_at {
             check_window(config, signed_at, now)?;
         }
-        Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned) })
+        Ok(Proof { key_index })
     }
 
-    /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form. If the scheme signs an id, the id
-    /// is a hash of the body.
+    /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form.
     pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<T>> {
         Some(self.sign_with_secret(&self.keys.secret(key)?, url, body, now))
     }
@@ -173,8 +145,7 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
 
     fn sign_with_secret(&self, secret: &[u8], url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
         let timestamp = self.timestamp.as_ref().map(|time| time.unit.print(now));
-        let id = self.id_header.as_ref().map(|name| (name, format!("msg_{}", short_hash(body))));
-        let parts = self.parts(id.as_ref().map(|(_, id)| id.as_str()), timestamp.as_deref(), body);
+        let parts = self.parts(timestamp.as_deref(), body);
         let tag = self.algorithm.tag(secret, &parts);
         let encoded = match self.encoding {
             Encoding::Hex => hex::encode(tag),
@@ -182,7 +153,6 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         };
         let mut signature = format!("{}{encoded}", self.prefix.as_ref());
         let mut headers: Vec<(T, String)> = Vec::new();
-        headers.extend(id.map(|(name, id)| (name.clone(), id)));
         if let HeaderForm::Fields { signature: name, exact: _ } = &self.form {
             signature = format!("{}={signature}", name.as_ref());
         }
@@ -207,10 +177,9 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
     }
 
     /// Signed bytes in parts: the template with its placeholders replaced.
-    fn parts<'a>(&'a self, id: Option<&'a str>, timestamp: Option<&'a str>, body: &'a [u8]) -> Vec<&'a [u8]> {
+    fn parts<'a>(&'a self, timestamp: Option<&'a str>, body: &'a [u8]) -> Vec<&'a [u8]> {
         let part = |part| match part {
             Part::Literal(text) => text.as_bytes(),
-            Part::Id => id.unwrap_or_default().as_bytes(),
             Part::Timestamp => timestamp.unwrap_or_default().as_bytes(),
             Part::Body => body,
         };
@@ -247,14 +216,13 @@ fn parse_decimal(text: &str) -> Option<i64> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Literal(&'a str),
-    Id,
     Timestamp,
     Body,
 }
 
 /// Parts of a template. A brace that belongs to no placeholder is literal.
 fn template(text: &str) -> Vec<Part<'_>> {
-    let placeholders = [("{id}", Part::Id), ("{timestamp}", Part::Timestamp), ("{body}", Part::Body)];
+    let placeholders = [("{timestamp}", Part::Timestamp), ("{body}", Part::Body)];
     let mut parts = Vec::new();
     let mut rest = text;
     loop {
