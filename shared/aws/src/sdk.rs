@@ -1,6 +1,7 @@
 //! Configuration of the SDK clients, the same in Lambda and in the local cloud.
 
 use std::env;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 pub use aws_config::SdkConfig;
@@ -11,10 +12,13 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_async::time::SharedTimeSource;
 use aws_smithy_http_client::tls::Provider as TlsProvider;
 use aws_smithy_http_client::tls::rustls_provider::CryptoMode;
-use aws_smithy_runtime_api::client::http::SharedHttpClient;
+use aws_smithy_runtime_api::client::http::{
+    HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn,
+};
 use switchhook_domain::Timestamp;
 
 /// Time limit for all attempts of one operation. The consumer's 10 s must hold three operations: read, write and delay.
@@ -80,8 +84,19 @@ pub fn from_url(url: &str, region: &str) -> SdkConfig {
 }
 
 /// HTTP client of the SDK, with the TLS provider that [`crate::provider`] uses for providers' APIs.
+///
+/// All SDK clients share one connector, which is made with the first of them. The SDK's own client would make another one for
+/// each SDK client, only to validate it. Each connector decodes every certificate of the system.
 fn https_client() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new().tls_provider(TLS_PROVIDER).build_https()
+    let connector = OnceLock::new();
+    http_client_fn(move |_, _| {
+        let new = || {
+            let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_TIMEOUT).build();
+            let builder = aws_smithy_http_client::Connector::builder().connector_settings(settings);
+            SharedHttpConnector::new(builder.sleep_impl(TokioSleep::new()).tls_provider(TLS_PROVIDER).build())
+        };
+        connector.get_or_init(new).clone()
+    })
 }
 
 /// Returns the same configuration with Switchhook's timeouts and retries.

@@ -31,7 +31,7 @@ pub fn verify(
             None => vapi::SCHEME.verify(config, webhook, now)?.key_index,
         },
         Provider::Telnyx => telnyx::verify(config, webhook, now)?,
-        Provider::ElevenLabs => elevenlabs::verify(config, webhook, now)?,
+        Provider::ElevenLabs => elevenlabs::SCHEME.verify(config, webhook, now)?.key_index,
         Provider::Generic => generic::SCHEME.verify(config, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
@@ -78,7 +78,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Twilio => twilio::sign(key, url, body),
         Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
         Provider::Telnyx => telnyx::sign(key, url, body, now),
-        Provider::ElevenLabs => elevenlabs::sign(key, url, body, now),
+        Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
         Provider::Generic => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }

@@ -44,7 +44,7 @@ fn signed_at(world: &World, request: &Request<Bytes>, provider: Provider, second
 
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Tamper, &str); 26] = [
+    let cases: [(Provider, &str, Tamper, &str); 31] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
