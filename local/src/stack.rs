@@ -52,7 +52,7 @@ pub const DUE_BATCH: usize = 10;
 /// Messages per invocation of a worker of the reconciler. It works on one shard, until its time is up.
 pub const REPAIR_BATCH: usize = 1;
 /// Workers of the reconciler that run at the same time.
-pub const REPAIR_WORKERS: usize = 16;
+pub const REPAIR_WORKERS: usize = 8;
 /// Messages per invocation of the dialer. It waits until the provider's rate limit allows the dial, and a second
 /// message would have to wait with the first.
 pub const DIAL_BATCH: usize = 1;

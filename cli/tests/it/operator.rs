@@ -62,7 +62,8 @@ fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
     let sums = |name: &str| -> Vec<Value> {
         series.iter().filter(|one| one["name"] == name).map(|one| one["points"][0][1].clone()).collect()
     };
-    assert_eq!(sums("accepted"), [1.0, 1.0], "of the function, and of its provider");
+    assert_eq!(sums("received"), [1.0, 1.0, 1.0], "of ingress, of its provider, and of the consumer");
+    assert_eq!(sums("accepted"), [1.0]);
     assert_eq!(sums("5xx"), [0.0]);
     let later = stack.get("/metrics-data?since=2100-01-01T00:00:00Z").expect("the metrics");
     assert_eq!(later["series"], serde_json::json!([]));

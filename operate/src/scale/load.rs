@@ -298,7 +298,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
                     reconciler.sweep_s, reconciler.sweep_concurrency
                 ),
             ),
-            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` beyond 16 shards",
+            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` beyond 8 shards",
             Effect::Delays,
             "An event that was stored and not queued is folded late",
         ),

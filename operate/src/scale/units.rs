@@ -146,7 +146,7 @@ pub const DIAL: Units = Units {
     sqs_requests: 4.0,
     inbox_writes: 3.0,
     received_writes: 2.0,
-    calls_writes: 8.0,
+    calls_writes: 9.0,
     wake_writes: 3.933,
     reconcile_writes: 0.0,
     other_index_writes: 0.0,
@@ -155,5 +155,5 @@ pub const DIAL: Units = Units {
     domain_events: 0.0,
     log_bytes: 2_293.0,
     inbox_bytes: 1_119.0,
-    calls_bytes: 497.1,
+    calls_bytes: 732.9,
 };

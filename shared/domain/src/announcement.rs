@@ -1,9 +1,9 @@
 //! The announcements of a call: everything that it has told subscribers, as a list in its row. A domain event is made from each.
 
-use crate::event::Provider;
 use crate::lifecycle::{INCONCLUSIVE, Lifecycle, Outcome};
 use crate::machine::State;
 use crate::plan::{EndReason, StopReason};
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// Label in place of a lifecycle, for a call without an attempt.

@@ -2,9 +2,10 @@
 
 use crate::announcement::AppointmentStatus;
 use crate::call::{AttemptRecord, Call, HistoryEntry};
-use crate::event::{AttemptKey, EventKind, Provider};
+use crate::event::{AttemptKey, EventKind};
 use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{MachineFold, Verdict};
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// State of one attempt, derived from the history.

@@ -16,11 +16,10 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::event::{
-    AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, Provider, ProviderSet, TraceId,
-};
+use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, TraceId};
 use crate::moves::Move;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
+use crate::provider::{Provider, ProviderSet};
 use crate::time::Timestamp;
 
 /// Maximum number of call events per attempt, and per call for events that name no attempt. Kinds that only Switchhook makes, such

@@ -11,8 +11,9 @@ use crate::announce::{Cause, new_announcements};
 use crate::announcement::AnnouncementSource;
 use crate::attempt::AttemptState;
 use crate::call::{Call, HistoryEntry, Job, Policy};
-use crate::event::{CallEvent, EventId, EventKind, ProviderEvent, ProviderSet};
+use crate::event::{CallEvent, EventId, EventKind, ProviderEvent};
 use crate::fold::rebuild_history;
+use crate::provider::ProviderSet;
 use crate::time::Timestamp;
 
 /// One place where the row of a call does not match the events in the inbox. `Display` gives one sentence.

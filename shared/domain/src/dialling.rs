@@ -1,8 +1,8 @@
 //! The next dial of a call: when it is due, and which provider is asked to place it.
 
 use crate::call::{Call, Job};
-use crate::event::Provider;
 use crate::plan::Refusals;
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 impl Call {

@@ -8,8 +8,9 @@ use serde::Serialize;
 
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::call::{Call, HistoryEntry};
-use crate::event::{CallId, EventId, Origin, Provider, TraceId};
+use crate::event::{CallId, EventId, Origin, TraceId};
 use crate::plan::StopReason;
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// Version of the content of domain events. A subscriber must not guess the meaning of a version that it does not know.

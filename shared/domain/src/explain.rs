@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use crate::attempt::AttemptState;
 use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, Policy};
-use crate::event::{EventKind, Origin, ProviderEvent, ProviderSet};
+use crate::event::{EventKind, Origin, ProviderEvent};
 use crate::fold::{FoldOutcome, fold};
 use crate::lifecycle::{LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{Finding, Machine, State, Verdict};
+use crate::provider::ProviderSet;
 use crate::reason::{EntryRef, Reason, Step};
 
 /// Returns the reason for the disposition of the entry at this index of the call's history. `None` if there is no such entry.

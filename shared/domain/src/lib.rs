@@ -37,6 +37,7 @@ mod number;
 mod operator;
 mod past;
 mod plan;
+mod provider;
 mod provider_health;
 mod reason;
 mod record;
@@ -57,7 +58,7 @@ pub use domain_event::{
 };
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
-    PhoneNumber, Provider, ProviderEvent, ProviderSet, TraceId, UnknownProvider,
+    PhoneNumber, ProviderEvent, TraceId,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use finding::ALIVE_MAX;
@@ -69,6 +70,7 @@ pub use number::NumberTag;
 pub use operator::OperatorAction;
 pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
+pub use provider::{Provider, ProviderSet, UnknownProvider};
 pub use provider_health::{
     CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,
 };

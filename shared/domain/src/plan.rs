@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::event::{AttemptKey, CallId, PhoneNumber, Provider, TraceId};
+use crate::event::{AttemptKey, CallId, PhoneNumber, TraceId};
+use crate::provider::Provider;
 use crate::time::Timestamp;
 use crate::window::CallingWindow;
 

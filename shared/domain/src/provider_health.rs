@@ -29,8 +29,9 @@ use serde::{Deserialize, Serialize};
 pub use self::availability::ProviderAvailability;
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
-use crate::event::{CallId, PROVIDER_HEALTH_PREFIX, Provider};
+use crate::event::{CallId, PROVIDER_HEALTH_PREFIX};
 use crate::number::NumberTag;
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// Failure score that opens the circuit. See [`DialFailure::score`].

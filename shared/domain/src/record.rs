@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::announce::Cause;
 use crate::call::{AttemptRecord, Call, HistoryEntry, Policy};
 use crate::derive::Transition;
-use crate::event::{AttemptKey, Direction, EventId, EventKind, Provider, ProviderEvent};
+use crate::event::{AttemptKey, Direction, EventId, EventKind, ProviderEvent};
 use crate::plan::{NewCall, StopReason};
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// Request that created a call, and the time of the creation.

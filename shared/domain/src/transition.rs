@@ -9,9 +9,10 @@ use std::time::Duration;
 use crate::announce::Cause;
 use crate::call::{AttemptRecord, CALL_DIALS_MAX, Call, Job, Policy};
 use crate::derive::Transition;
-use crate::event::{AttemptKey, Direction, Provider};
+use crate::event::{AttemptKey, Direction};
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::{ManualTrigger, NewCall, StopReason};
+use crate::provider::Provider;
 use crate::record::DialRecords;
 use crate::time::Timestamp;
 

@@ -23,16 +23,17 @@ pub fn verify(
     webhook: &UnverifiedWebhook<'_>,
     now: Timestamp,
 ) -> Result<VerifiedWebhook, VerifyError> {
+    let keys = (config.keys(), config.window());
     let key_index = match provider {
-        Provider::Retell => retell::SCHEME.verify(config, webhook, now)?.key_index,
+        Provider::Retell => retell::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Twilio => twilio::verify(config, webhook)?,
         Provider::Vapi => match config.scheme() {
-            Some(scheme) => scheme.verify(config, webhook, now)?.key_index,
-            None => vapi::SCHEME.verify(config, webhook, now)?.key_index,
+            Some(scheme) => scheme.verify(keys, webhook, now)?.key_index,
+            None => vapi::SCHEME.verify(keys, webhook, now)?.key_index,
         },
         Provider::Telnyx => telnyx::verify(config, webhook, now)?,
-        Provider::ElevenLabs => elevenlabs::SCHEME.verify(config, webhook, now)?.key_index,
-        Provider::Generic => generic::SCHEME.verify(config, webhook, now)?.key_index,
+        Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
+        Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
 }

@@ -1,12 +1,11 @@
 //! Webhooks before and after the signature check.
 
 use std::fmt;
+use std::time::Duration;
 
 use http::HeaderMap;
 use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
-
-use crate::config::WebhookConfig;
 
 /// Request as it arrived. Anybody can have sent it, so no part of it can be trusted.
 #[derive(Clone, Copy)]
@@ -228,10 +227,10 @@ pub(crate) fn parse_unix_seconds(header: &str) -> Option<Timestamp> {
 }
 
 /// Rejects a signed timestamp that is further from now than the window, in either direction. A distance of exactly the
-/// window is accepted.
-pub(crate) fn check_window(config: &WebhookConfig, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
+/// window is accepted. Without a window, every timestamp is.
+pub(crate) fn check_window(window: Option<Duration>, signed_at: Timestamp, now: Timestamp) -> Result<(), VerifyError> {
     let skew_ms = now.millis_since(signed_at);
-    let window_ms = config.window().map_or(u128::MAX, |window| window.as_millis());
+    let window_ms = window.map_or(u128::MAX, |window| window.as_millis());
     if u128::from(skew_ms.unsigned_abs()) > window_ms {
         return Err(VerifyError::StaleTimestamp { skew_ms });
     }

@@ -68,6 +68,7 @@ async fn every_sample_is_accepted_or_recorded() {
         "vapi/assistant_request",
         "telnyx/bridged",
         "telnyx/recording_saved",
+        "elevenlabs/post_call_audio",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::call::{ATTEMPT_EVENTS_MAX, Disposition};
-use crate::event::{AttemptKey, CallEvent, CallId, EventId, PhoneNumber, Provider};
+use crate::event::{AttemptKey, CallEvent, CallId, EventId, PhoneNumber};
 use crate::plan::{NewCall, Plan, RetryPolicy};
+use crate::provider::Provider;
 use crate::time::Timestamp;
 
 const LENGTH_MAX: usize = 5;

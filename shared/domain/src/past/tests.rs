@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::call::Policy;
-use crate::event::{AttemptKey, CallEvent, CallId, EventId, EventKind, Origin, Provider, ProviderEvent, ProviderSet};
+use crate::event::{AttemptKey, CallEvent, CallId, EventId, EventKind, Origin, ProviderEvent};
 use crate::fold::fold;
+use crate::provider::{Provider, ProviderSet};
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
 /// Kinds of events. The call keeps only the latest of each, so that an earlier one is not known any more.

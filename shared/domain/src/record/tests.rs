@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::call::Job;
-use crate::event::{CallEvent, CallId, Origin, PhoneNumber, ProviderSet};
+use crate::event::{CallEvent, CallId, Origin, PhoneNumber};
 use crate::fold::fold;
 use crate::plan::{Plan, RetryPolicy};
+use crate::provider::ProviderSet;
 
 const LEASE: Duration = Duration::from_secs(300);
 

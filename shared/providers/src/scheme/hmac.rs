@@ -1,5 +1,7 @@
 //! HMAC schemes: the data, and the engine that verifies and signs by it.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use subtle::ConstantTimeEq;
@@ -7,7 +9,6 @@ use switchhook_domain::Timestamp;
 
 use super::Proof;
 use super::header::HeaderValue;
-use crate::config::WebhookConfig;
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
 use crate::webhook::{
@@ -99,7 +100,7 @@ impl KeyForm {
 impl<T: AsRef<str> + Clone> HmacScheme<T> {
     pub(crate) fn verify(
         &self,
-        config: &WebhookConfig,
+        (keys, window): (&[Key], Option<Duration>),
         webhook: &UnverifiedWebhook<'_>,
         now: Timestamp,
     ) -> Result<Proof, VerifyError> {
@@ -126,9 +127,9 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
                 signatures.iter().any(|signature| bool::from(tag.ct_eq(signature)))
             })
         };
-        let key_index = config.keys().iter().position(made_one).ok_or(VerifyError::WrongSignature)?;
+        let key_index = keys.iter().position(made_one).ok_or(VerifyError::WrongSignature)?;
         if let Some(signed_at) = signed_at {
-            check_window(config, signed_at, now)?;
+            check_window(window, signed_at, now)?;
         }
         Ok(Proof { key_index })
     }

@@ -10,10 +10,11 @@ mod header;
 mod hmac;
 mod shared_secret;
 
+use std::time::Duration;
+
 use switchhook_domain::Timestamp;
 
 pub(crate) use self::hmac::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
-use crate::config::WebhookConfig;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 
@@ -35,16 +36,17 @@ pub(crate) struct Proof {
 }
 
 impl Scheme {
+    /// Checks the signature with every key, and the signed time against the window.
     pub(crate) fn verify(
         &self,
-        config: &WebhookConfig,
+        (keys, window): (&[Key], Option<Duration>),
         webhook: &UnverifiedWebhook<'_>,
         now: Timestamp,
     ) -> Result<Proof, VerifyError> {
         match self {
-            Self::Hmac(scheme) => scheme.verify(config, webhook, now),
+            Self::Hmac(scheme) => scheme.verify((keys, window), webhook, now),
             Self::SharedSecret { header } => {
-                let key_index = shared_secret::verify(config.keys(), header, webhook.headers)?;
+                let key_index = shared_secret::verify(keys, header, webhook.headers)?;
                 Ok(Proof { key_index })
             }
         }

@@ -34,7 +34,7 @@ pub(crate) fn verify(
     let made_this =
         |key: &Key| parse_public_key(key).is_some_and(|key| key.verify_strict(&message, &signature).is_ok());
     let key_index = config.keys().iter().position(made_this).ok_or(VerifyError::WrongSignature)?;
-    check_window(config, signed_at, now)?;
+    check_window(config.window(), signed_at, now)?;
     Ok(key_index)
 }
 

@@ -1,5 +1,7 @@
 //! Call events of each sample body.
 
+mod elevenlabs;
+
 use std::fmt::Write;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -570,109 +572,6 @@ fn generic_bodies_say() {
     recorded generic:sha256-4d0a2d8b13b14ac45f071f4ffcbe916816c2fe76869b2a3739711d984929a752
     payment_intent.succeeded
     -
-    ");
-}
-
-#[test]
-fn elevenlabs_bodies_say() {
-    assert_snapshot!(summary("elevenlabs/post_call_transcription"), @r"
-    event elevenlabs:conv_0000000000000001:post_call_transcription:579233bd4766e9d0
-    post_call_transcription
-    appointment:appt_501
-    elevenlabs:conv_0000000000000001 conv_0000000000000001 appt_501 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    in_progress implied 2025-10-20T12:13:57.000Z
-    user_confirmed 2025-10-20T12:15:21.000Z
-    completed implied 2025-10-20T12:15:21.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_audio"), @r"
-    recorded elevenlabs:conv_0000000000000001:post_call_audio:2173bd7e92164d43
-    post_call_audio
-    elevenlabs:conv_0000000000000001
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_declined"), @r"
-    event elevenlabs:conv_0000000000000002:post_call_transcription:c577645a29640835
-    post_call_transcription
-    appointment:appt_502
-    elevenlabs:conv_0000000000000002 conv_0000000000000002 appt_502 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    in_progress implied 2025-10-20T12:13:57.000Z
-    user_declined 2025-10-20T12:14:58.000Z
-    completed implied 2025-10-20T12:14:58.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_voicemail"), @r"
-    event elevenlabs:conv_0000000000000003:post_call_transcription:98504bd7e75d4441
-    post_call_transcription
-    appointment:appt_503
-    elevenlabs:conv_0000000000000003 conv_0000000000000003 appt_503 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    in_progress implied 2025-10-20T12:13:57.000Z
-    voicemail_detected implied 2025-10-20T12:14:17.000Z
-    completed 2025-10-20T12:14:17.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_no_answer"), @r"
-    event elevenlabs:conv_0000000000000004:post_call_transcription:98504bd7e75d4441
-    post_call_transcription
-    appointment:appt_504
-    elevenlabs:conv_0000000000000004 conv_0000000000000004 appt_504 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    no_answer 2025-10-20T12:13:57.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_busy"), @r"
-    event elevenlabs:conv_0000000000000005:post_call_transcription:98504bd7e75d4441
-    post_call_transcription
-    appointment:appt_505
-    elevenlabs:conv_0000000000000005 conv_0000000000000005 appt_505 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    busy 2025-10-20T12:13:57.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_failed"), @r"
-    event elevenlabs:conv_0000000000000006:post_call_transcription:98504bd7e75d4441
-    post_call_transcription
-    appointment:appt_506
-    elevenlabs:conv_0000000000000006 conv_0000000000000006 appt_506 Outbound +442079460018 +447700900000
-    failed 2025-10-20T12:13:57.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_cut_off"), @r"
-    event elevenlabs:conv_0000000000000007:post_call_transcription:bb3c0439e0ebae9c
-    post_call_transcription
-    appointment:appt_507
-    elevenlabs:conv_0000000000000007 conv_0000000000000007 appt_507 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:13:57.000Z
-    in_progress implied 2025-10-20T12:13:57.000Z
-    failed 2025-10-20T12:14:30.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/post_call_transcription_inbound"), @r"
-    event elevenlabs:conv_0000000000000008:post_call_transcription:58697f92a6ec9484
-    post_call_transcription
-    elevenlabs:conv_0000000000000008
-    elevenlabs:conv_0000000000000008 conv_0000000000000008 - Inbound +447700900000 +442079460018
-    ringing implied 2025-10-20T12:13:57.000Z
-    in_progress implied 2025-10-20T12:13:57.000Z
-    completed 2025-10-20T12:14:44.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/call_initiation_failure_busy"), @r"
-    event elevenlabs:conv_0000000000000009:call_initiation_failure
-    call_initiation_failure
-    elevenlabs:conv_0000000000000009
-    elevenlabs:conv_0000000000000009 conv_0000000000000009 - - - -
-    ringing implied 2025-10-20T12:14:20.000Z
-    busy 2025-10-20T12:14:20.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/call_initiation_failure_no_answer"), @r"
-    event elevenlabs:conv_0000000000000010:call_initiation_failure
-    call_initiation_failure
-    elevenlabs:conv_0000000000000010
-    elevenlabs:conv_0000000000000010 conv_0000000000000010 - - - -
-    ringing implied 2025-10-20T12:14:20.000Z
-    no_answer 2025-10-20T12:14:20.000Z
-    ");
-    assert_snapshot!(summary("elevenlabs/call_initiation_failure_unknown"), @r"
-    event elevenlabs:conv_0000000000000011:call_initiation_failure
-    call_initiation_failure
-    elevenlabs:conv_0000000000000011
-    elevenlabs:conv_0000000000000011 conv_0000000000000011 - - - -
-    failed 2025-10-20T12:14:20.000Z
     ");
 }
 
