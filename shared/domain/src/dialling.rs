@@ -67,8 +67,9 @@ mod tests {
 
     use super::*;
     use crate::call::Policy;
-    use crate::event::{AttemptKey, CallId, PhoneNumber, ProviderSet};
+    use crate::event::{AttemptKey, CallId, PhoneNumber};
     use crate::plan::{NewCall, Plan, RetryPolicy};
+    use crate::provider::ProviderSet;
 
     const LEASE: Duration = Duration::from_secs(300);
 
