@@ -16,7 +16,7 @@ pub const IDLE_STACK: [(&str, f64); 6] = [
     ("the scheduler when it finds nothing, and as much again for each provider in `DialRates`", 0.03),
     ("their log lines", 0.03),
     ("36 alarms on 76 metrics, $0.10 each", 7.60),
-    ("two providers that report calls, one of which places some", 9.30),
+    ("two providers that report calls, one of which places some", 9.90),
 ];
 
 /// One line of the bill.

@@ -112,7 +112,7 @@ pub const RETELL: Profile = Profile {
         reads: 1.0,
         sweep_reads: 0.2444,
         domain_events: 7.0 / 3.0,
-        log_bytes: 1_541.0,
+        log_bytes: 1_557.8,
         inbox_bytes: 1_750.0,
         calls_bytes: 305.4,
     },
@@ -153,7 +153,7 @@ pub const DIAL: Units = Units {
     reads: 7.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
-    log_bytes: 2_293.0,
+    log_bytes: 2_321.7,
     inbox_bytes: 1_119.0,
     calls_bytes: 732.9,
 };

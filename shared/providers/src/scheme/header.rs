@@ -1,6 +1,6 @@
 //! Values of the signature header: one signature, or named fields.
 
-use super::hmac::{HeaderForm, HmacScheme, TimePlace};
+use super::data::{HeaderForm, HmacScheme, TimePlace};
 use crate::webhook::VerifyError;
 
 /// Most signatures in one header. A sender that rotates its key sends two.

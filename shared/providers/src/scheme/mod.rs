@@ -6,6 +6,7 @@
 //!
 //! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
 
+mod data;
 mod header;
 mod hmac;
 mod shared_secret;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use switchhook_domain::Timestamp;
 
-pub(crate) use self::hmac::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+pub(crate) use self::data::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 

@@ -1,0 +1,85 @@
+//! The data of HMAC schemes.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use crate::hmac::HmacAlgorithm;
+use crate::key::Key;
+
+/// Scheme that signs with an HMAC. `T` is `&'static str` in a constant, and `String` in a scheme that is configured.
+#[derive(Clone, Debug)]
+pub(crate) struct HmacScheme<T> {
+    pub(crate) algorithm: HmacAlgorithm,
+    /// Name of the header with the signature.
+    pub(crate) header: T,
+    pub(crate) form: HeaderForm<T>,
+    /// Text before each signature, for example `sha256=`. Empty if there is none.
+    pub(crate) prefix: T,
+    pub(crate) encoding: Encoding,
+    /// `None` if no time is signed.
+    pub(crate) timestamp: Option<SignedTime<T>>,
+    /// Template of the signed bytes, with the placeholders `{timestamp}` and `{body}`.
+    pub(crate) signed: T,
+    pub(crate) keys: KeyForm,
+}
+
+/// Way in which the signature header is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeaderForm<T> {
+    /// The value is one signature.
+    Single,
+    /// Fields that are separated by commas, for example `t=1700000000,v1=…,v1=…`. Each field with this name is a signature.
+    Fields {
+        signature: T,
+        /// True if the header has the time and one signature, in this order, and nothing else.
+        exact: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Encoding {
+    Hex,
+    Base64,
+}
+
+/// Time that the signature covers.
+#[derive(Clone, Debug)]
+pub(crate) struct SignedTime<T> {
+    pub(crate) place: TimePlace<T>,
+    pub(crate) unit: TimeUnit,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum TimePlace<T> {
+    /// Header of its own.
+    Header(T),
+    /// Field of the signature header.
+    Field(T),
+}
+
+/// Unit of a time since the Unix epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimeUnit {
+    Seconds,
+    Millis,
+    /// The size of the number decides.
+    Either,
+}
+
+/// Way in which the configured keys are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyForm {
+    /// The text itself is the secret.
+    Text,
+    Base64,
+}
+
+impl KeyForm {
+    /// Bytes of the secret. `None` if the key does not have this form.
+    pub(crate) fn secret(self, key: &Key) -> Option<Vec<u8>> {
+        match self {
+            Self::Text => Some(key.as_bytes().to_vec()),
+            Self::Base64 => BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty()),
+        }
+    }
+}
