@@ -2,8 +2,6 @@
 //!
 //! `SWITCHHOOK_GROWTH_CALLS=1000,100000` compares these numbers of calls instead, and prints what the work costs.
 
-#![expect(clippy::print_stdout, reason = "it prints the costs for docs/performance.md")]
-
 use std::collections::BTreeMap;
 
 use http::StatusCode;
