@@ -64,7 +64,7 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
     // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. It reads one
-    // page for each of the three other providers, and of their calls with other providers. It also reads each due call, and
+    // page for each of the four other providers, and of their calls with other providers. It also reads each due call, and
     // books their places in the dial rate: two reads and one write for each page with due calls.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
@@ -81,13 +81,13 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
         request_counts(&[
             ("GetItem", 7 + 1 + bookings),
             ("PutItem", 7 + bookings),
-            ("Query", pages + 6),
+            ("Query", pages + 8),
             ("SendMessage", 7),
         ])
     );
     reset_counters(&world);
     world.cloud.schedule().await.unwrap().unwrap();
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("Query", pages + 6)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("Query", pages + 8)]));
 }
 
 /// Invokes the scheduler with the records of calls that are due soon.
