@@ -303,7 +303,7 @@ mod tests {
             json!([
                 {"Namespace": "Switchhook", "Dimensions": [["stack", "function"]], "Metrics": names},
                 {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "cause"]], "Metrics": [names[0]]},
-                {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "provider"]], "Metrics": [names[1]]},
+                {"Namespace": "Switchhook", "Dimensions": [["stack", "function", "provider"]], "Metrics": [names[0], names[1]]},
             ])
         );
     }
