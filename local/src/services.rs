@@ -92,7 +92,7 @@ impl Services {
     /// Returns when everything that was written before the call is on the disk. Does nothing if the data is in memory.
     ///
     /// # Errors
-    /// The data could not be written, now or earlier. What was acknowledged since then may be lost.
+    /// The data could not be written, now or earlier. Writes that were acknowledged since then may be lost.
     pub async fn flush(&self) -> Result<(), LocalError> {
         match &self.disk {
             Some(disk) => disk.flush().await,

@@ -65,7 +65,7 @@ pub(crate) enum Mutation {
     NoSweep,
     /// A duplicate webhook is not queued again. Only the sweep queues events that never reached the queue.
     OnlySweepResends,
-    /// As [`Self::OnlySweepResends`], and the sweep forgets the shards that it has left to workers.
+    /// Does the same as [`Self::OnlySweepResends`]. Moreover the sweep forgets the shards that it has left to workers.
     LeftShardsForgotten,
 }
 

@@ -150,7 +150,7 @@ impl<C: SecretHalf> ProviderSecret<C> {
     }
 }
 
-/// Reads the secret and keeps what was read.
+/// Reads the secret and keeps its entries.
 async fn refresh<C: SecretHalf>(
     secrets: &Secrets,
     secret_id: &str,

@@ -157,7 +157,7 @@ struct Targets<I> {
     input: I,
     /// States with an edge for the input, presumed edges included. Empty if the machine has no edge for the input.
     sources: StateSet,
-    /// Those of the sources that are reached.
+    /// Sources that are reached.
     reached: StateSet,
     /// States that the legal edges from the reached sources lead to.
     states: StateSet,

@@ -16,7 +16,7 @@ const KEY: char = '*';
 /// - `-` stands for an absent value.
 /// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` a call that was
 ///   never dialled.
-/// - `+` before `received_at` marks a difference from that of the entry before.
+/// - `+` before `received_at` marks a difference from the entry before.
 /// - `*` at the beginning of the source event id stands for the key of the attempt, if a colon follows, else for itself.
 /// - `=` in place of the last four values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
 pub(super) fn encode_entry(
@@ -108,7 +108,7 @@ pub(super) fn decode_entry(
 /// Text of an announcement: `[{appointment|outcome}.]{status}[={detail}] {attempt index} {attempt number} {source}
 /// {known}[:{provider}]`.
 ///
-/// - The status is that of the call if nothing stands before it.
+/// - A status without such a word is a status of the call.
 /// - The attempt index is `-` if the announcement is about no attempt.
 /// - The source is an index into the history, or `@` and the time of a worker's transition.
 /// - `known` holds `p` if the provider's call id was known, and `a` if the appointment was.
