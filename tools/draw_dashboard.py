@@ -64,7 +64,7 @@ def resolve(value):
 
 def widgets(template: dict) -> list[dict]:
     """Returns the widgets of the dashboard."""
-    return json.loads(resolve(template["Resources"]["Dashboard"]["Properties"]["DashboardBody"]))["widgets"]
+    return json.loads(resolve(template["Resources"]["StackDashboard"]["Properties"]["DashboardBody"]))["widgets"]
 
 
 def queries(widget: dict) -> list[dict]:
