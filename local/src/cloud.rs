@@ -21,6 +21,7 @@ use switchhook_aws::calls::{Calls, HealthCache};
 use switchhook_aws::http::request_from_event;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::provider::{ApiUrls, ProviderApi};
+use switchhook_aws::question::AnswerClient;
 use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk;
@@ -178,6 +179,7 @@ impl Cloud {
                 queue: queue("ingress", EVENTS_QUEUE),
                 dlq: queue("ingress", EVENTS_DEAD_LETTER_QUEUE),
                 bus: bus("ingress"),
+                answers: AnswerClient::default(),
                 clock: clock(),
             }),
             consumer: Arc::new(Consumer {

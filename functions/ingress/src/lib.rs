@@ -2,6 +2,9 @@
 //!
 //! **2xx means that the event is stored and queued.** An event that cannot be folded is stored only.
 //!
+//! Some providers ask what to do with an inbound call. Their question is stored like any event, and the response is the
+//! configured answer.
+//!
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
 //! call, except that a signature which no key made has the webhook keys read again, at most once in ten seconds.
 
@@ -19,6 +22,7 @@ use switchhook_aws::bus::Bus;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::inbox::{BODY_BYTES_MAX, Inbox, NewEvent, PutOutcome, submit};
+use switchhook_aws::question::{AnswerClient, GivenAnswer};
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::WebhookKeys;
@@ -26,8 +30,8 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
-    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, key_number,
-    read_with_notes, verify,
+    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, is_question,
+    key_number, read_with_notes, verify,
 };
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
@@ -76,6 +80,8 @@ pub struct Ingress {
     pub queue: Queue,
     pub dlq: Queue,
     pub bus: Bus,
+    /// Client that asks for answers to the questions of providers.
+    pub answers: AnswerClient,
     pub clock: Clock,
 }
 
@@ -93,6 +99,8 @@ struct Notes {
     event_type: Option<String>,
     call_id: Option<CallId>,
     appointment_id: Option<String>,
+    /// Answer to the provider's question. `None` if it asked none, or if no answer is configured.
+    question: Option<GivenAnswer>,
 }
 
 /// Result of a request. [`Answer::respond`] alone chooses its HTTP status and body.
@@ -123,7 +131,10 @@ impl Ingress {
             Err(error) => Answer::StorageFailure(error),
         };
         self.log(&answer, &context, &notes, now);
-        answer.respond()
+        match notes.question {
+            Some(given) if answer.is_stored() => respond_to_question(given),
+            Some(_) | None => answer.respond(),
+        }
     }
 
     async fn receive(
@@ -191,10 +202,18 @@ impl Ingress {
         (reading, notes.read) = read_with_notes(&webhook, now);
         notes.event_type = Some(reading.event_type_label().to_owned());
         notes.call_id = reading.call_id().cloned();
+        let question = config.question().filter(|_| is_question(&webhook, &reading));
         if let Reading::Event(event) = &reading {
             notes.appointment_id.clone_from(&event.appointment_id);
         }
-        self.store(&webhook, reading, stored_headers(&parts.headers), &context.trace_id, now).await
+        let stored = self.store(&webhook, reading, stored_headers(&parts.headers), &context.trace_id, now);
+        let Some(question) = question else { return stored.await };
+        // The provider holds the line, so storing and asking share the time.
+        let content_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let asked = self.answers.answer(question, provider, (content_type, webhook.body()), now);
+        let (answer, given) = tokio::join!(stored, asked);
+        notes.question = Some(given);
+        answer
     }
 
     /// Stores a verified webhook, and queues it if it can be folded.
@@ -314,6 +333,7 @@ impl Ingress {
             | Answer::Forbidden
             | Answer::TooLarge => None,
         };
+        let fallback = notes.question.as_ref().and_then(|given| given.fallback);
         let (action_taken, cause) = match answer {
             Answer::Accepted(_) => ("accepted", None),
             Answer::AlreadyProcessed { conflict: false, .. } => ("duplicate", None),
@@ -337,6 +357,7 @@ impl Ingress {
             ("unsigned", u64::from(notes.unsigned)),
             ("reserved_call_id", u64::from(notes.read.reserved_call_id)),
             ("unknown_value", u64::from(notes.read.unknown_value.is_some())),
+            ("question_fallback", u64::from(fallback.is_some())),
         ];
         let key_metric = notes.key_index.and_then(|index| KEY_METRICS.get(index.min(KEY_METRICS.len() - 1)));
         counts.extend(key_metric.map(|name| (*name, 1)));
@@ -349,7 +370,7 @@ impl Ingress {
             call_id: notes.call_id.as_ref().map(CallId::as_str),
             appointment_id: notes.appointment_id.as_deref(),
             cause,
-            error,
+            error: error.or_else(|| fallback.map(str::to_owned)),
             unknown_field: notes.read.unknown_value,
             key_number: notes.key_index.map(key_number),
             trace_id: Some(&context.trace_id),
@@ -362,6 +383,21 @@ impl Ingress {
 }
 
 impl Answer {
+    /// True if the webhook is in the inbox.
+    const fn is_stored(&self) -> bool {
+        match self {
+            Self::Accepted(_) | Self::AlreadyProcessed { .. } | Self::Quarantined(..) | Self::Recorded(_) => true,
+            Self::EdgeBypassed
+            | Self::EdgeDisabled
+            | Self::UnknownProvider
+            | Self::ProviderDisabled
+            | Self::Forbidden
+            | Self::TooLarge
+            | Self::InvalidSignature(..)
+            | Self::StorageFailure(_) => false,
+        }
+    }
+
     fn respond(&self) -> Response<Body> {
         let ok = |status: &str, id: &EventId| (StatusCode::OK, json!({"status": status, "event_id": id}));
         let refuse = |code: StatusCode, error: &str, message: &str| (code, json!({"error": error, "message": message}));
@@ -414,6 +450,13 @@ impl Answer {
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         response
     }
+}
+
+/// Response to a question: nothing but the answer, because the provider reads the whole body.
+fn respond_to_question(given: GivenAnswer) -> Response<Body> {
+    let mut response = Response::new(Body::Text(given.body));
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(given.content_type));
+    response
 }
 
 /// Facts about a request that do not depend on its body.

@@ -3,6 +3,7 @@
 use lambda_http::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::inbox::Inbox;
+use switchhook_aws::question::AnswerClient;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::secret::WebhookKeys;
 use switchhook_aws::{config, http, sdk, telemetry};
@@ -21,6 +22,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sqs.clone(), config.queue_url),
         dlq: Queue::new(sqs, config.dlq_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
+        answers: AnswerClient::default(),
         clock: sdk::Clock::from_config(&aws),
     };
     let now = ingress.clock.now();

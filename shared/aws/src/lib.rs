@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod problem;
 pub mod provider;
 pub mod query;
+pub mod question;
 pub mod queue;
 pub mod random;
 pub mod sdk;

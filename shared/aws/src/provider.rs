@@ -198,7 +198,7 @@ impl ProviderApi {
     }
 }
 
-async fn exchange(connector: &SharedHttpConnector, request: HttpRequest) -> Result<ApiResponse, SendError> {
+pub(crate) async fn exchange(connector: &SharedHttpConnector, request: HttpRequest) -> Result<ApiResponse, SendError> {
     let response = match connector.call(request).await {
         Ok(response) => response,
         Err(error) if never_connected(&error) => return Err(SendError::NotSent("never connected")),
@@ -218,7 +218,7 @@ async fn exchange(connector: &SharedHttpConnector, request: HttpRequest) -> Resu
     Ok(ApiResponse { status, retry_after, body })
 }
 
-fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError> {
+pub(crate) fn http_request(url: &str, request: ApiRequest) -> Result<HttpRequest, SendError> {
     let malformed = |_| SendError::NotSent("the request is malformed");
     let mut http = HttpRequest::new(SdkBody::from(request.body));
     http.set_method(request.method.as_str()).map_err(|_| SendError::NotSent("the request is malformed"))?;
@@ -242,7 +242,7 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn number() -> PhoneNumber {
@@ -275,11 +275,11 @@ mod tests {
     }
 
     /// Requests that a server has read, each with its head and its body.
-    type Requests = std::sync::Arc<std::sync::Mutex<Vec<Vec<u8>>>>;
+    pub(crate) type Requests = std::sync::Arc<std::sync::Mutex<Vec<Vec<u8>>>>;
 
     /// Server whose connections each carry one request: it closes a connection `idle` after its response, and sends the
     /// next of `responses` to each request. Returns its address and the requests that it read.
-    async fn serve(idle: Duration, responses: &'static [&'static str]) -> (String, Requests) {
+    pub(crate) async fn serve(idle: Duration, responses: &'static [&'static str]) -> (String, Requests) {
         use tokio::io::AsyncWriteExt;
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());

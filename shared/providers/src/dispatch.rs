@@ -65,6 +65,18 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
     (reading, notes)
 }
 
+/// True if the provider asks what to do with an inbound call, and waits for the answer.
+#[must_use]
+pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
+    let has_type = |question: &str| matches!(reading, Reading::Recorded { event_type, .. } if event_type == question);
+    match webhook.provider() {
+        Provider::Retell => has_type(retell::QUESTION),
+        Provider::Vapi => has_type(vapi::QUESTION),
+        Provider::Twilio => twilio::is_question(webhook),
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => false,
+    }
+}
+
 /// Signs a webhook as the provider would, for tests, the simulator and `switchhook send`.
 ///
 /// `url` is the full public URL with its query. Only Twilio signs it, without the fragment.

@@ -18,6 +18,7 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("retell/call_ended_busy", "json"),
     sample!("retell/call_ended_failed", "json"),
     sample!("retell/transcript_updated", "json"),
+    sample!("retell/call_inbound", "json"),
     sample!("retell/transfer_started", "json"),
     sample!("twilio/initiated", "form"),
     sample!("twilio/ringing", "form"),

@@ -62,6 +62,7 @@ async fn every_sample_is_accepted_or_recorded() {
     let recorded = [
         "retell/transcript_updated",
         "retell/transfer_started",
+        "retell/call_inbound",
         "twilio/child_leg",
         "twilio/recording",
         "vapi/transcript",

@@ -8,6 +8,7 @@ mod conflicts;
 mod edge;
 mod outages;
 mod paths;
+mod questions;
 mod sizes;
 mod unreadable;
 

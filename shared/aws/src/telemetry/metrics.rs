@@ -59,6 +59,7 @@ pub const METRICS: &[Metric] = &[
     count("ingress", "unsigned", "Webhooks whose sender proved only that it knows a key"),
     count("ingress", "reserved_call_id", "Webhooks that named a call that their sender may not name"),
     count("ingress", "unknown_value", "Webhooks with a value that Switchhook does not know"),
+    count("ingress", "question_fallback", "Questions with the fixed answer, because the URL gave none in time"),
     count("ingress", "key_1", "Webhooks that the first of several keys, the newest, verified").by_provider(),
     count("ingress", "key_2", "Webhooks that the second key verified").by_provider(),
     count("ingress", "key_3", "Webhooks that the third key verified").by_provider(),

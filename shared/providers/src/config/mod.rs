@@ -14,6 +14,7 @@ mod fields;
 mod file;
 mod pacing;
 mod parse;
+mod question;
 mod scheme;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub use fields::ConfigError;
 pub use file::ProvidersFile;
 pub use pacing::{DialRates, DialRatesError, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing};
 pub use parse::KeyLengths;
+pub use question::QuestionConfig;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
 pub(crate) use account::{Account, ElevenLabsAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};

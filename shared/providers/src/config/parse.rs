@@ -9,6 +9,7 @@ use switchhook_domain::Provider;
 
 use super::account::{Account, AccountConfig};
 use super::fields::{ConfigError, Fields, is_base_url};
+use super::question::{self, QuestionConfig};
 use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
 use crate::ed25519;
@@ -28,7 +29,7 @@ const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
 const KEYS_MAX: usize = 8;
 
 /// Fields of the webhook half, of all providers. [`webhook_field_names`] lists those of one provider.
-const WEBHOOK_FIELDS: [&str; 5] = ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys"];
+const WEBHOOK_FIELDS: [&str; 6] = ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys", "question"];
 /// Fields of the account half.
 pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
 /// Field of both halves.
@@ -146,11 +147,10 @@ pub(super) fn entry(
 /// Names of the fields of the provider's webhook half, for the message about an unknown field.
 const fn webhook_field_names(provider: Provider) -> &'static str {
     match provider {
-        Provider::Vapi => "keys, signature, window_seconds, allowed_sources",
-        Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources",
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
-            "keys, window_seconds, allowed_sources"
-        }
+        Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
+        Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
+        Provider::Retell => "keys, window_seconds, allowed_sources, question",
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => "keys, window_seconds, allowed_sources",
     }
 }
 
@@ -160,6 +160,9 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
         Provider::Twilio => (None, SharedKey::read_list(fields)),
         Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => (None, Vec::new()),
     };
+    if !question::asks(provider) {
+        fields.reject("question", &format!("not for {provider}, which asks none"));
+    }
     WebhookConfig {
         keys: keys(provider, scheme.as_ref(), !shared_keys.is_empty(), fields),
         public_url,
@@ -167,6 +170,7 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
         allowed_sources: allowed_sources(fields),
         scheme,
         shared_keys,
+        question: QuestionConfig::read(provider, fields),
     }
 }
 

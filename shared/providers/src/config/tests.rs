@@ -257,6 +257,45 @@ fn sources_are_allowed_by_address_block() {
 }
 
 #[test]
+fn questions_are_answered_by_a_fixed_text_and_perhaps_by_a_url() {
+    let parse = |provider: &str, question: &str| {
+        let url = "https://example.com";
+        file(&format!(r#"{{"{provider}":{{"keys":["k"],"public_url":"{url}","question":{question}}}}}"#))
+    };
+    for (provider, good) in [
+        ("retell", r#"{"answer":{"call_inbound":{"override_agent_id":"a"}}}"#),
+        ("vapi", r#"{"answer":{"assistantId":"a"},"url":"https://example.com/ask?x=1","key":"SECRET"}"#),
+        ("twilio", r#"{"answer":"<Response/>","url":"http://localhost:4000/ask","key":"SECRET"}"#),
+    ] {
+        let config = parse(provider, good).unwrap();
+        let config = config.webhook_keys().config(provider.parse().unwrap()).cloned().unwrap();
+        assert!(config.question().is_some(), "{provider}");
+        assert!(!format!("{:?}", config.question()).contains("SECRET"));
+    }
+    for (provider, bad, problem) in [
+        ("retell", "7", "retell.question: not an object"),
+        ("retell", "{}", "retell.question.answer: missing: it is the answer if the URL gives none in time"),
+        ("vapi", r#"{"answer":"<a/>"}"#, "vapi.question.answer: not an object: it is sent as JSON"),
+        (
+            "twilio",
+            r#"{"answer":{}}"#,
+            "twilio.question.answer: not a text of TwiML, which begins with < and has at most 64 KB",
+        ),
+        (
+            "retell",
+            r#"{"answer":{},"url":"http://example.com","key":"k"}"#,
+            "retell.question.url: not https: only an address of this machine may be http",
+        ),
+        ("retell", r#"{"answer":{},"url":"https://example.com"}"#, "retell.question.key: missing"),
+        ("retell", r#"{"answer":{},"key":"k"}"#, "retell.question.key: needs url: it signs what is sent there"),
+        ("retell", r#"{"answer":{},"x":1}"#, "retell.question.\"x\": unknown field: known are answer, url, key"),
+        ("elevenlabs", r#"{"answer":{}}"#, "elevenlabs.question: not for elevenlabs, which asks none"),
+    ] {
+        assert_eq!(parse(provider, bad).unwrap_err().problems(), [problem], "{bad}");
+    }
+}
+
+#[test]
 fn debug_hides_keys_and_the_password_of_the_url() {
     let providers = file(
         r#"{"twilio":{"keys":["SECRET"],"public_url":"https://user:SECRET@example.com",

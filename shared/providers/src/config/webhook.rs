@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use super::question::QuestionConfig;
 use super::scheme::SharedKey;
 use crate::key::Key;
 use crate::scheme::Scheme;
@@ -30,6 +31,7 @@ pub struct WebhookConfig {
     pub(super) allowed_sources: Vec<IpNet>,
     pub(super) scheme: Option<Scheme>,
     pub(super) shared_keys: Vec<SharedKey>,
+    pub(super) question: Option<QuestionConfig>,
 }
 
 impl WebhookConfig {
@@ -72,6 +74,12 @@ impl WebhookConfig {
     /// Shared keys of Twilio. Empty for every other provider.
     pub(crate) fn shared_keys(&self) -> &[SharedKey] {
         &self.shared_keys
+    }
+
+    /// Answer to the provider's questions. `None` if a question is stored and answered like any other webhook.
+    #[must_use]
+    pub const fn question(&self) -> Option<&QuestionConfig> {
+        self.question.as_ref()
     }
 
     /// Networks that webhooks may come from. Empty if every address is allowed.

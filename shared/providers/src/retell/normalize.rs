@@ -17,6 +17,9 @@ use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
+/// Event that asks which agent shall take an inbound call.
+pub(crate) const QUESTION: &str = "call_inbound";
+
 pub(crate) fn read(
     webhook: &VerifiedWebhook,
     received_at: Timestamp,

@@ -29,11 +29,7 @@ pub(crate) fn read(
     received_at: Timestamp,
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
-    let callback: Callback = if is_json(webhook.query()) {
-        lenient::from_body(webhook.body())?
-    } else {
-        Form::parse(webhook.body()).read().unwrap_or_default()
-    };
+    let callback = parse(webhook)?;
     let kind = Kind::from_callback(&callback);
     notes.unknown_value = unknown_value(&callback);
     let event_type = event_type(&callback);
@@ -66,6 +62,26 @@ pub(crate) fn read(
         block_number: false,
     };
     normalized.into_reading(received_at)
+}
+
+fn parse(webhook: &VerifiedWebhook) -> Result<Callback, ReadError> {
+    if is_json(webhook.query()) {
+        lenient::from_body(webhook.body())
+    } else {
+        Ok(Form::parse(webhook.body()).read().unwrap_or_default())
+    }
+}
+
+/// True if Twilio asks for the first TwiML of an inbound call. Unlike a status callback, such a request names no source and has
+/// no number.
+pub(crate) fn is_question(webhook: &VerifiedWebhook) -> bool {
+    parse(webhook).is_ok_and(|callback| {
+        callback.direction.as_deref() == Some("inbound")
+            && matches!(callback.call_status.as_deref().map(CallStatus::from_name), Some(CallStatus::Ringing))
+            && callback.parent_call_sid.is_none()
+            && callback.callback_source.is_none()
+            && callback.sequence_number.is_none()
+    })
 }
 
 enum Kind {

@@ -20,6 +20,9 @@ use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
+/// Message that asks which assistant shall take an inbound call.
+pub(crate) const QUESTION: &str = "assistant-request";
+
 pub(crate) fn read(
     webhook: &VerifiedWebhook,
     received_at: Timestamp,

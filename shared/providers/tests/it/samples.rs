@@ -109,6 +109,11 @@ fn retell_bodies_say() {
     transcript_updated
     appointment:appt_201
     ");
+    assert_snapshot!(summary("retell/call_inbound"), @r"
+    recorded retell:sha256-2746c3b2f8c3910fafe6c85206aad1afb0d063c2136dbdcd1e6de99c6a48ab04
+    call_inbound
+    -
+    ");
     assert_snapshot!(summary("retell/transfer_started"), @r"
     recorded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:transfer_started:ca7fad59a974e486
     transfer_started
