@@ -9,6 +9,7 @@ mod dialling;
 mod discovery;
 mod folding;
 mod lookups;
+mod orders;
 mod pages;
 mod random;
 mod reading;

@@ -606,7 +606,7 @@ fn event_ids_of_bodies_are_distinct_and_fit_a_path() {
 }
 
 /// The sample, signed as its provider would sign it, for a callback URL with an appointment id.
-fn verified(name: &str) -> VerifiedWebhook {
+pub(crate) fn verified(name: &str) -> VerifiedWebhook {
     let (_, body) = samples().iter().find(|(candidate, _)| *candidate == name).unwrap();
     let provider: Provider = name.split_once('/').unwrap().0.parse().unwrap();
     let url = "https://example.com/webhooks?appointment_id=7";
