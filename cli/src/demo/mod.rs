@@ -44,7 +44,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use output::Summary;
 use play::PlayError;
 use script::MINUTE;
-use traffic::Traffic;
+use traffic::{Senders, Traffic};
 
 use crate::data_dir::DataDir;
 use crate::shell::{program, shell_word};
@@ -56,12 +56,14 @@ const EXAMPLES: &str = "\
 Examples:
   switchhook demo
   switchhook demo --calls 2000 --seed 42
+  switchhook demo --providers all
   switchhook demo --json
   switchhook demo --data calls && switchhook dev --data calls --freeze
 
-One half of the calls is placed by others, and Retell, Twilio or a generic sender posts webhooks about them. The demo repeats,
-delays, loses, reorders and forges these webhooks. The other half is placed by Switchhook, which dials a fake provider, so that
-no real phone rings. Some of these calls are triggered by hand, some are canceled, and for ten minutes the provider is down.
+One half of the calls is placed by others, and Retell, Twilio or a generic sender posts webhooks about them. With --providers all,
+every provider that Switchhook has code for does. The demo repeats, delays, loses, reorders and forges these webhooks. The other
+half is placed by Switchhook, which dials a fake provider, so that no real phone rings. Some of these calls are triggered by
+hand, some are canceled, and for ten minutes the provider is down.
 Time is simulated: hours pass in seconds. In the end every call is compared with what truly happened.
 
 With --data, the calls stay: `switchhook dev --data DIR --freeze` shows them in a browser, with the clock stopped at the end of the
@@ -78,6 +80,9 @@ pub(crate) struct Demo {
     /// Seed of all random choices: the same seed gives the same result
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// Providers that post webhooks about the calls that others place
+    #[arg(long, value_enum, default_value_t)]
+    providers: Senders,
     /// New directory for the finished stack, to look at with `switchhook dev`; without it, nothing is kept
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -102,7 +107,7 @@ impl Demo {
         if let Some(path) = self.data.as_ref().filter(|path| DataDir::new(path).has_stack()) {
             return Err(DemoError::HasStack(path.clone()));
         }
-        let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed);
+        let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed, self.providers);
         let progress = self.progress(&traffic);
         let played = play::play(&traffic, self.seed, self.data.as_deref(), |at| {
             progress.inc(1);

@@ -1,10 +1,10 @@
 //! `switchhook demo` by its properties. The figures themselves may change with the stack.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stack::{Scratch, Stack, switchhook, text};
 
-fn json(calls: &str, seed: &str) -> Value {
+fn run(calls: &str, seed: &str) -> Value {
     let output = switchhook(&["demo", "--calls", calls, "--seed", seed, "--json"]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
     serde_json::from_slice(&output.stdout).expect("one JSON object")
@@ -12,7 +12,7 @@ fn json(calls: &str, seed: &str) -> Value {
 
 #[test]
 fn figures_add_up() {
-    let summary = json("20", "1");
+    let summary = run("20", "1");
     let figure = |name: &str| summary[name].as_u64().unwrap_or_else(|| panic!("{name} is missing"));
     assert_eq!(figure("calls"), 20);
     assert_eq!((figure("wrong_calls"), figure("other_mismatches")), (0, 0));
@@ -35,8 +35,18 @@ fn figures_add_up() {
 
 #[test]
 fn same_seed_gives_the_same_output() {
-    assert_eq!(json("20", "7"), json("20", "7"));
-    assert_ne!(json("20", "7"), json("20", "8"));
+    assert_eq!(run("20", "7"), run("20", "7"));
+    assert_ne!(run("20", "7"), run("20", "8"));
+}
+
+#[test]
+fn calls_that_every_provider_reports_come_out_right() {
+    let output = switchhook(&["demo", "--calls", "200", "--seed", "2", "--providers", "all", "--json"]);
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(
+        (output.status.code(), &summary["wrong_calls"], &summary["mismatches"]),
+        (Some(0), &json!(0), &json!([]))
+    );
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod choices;
 mod domain_events;
 mod evidence;
 mod expected_event;
+mod hindrance;
 mod knowledge;
 mod placed_calls;
 #[cfg(test)]
@@ -53,10 +54,11 @@ pub(super) fn mismatches(traffic: &Traffic, observations: &Observations) -> Vec<
             add(Some(call), description);
         }
     }
+    let hindrances = hindrance::hindrances(observations, &mut |description| add(None, description));
     for (index, script) in traffic.placed_scripts.iter().enumerate() {
         let nothing = PlacedCall::default();
         let observed = observations.placed_calls.get(index).unwrap_or(&nothing);
-        for description in placed_calls::mismatches(script, observed) {
+        for description in placed_calls::mismatches(script, observed, &hindrances) {
             add(Some(traffic.scripts.len() + index), description);
         }
     }

@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::demo::json::{text, time};
+use crate::demo::json::time;
 use crate::demo::observation::Observations;
-use crate::demo::placed_script::{OUTAGE_END, OUTAGE_START};
 use crate::demo::script::Report;
 use crate::demo::traffic::{Delivery, DeliveryKind, Traffic};
 
@@ -20,7 +19,6 @@ pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch
         add_mismatch(format!("a failure was logged: {line}"));
     }
     check_quarantine(traffic, observations, add_mismatch);
-    check_provider_events(observations, add_mismatch);
     // The fake provider knows only the calls that Switchhook placed.
     for call_id in &observations.drifted_calls {
         if !observations.placed_calls.iter().any(|placed| placed.call_id == *call_id) {
@@ -52,18 +50,6 @@ pub(super) fn check(traffic: &Traffic, observations: &Observations, add_mismatch
     check("phones that rang twice", observations.duplicate_dials as u64, 0);
     check("messages in the dead-letter queue", observations.dead_letters.total() as u64, faults.unreadable);
     check("records that the relay gave up on", observations.relay_failures.total() as u64, 0);
-}
-
-/// Checks that the provider is announced as unavailable only during the outage, and each time as available again.
-fn check_provider_events(observations: &Observations, add_mismatch: &mut impl FnMut(String)) {
-    for events in observations.provider_events.chunks(2) {
-        let types: Vec<&str> = events.iter().map(|event| text(event, "type")).collect();
-        let unavailable_at = events.first().and_then(|event| time(event, "occurred_at")).unwrap_or_default();
-        let during_outage = (OUTAGE_START..=OUTAGE_END).contains(&unavailable_at);
-        if types != ["provider.unavailable", "provider.available"] || !during_outage {
-            add_mismatch(format!("the health of the provider was announced wrongly: {events:?}"));
-        }
-    }
 }
 
 /// Checks that every unreadable webhook is announced once as quarantined, and that nothing else is.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
-use switchhook_providers::{Key, ProvidersFile, sign};
+use switchhook_providers::{Key, ProvidersFile, sign, verifying_key};
 
 use super::error::PlayError;
 use crate::demo::script::Provider;
@@ -18,7 +18,14 @@ const WRONG_KEY: &str = "a key that nobody configured";
 /// Two signing keys per provider: a new one, and an old one that is still valid. They are the same in every run.
 pub(super) struct SigningKeys {
     wrong: Key,
-    by_provider: BTreeMap<&'static str, [(Key, String); 2]>,
+    by_provider: BTreeMap<&'static str, KeyPair>,
+}
+
+struct KeyPair {
+    new: Key,
+    old: Key,
+    /// Both, as the providers file has them.
+    texts: [String; 2],
 }
 
 /// Text of a key. A public one, because it opens nothing but the demo.
@@ -30,9 +37,13 @@ impl SigningKeys {
     pub(super) fn new() -> Result<Self, PlayError> {
         let key = |text: &str| Key::new(text).map_err(PlayError::SigningKey);
         let mut by_provider = BTreeMap::new();
-        for provider in [Provider::Retell, Provider::Twilio, Provider::Generic] {
+        for provider in Provider::ALL {
             let (new, old) = (key_text(provider, "new"), key_text(provider, "old"));
-            by_provider.insert(provider.name(), [(key(&new)?, new), (key(&old)?, old)]);
+            let name = provider.name();
+            let domain: switchhook_domain::Provider = name.parse().map_err(|_| PlayError::UnknownProvider(name))?;
+            let (new, old) = (key(&new)?, key(&old)?);
+            let texts = [verifying_key(domain, &new), verifying_key(domain, &old)];
+            by_provider.insert(name, KeyPair { new, old, texts });
         }
         Ok(Self { wrong: key(WRONG_KEY)?, by_provider })
     }
@@ -46,8 +57,7 @@ impl SigningKeys {
     pub(super) fn document(&self) -> String {
         let mut document = Map::new();
         for (provider, keys) in &self.by_provider {
-            let texts: Vec<&str> = keys.iter().map(|(_, text)| text.as_str()).collect();
-            document.insert((*provider).to_owned(), json!({"keys": texts, "public_url": PUBLIC_URL}));
+            document.insert((*provider).to_owned(), json!({"keys": keys.texts, "public_url": PUBLIC_URL}));
         }
         if let Some(retell) = document.get_mut(Provider::Retell.name()) {
             retell["dial"] = json!({"api_key": "the demo's own API key"});
@@ -59,11 +69,11 @@ impl SigningKeys {
     pub(super) fn request(&self, delivery: &Delivery) -> Result<Request<Bytes>, PlayError> {
         let name = delivery.provider.name();
         let provider: switchhook_domain::Provider = name.parse().map_err(|_| PlayError::UnknownProvider(name))?;
-        let [new, old] = self.by_provider.get(name).ok_or(PlayError::UnknownProvider(name))?;
+        let keys = self.by_provider.get(name).ok_or(PlayError::UnknownProvider(name))?;
         let key = match (delivery.kind, delivery.old_key) {
             (DeliveryKind::Forged(Forgery::WrongKey), _) => &self.wrong,
-            (_, true) => &old.0,
-            (_, false) => &new.0,
+            (_, true) => &keys.old,
+            (_, false) => &keys.new,
         };
         let query = if delivery.query.is_empty() { String::new() } else { format!("?{}", delivery.query) };
         let url = format!("{PUBLIC_URL}/webhooks/{name}{query}");

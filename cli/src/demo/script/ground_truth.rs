@@ -62,8 +62,20 @@ impl Scenario {
             Scenario::Canceled,
             Scenario::CutOff,
         ];
-        // Twilio carries the voice and does not analyse it, so it cannot report that somebody confirmed or declined.
-        const TWILIO: &[Scenario] = &[
+        // ElevenLabs has no word for a call that was canceled.
+        const ELEVENLABS: &[Scenario] = &[
+            Scenario::Confirmed,
+            Scenario::Confirmed,
+            Scenario::Declined,
+            Scenario::Talked,
+            Scenario::Voicemail,
+            Scenario::NoAnswer,
+            Scenario::Busy,
+            Scenario::Failed,
+            Scenario::CutOff,
+        ];
+        // Twilio and Telnyx carry the voice and do not analyse it, so they cannot report that somebody confirmed or declined.
+        const CARRIER: &[Scenario] = &[
             Scenario::Talked,
             Scenario::Talked,
             Scenario::Talked,
@@ -76,16 +88,19 @@ impl Scenario {
             Scenario::Canceled,
         ];
         match provider {
-            Provider::Retell | Provider::Generic => ALL,
-            Provider::Twilio => TWILIO,
+            Provider::Retell | Provider::Vapi | Provider::Generic => ALL,
+            Provider::ElevenLabs => ELEVENLABS,
+            Provider::Twilio | Provider::Telnyx => CARRIER,
         }
     }
 
-    /// Returns the scenarios of inbound calls that the provider can report. Retell answers every inbound call itself.
+    /// Returns the scenarios of inbound calls that the provider can report. Assistants answer every inbound call themselves.
     pub(crate) const fn weighted_for_inbound(provider: Provider) -> &'static [Self] {
         match provider {
-            Provider::Retell | Provider::Generic => &[Scenario::Talked, Scenario::Talked, Scenario::Confirmed],
-            Provider::Twilio => &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled],
+            Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
+                &[Scenario::Talked, Scenario::Talked, Scenario::Confirmed]
+            }
+            Provider::Twilio | Provider::Telnyx => &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled],
         }
     }
 

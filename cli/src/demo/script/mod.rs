@@ -6,13 +6,16 @@
 //!
 //! The simulator in `tests/sim` compiles this module too.
 
+mod elevenlabs;
 mod generic;
 mod ground_truth;
 mod retell;
+mod telnyx;
 mod twilio;
+mod vapi;
 
 use fastrand::Rng;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) use ground_truth::{Ending, GroundTruth, Scenario};
 
@@ -33,23 +36,32 @@ const PLACED_WITHIN: Millis = 30 * MINUTE;
 pub(crate) enum Provider {
     Retell,
     Twilio,
+    Vapi,
+    Telnyx,
+    ElevenLabs,
     Generic,
 }
 
 impl Provider {
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
+
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Retell => "retell",
             Self::Twilio => "twilio",
+            Self::Vapi => "vapi",
+            Self::Telnyx => "telnyx",
+            Self::ElevenLabs => "elevenlabs",
             Self::Generic => "generic",
         }
     }
 
-    /// True if the provider reports what the person said. Twilio carries the voice and does not listen to it.
+    /// True if the provider reports what the person said. Twilio and Telnyx carry the voice and do not listen to it.
     pub(crate) const fn reports_outcome(self) -> bool {
         match self {
-            Self::Retell | Self::Generic => true,
-            Self::Twilio => false,
+            Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
+            Self::Twilio | Self::Telnyx => false,
         }
     }
 
@@ -58,7 +70,9 @@ impl Provider {
         match self {
             Self::Retell => 700,
             Self::Twilio => -1_300,
-            Self::Generic => 0,
+            Self::Vapi => 250,
+            Self::Telnyx => -400,
+            Self::ElevenLabs | Self::Generic => 0,
         }
     }
 
@@ -295,12 +309,15 @@ impl Script {
     fn make_reports(&self) -> Vec<Report> {
         let mut rng = Rng::with_seed(self.seed);
         let mut reports: Vec<Report> = Vec::new();
-        for provider in [Provider::Retell, Provider::Twilio, Provider::Generic] {
+        for provider in Provider::ALL {
             let attempts: Vec<usize> =
                 (0..self.attempts.len()).filter(|index| self.is_placed_by(*index, provider)).collect();
             match provider {
                 Provider::Retell => reports.extend(retell::reports(self, &attempts, &mut rng)),
                 Provider::Twilio => reports.extend(twilio::reports(self, &attempts, &mut rng)),
+                Provider::Vapi => reports.extend(vapi::reports(self, &attempts, &mut rng)),
+                Provider::Telnyx => reports.extend(telnyx::reports(self, &attempts, &mut rng)),
+                Provider::ElevenLabs => reports.extend(elevenlabs::reports(self, &attempts, &mut rng)),
                 Provider::Generic => reports.extend(generic::reports(self, &attempts, &mut rng)),
             }
         }
@@ -338,6 +355,9 @@ fn new_call_id(provider: Provider, rng: &mut Rng) -> String {
     match provider {
         Provider::Retell => format!("call_{number:032x}"),
         Provider::Twilio => format!("CA{number:032x}"),
+        Provider::Vapi => format!("{number:032x}"),
+        Provider::Telnyx => format!("v3:{number:032x}"),
+        Provider::ElevenLabs => format!("conv_{number:032x}"),
         Provider::Generic => format!("line-{:08x}", number as u32),
     }
 }
@@ -347,6 +367,22 @@ type Fields = Vec<(&'static str, Value)>;
 
 fn object(fields: Fields) -> Value {
     Value::Object(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+}
+
+/// Our ids, as the provider echoes them. `None` if it was given none.
+fn echoed_ids(script: &Script, attempt: usize) -> Option<Value> {
+    let mut ids = Fields::new();
+    if script.correlation == Correlation::Call {
+        ids.push(("switchhook_call_id", script.call_id.as_str().into()));
+        ids.push(("switchhook_attempt", json!(attempt + 1)));
+    }
+    ids.extend(script.appointment_id.as_deref().map(|id| ("appointment_id", id.into())));
+    (!ids.is_empty()).then(|| object(ids))
+}
+
+/// Formats a time as RFC 3339 with milliseconds.
+fn rfc3339(at: Millis) -> String {
+    jiff::Timestamp::from_millisecond(at).map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
 /// Draws the time between an event and the provider's report of it.

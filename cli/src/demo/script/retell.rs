@@ -5,8 +5,8 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::{
-    Correlation, Ending, Fact, Fields, GroundTruth, MINUTE, Millis, Provider, Report, SECOND, Scenario, Script,
-    Statement, object, reporting_delay,
+    Ending, Fact, Fields, GroundTruth, MINUTE, Millis, Provider, Report, SECOND, Scenario, Script, Statement,
+    echoed_ids, object, reporting_delay,
 };
 
 /// Returns the reports of these attempts, each given by its index.
@@ -131,15 +131,7 @@ impl ReportBuilder<'_> {
             ("to_number", if script.inbound { us } else { them }.into()),
         ];
         call.extend(self.truth().and_then(|truth| truth.answered_at).map(|at| ("start_timestamp", at.into())));
-        let mut metadata = Fields::new();
-        if script.correlation == Correlation::Call {
-            metadata.push(("switchhook_call_id", script.call_id.as_str().into()));
-            metadata.push(("switchhook_attempt", (self.attempt + 1).into()));
-        }
-        metadata.extend(script.appointment_id.as_deref().map(|id| ("appointment_id", id.into())));
-        if !metadata.is_empty() {
-            call.push(("metadata", object(metadata)));
-        }
+        call.extend(echoed_ids(script, self.attempt).map(|ids| ("metadata", ids)));
         call.extend(with);
         Report {
             name: event.to_owned(),

@@ -8,13 +8,33 @@ mod delivery;
 mod faults;
 mod planner;
 
+use clap::ValueEnum;
 use fastrand::Rng;
 
 use super::placed_script::{ApiRequest, PlacedScript};
-use super::script::{Attempt, MINUTE, Scenario, Script};
+use super::script::{Attempt, MINUTE, Provider, Scenario, Script};
 pub(super) use delivery::{Delivery, DeliveryKind, Forgery};
 pub(super) use faults::FaultCounts;
 use planner::{FaultProfile, plan_deliveries};
+
+/// The providers that post webhooks about the calls that others place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Senders {
+    /// Retell, Twilio and a generic sender
+    #[default]
+    Usual,
+    /// Every provider that Switchhook has code for
+    All,
+}
+
+impl Senders {
+    const fn providers(self) -> &'static [Provider] {
+        match self {
+            Self::Usual => &[Provider::Retell, Provider::Twilio, Provider::Generic],
+            Self::All => &Provider::ALL,
+        }
+    }
+}
 
 /// Everything that one run plays.
 #[derive(Debug)]
@@ -33,7 +53,7 @@ pub(super) struct Traffic {
 
 impl Traffic {
     /// Draws the traffic of a run. Others place one half of the calls, Switchhook the other half.
-    pub(super) fn draw(calls: usize, seed: u64) -> Self {
+    pub(super) fn draw(calls: usize, seed: u64, senders: Senders) -> Self {
         let mut rng = Rng::with_seed(seed);
         let mut faults = FaultCounts::default();
         let mut scripts = Vec::new();
@@ -41,7 +61,7 @@ impl Traffic {
         for call in 0..calls - calls / 2 {
             let profile = FaultProfile::of_call(call);
             let mut rng = rng.fork();
-            let script = profile.draw_script(call, &mut rng);
+            let script = profile.draw_script(call, senders, &mut rng);
             deliveries.extend(plan_deliveries(call, &script, profile, rng, &mut faults));
             scripts.push(script);
         }
@@ -85,15 +105,24 @@ mod tests {
 
     #[test]
     fn everything_is_delivered_within_hours() {
-        let traffic = Traffic::draw(200, 1);
+        let traffic = Traffic::draw(200, 1, Senders::Usual);
         let moments = || traffic.deliveries.iter().map(|delivery| delivery.at);
         assert!(moments().is_sorted());
         assert!(moments().all(|at| (START..START + 180 * MINUTE).contains(&at)));
     }
 
     #[test]
+    fn all_senders_report_calls() {
+        let traffic = Traffic::draw(200, 1, Senders::All);
+        for provider in Provider::ALL {
+            let reported = traffic.deliveries.iter().filter(|delivery| delivery.provider == provider).count();
+            assert!(reported > 20, "{}: {reported}", provider.name());
+        }
+    }
+
+    #[test]
     fn call_to_look_at_first_was_confirmed_against_all_odds() {
-        let traffic = Traffic::draw(200, 1);
+        let traffic = Traffic::draw(200, 1, Senders::Usual);
         let script = traffic.look_first().unwrap();
         assert_eq!(script.attempts.len(), 1);
         assert!(!script.has_two_providers());
@@ -102,9 +131,11 @@ mod tests {
     #[test]
     fn two_hundred_calls_have_every_fault() {
         for seed in 0..50 {
-            let traffic = Traffic::draw(200, seed);
-            for (name, count) in traffic.faults.all() {
-                assert!(count > 0, "seed {seed}: {name}");
+            for senders in [Senders::Usual, Senders::All] {
+                let traffic = Traffic::draw(200, seed, senders);
+                for (name, count) in traffic.faults.all() {
+                    assert!(count > 0, "seed {seed}: {name}");
+                }
             }
         }
     }
@@ -112,7 +143,7 @@ mod tests {
     #[test]
     fn same_seed_gives_the_same_deliveries() {
         let bytes = |seed| {
-            let deliveries = Traffic::draw(50, seed).deliveries;
+            let deliveries = Traffic::draw(50, seed, Senders::All).deliveries;
             deliveries.into_iter().map(|delivery| (delivery.at, delivery.body)).collect::<Vec<_>>()
         };
         assert_eq!(bytes(4), bytes(4));
@@ -121,7 +152,7 @@ mod tests {
 
     #[test]
     fn some_report_of_every_call_arrives() {
-        let traffic = Traffic::draw(400, 2);
+        let traffic = Traffic::draw(400, 2, Senders::All);
         for (call, script) in traffic.scripts.iter().enumerate() {
             let arrives = traffic.deliveries.iter().any(|delivery| {
                 let report = delivery.report.and_then(|report| script.reports.get(report));

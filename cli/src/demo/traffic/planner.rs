@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
+use super::Senders;
 use super::delivery::{Delivery, DeliveryKind, Forgery};
 use super::faults::FaultCounts;
 use crate::demo::script::{Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
@@ -77,7 +78,7 @@ impl FaultProfile {
     }
 
     /// Draws the call of this index. Its script fits this profile.
-    pub(super) fn draw_script(self, call: usize, rng: &mut Rng) -> Script {
+    pub(super) fn draw_script(self, call: usize, senders: Senders, rng: &mut Rng) -> Script {
         match self {
             Self::TwoProviders | Self::TwoProvidersReversed => Script::draw_two_providers(call, rng),
             Self::ForeignId => Script::draw_with_foreign_id(call, rng),
@@ -92,15 +93,18 @@ impl FaultProfile {
             | Self::EndingLost
             | Self::Burst
             | Self::Forged(_)
-            | Self::Unreadable => Script::draw(call, self.providers(), rng),
+            | Self::Unreadable => Script::draw(call, self.providers(senders), rng),
         }
     }
 
     /// Returns the providers whose calls can have this profile.
-    const fn providers(self) -> &'static [Provider] {
+    const fn providers(self, senders: Senders) -> &'static [Provider] {
         match self {
-            // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one.
-            Self::Forged(Forgery::OldRecording) => &[Provider::Retell, Provider::Generic],
+            // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one. ElevenLabs has a longer window.
+            Self::Forged(Forgery::OldRecording) => match senders {
+                Senders::Usual => &[Provider::Retell, Provider::Generic],
+                Senders::All => &[Provider::Retell, Provider::Vapi, Provider::Telnyx, Provider::Generic],
+            },
             Self::TwoProviders | Self::TwoProvidersReversed => &[Provider::Twilio, Provider::Retell],
             Self::Reworded | Self::Unreadable | Self::ForeignId => &[Provider::Generic],
             Self::FaultFree
@@ -112,9 +116,7 @@ impl FaultProfile {
             | Self::Lost
             | Self::EndingLost
             | Self::Burst
-            | Self::Forged(Forgery::WrongKey | Forgery::FlippedBit | Forgery::NoSignature) => {
-                &[Provider::Retell, Provider::Twilio, Provider::Generic]
-            }
+            | Self::Forged(Forgery::WrongKey | Forgery::FlippedBit | Forgery::NoSignature) => senders.providers(),
         }
     }
 }

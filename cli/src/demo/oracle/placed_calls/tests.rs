@@ -3,13 +3,17 @@
 
 use serde_json::{Value, json};
 
-use super::mismatches;
+use super::super::hindrance::Hindrance;
 use crate::demo::observation::{
     ApiResponse, ObservedCall, PhoneRing, PlacedCall, ProviderResponse, RequestResult, SentWebhook,
 };
 use crate::demo::placed_script::{ApiAction, ApiRequest, DialScenario, OUTAGE_START, PlacedScript, RequestPattern};
 use crate::demo::script::{Millis, SECOND, START};
 use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
+
+fn mismatches(script: &PlacedScript, observed: &PlacedCall) -> Vec<String> {
+    super::mismatches(script, observed, &[])
+}
 
 const ID: &str = "call-1";
 const DIALLED_1: &str = "switchhook:call-1/1/dial_accepted";
@@ -574,4 +578,17 @@ fn provider_record_decides_the_history() {
         placed.sent_webhooks.insert(2, sent_webhook("call_b", 191, "call_started"));
         placed.observed.timeline.push(json!({"event_id": "retell:call_b:call_started", "kind": "in_progress"}));
     });
+}
+
+#[test]
+fn triggered_call_waits_only_while_the_provider_hinders_it() {
+    let mut waiting = right();
+    let mut trigger = waiting.api_responses[0].clone();
+    trigger.request.action = ApiAction::Trigger;
+    trigger.code = 202;
+    let at = trigger.request.at;
+    waiting.api_responses.push(trigger);
+    let from = |from, until| super::mismatches(&busy_then_confirms(), &waiting, &[Hindrance { from, until }]);
+    assert_eq!(from(at - 1, at + 1), [""; 0]);
+    assert_eq!(from(at + 1, at + 2).len(), 1);
 }
