@@ -74,7 +74,7 @@ fn in_every_order(call: Option<&Call>, left: &[&ProviderEvent], check: &mut impl
 }
 
 /// All sets of this size.
-fn sets<'a>(events: &'a [ProviderEvent], size: usize) -> Vec<Vec<&'a ProviderEvent>> {
+fn sets(events: &[ProviderEvent], size: usize) -> Vec<Vec<&ProviderEvent>> {
     if size == 0 {
         return vec![Vec::new()];
     }
