@@ -64,7 +64,7 @@ impl Stuck {
 
 fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
     for call in &report.calls {
-        let provider = call.provider.map_or("-", |provider| provider.as_str());
+        let provider = call.provider.as_ref().map_or("-", |provider| provider.as_str());
         let appointment = call.appointment_id.as_deref().unwrap_or("-");
         writeln!(
             out,

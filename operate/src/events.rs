@@ -8,7 +8,7 @@ mod unfolded;
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
-use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Timestamp};
+use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Origin, Timestamp};
 
 use crate::audit;
 use crate::concurrent::concurrently;
@@ -28,7 +28,7 @@ const CONCURRENCY: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EventLine {
     pub event_id: String,
-    pub provider: &'static str,
+    pub provider: Origin,
     #[serde(rename = "type")]
     pub event_type: String,
     /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
@@ -126,7 +126,7 @@ impl Fate {
         let shown = |time: Timestamp| time.to_string();
         EventLine {
             event_id: stored.event_id.to_string(),
-            provider: stored.origin.as_str(),
+            provider: stored.origin,
             event_type: stored.event_type.clone(),
             call_id: call.as_ref().map(|call| &call.call_id).or(stored.call_id.as_ref()).map(ToString::to_string),
             status: self.status(),

@@ -83,8 +83,13 @@ impl Configured {
                 discover: account.is_some_and(AccountConfig::discovers),
             })
         };
-        Provider::ALL.into_iter().filter_map(configured).collect()
+        known(webhook_keys).filter_map(configured).collect()
     }
+}
+
+/// Providers that Switchhook has code for, and those that the webhook keys name.
+fn known(webhook_keys: &Entries<WebhookConfig>) -> impl Iterator<Item = Provider> {
+    Provider::ALL.into_iter().chain(webhook_keys.named().filter(|provider| provider.is_configured()))
 }
 
 /// Configuration in the secrets of a stack.
@@ -117,7 +122,11 @@ pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
     let OpenCalls { calls, more, unreadable: _, examined: _ } = open_calls(stack, open.to_vec()).await?;
     let now = stack.now();
     let mut providers = Vec::new();
-    for provider in Provider::ALL {
+    let known: Vec<Provider> = match &stored {
+        Some(stored) => known(&stored.webhook_keys).collect(),
+        None => Provider::ALL.into(),
+    };
+    for provider in known {
         let health = stack.calls.provider_health_eventual(provider).await?;
         let configured = configured.iter().find(|configured| configured.provider == provider).cloned();
         let in_flight = calls.iter().filter(|call| is_in_flight(call, provider)).count();

@@ -113,21 +113,22 @@ fn grouped(mut entries: Vec<Attention>) -> Groups {
     let count = entries.len();
     let is_notice = |entry: &&Attention| entry.event_id.as_ref().is_some_and(|id| id.as_str() == entry.item_key);
     let notices = entries.iter().filter(is_notice).count();
-    let mut groups: BTreeMap<(Option<String>, Option<&str>), Group> = BTreeMap::new();
+    let mut groups: BTreeMap<(Option<String>, Option<String>), Group> = BTreeMap::new();
     entries.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
     for entry in entries {
         let Some(event_id) = entry.event_id else { continue };
         let cause = entry.cause.map(without_place);
         let origin = entry.origin.or_else(|| event_id.origin());
-        let group = groups.entry((cause.clone(), origin.map(Origin::as_str))).or_insert_with(|| Group {
-            cause,
-            error: None,
-            origin,
-            count: 0,
-            events: Vec::new(),
-            earliest: entry.at,
-            latest: entry.at,
-        });
+        let group =
+            groups.entry((cause.clone(), origin.map(|origin| origin.as_str().to_owned()))).or_insert_with(|| Group {
+                cause,
+                error: None,
+                origin,
+                count: 0,
+                events: Vec::new(),
+                earliest: entry.at,
+                latest: entry.at,
+            });
         group.count += 1;
         group.latest = entry.at;
         if group.events.len() < NAMED_MAX {

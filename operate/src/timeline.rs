@@ -65,7 +65,7 @@ pub struct Story {
 pub struct CallSummary {
     pub call_id: String,
     /// Provider of the next attempt if the call waits for one, else of the latest attempt.
-    pub provider: Option<&'static str>,
+    pub provider: Option<Provider>,
     pub direction: Option<Direction>,
     pub appointment_id: Option<String>,
     pub appointment_status: &'static str,
@@ -95,7 +95,7 @@ pub struct JobSummary {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttemptSummary {
     pub number: u8,
-    pub provider: Option<&'static str>,
+    pub provider: Option<Provider>,
     pub provider_call_id: Option<String>,
     pub lifecycle: &'static str,
     pub outcome: &'static str,
@@ -366,7 +366,7 @@ fn summary(call: &Call, attempts: &[AttemptState], job_state: Option<JobState>) 
     };
     CallSummary {
         call_id: call.call_id.to_string(),
-        provider: provider.map(Provider::as_str),
+        provider,
         direction: call.direction,
         appointment_id: call.appointment_id.clone(),
         appointment_status: call.appointment_status().as_str(),
@@ -405,7 +405,7 @@ fn attempt_summary(call: &Call, attempt: &AttemptState) -> AttemptSummary {
     let record = call.attempt_records.get(attempt.index);
     AttemptSummary {
         number: attempt.number,
-        provider: attempt.provider.map(Provider::as_str),
+        provider: attempt.provider,
         provider_call_id: record.and_then(|record| record.provider_call_id.clone()),
         lifecycle: attempt.lifecycle_label(),
         outcome: attempt.outcome_label(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use switchhook_domain::Direction;
+use switchhook_domain::{Direction, Provider};
 use switchhook_operate::duration;
 use switchhook_operate::timeline::{CallSummary, EventInStory, Line, Story, WriteInStory};
 
@@ -52,7 +52,7 @@ fn print_call(call: &CallSummary, out: &mut impl Write) -> io::Result<()> {
         None => "-",
     };
     writeln!(out, "{}", call.call_id)?;
-    writeln!(out, "  provider     {}, {direction}", or_dash(call.provider))?;
+    writeln!(out, "  provider     {}, {direction}", or_dash(call.provider.as_ref().map(Provider::as_str)))?;
     writeln!(out, "  state        {}, outcome {}", or_dash(call.lifecycle), or_dash(call.outcome))?;
     writeln!(out, "  appointment  {}, {}", or_dash(call.appointment_id.as_deref()), call.appointment_status)?;
     let job = &call.job;
@@ -78,7 +78,7 @@ fn print_call(call: &CallSummary, out: &mut impl Write) -> io::Result<()> {
         )?;
         let dialled = attempt.dialled_at.as_ref().map(|at| format!(", dialled {at}")).unwrap_or_default();
         let id = or_dash(attempt.provider_call_id.as_deref());
-        writeln!(out, "               {} {}{dialled}", or_dash(attempt.provider), id)?;
+        writeln!(out, "               {} {}{dialled}", or_dash(attempt.provider.as_ref().map(Provider::as_str)), id)?;
     }
     Ok(())
 }

@@ -76,7 +76,7 @@ fn url_of(filter: &CallFilter, from: Option<&str>) -> String {
         ("tab", Some(filter.tab.as_str()).filter(|_| filter.tab != Tab::Recent)),
         ("job", filter.job.map(JobState::as_str)),
         ("state", filter.lifecycle.as_deref()),
-        ("provider", filter.provider.map(Provider::as_str)),
+        ("provider", filter.provider.as_ref().map(Provider::as_str)),
         ("from", from),
     ];
     let given: Vec<(&str, &str)> = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -88,7 +88,7 @@ fn command_of(filter: &CallFilter) -> String {
     let parameters = [
         (" --job ", filter.job.map(JobState::as_str)),
         (" --lifecycle ", filter.lifecycle.as_deref()),
-        (" --provider ", filter.provider.map(Provider::as_str)),
+        (" --provider ", filter.provider.as_ref().map(Provider::as_str)),
     ];
     let given = parameters.into_iter().filter_map(|(name, value)| Some([name, value?]));
     let options: String = given.flatten().collect();
@@ -118,13 +118,14 @@ fn tabs(filter: &CallFilter) -> Markup {
 
 fn filters(filter: &CallFilter) -> Markup {
     let jobs: Vec<&str> = JobState::ALL.map(JobState::as_str).into();
-    let providers: Vec<&str> = Provider::ALL.map(Provider::as_str).into();
+    let mut providers: Vec<&str> = Provider::ALL.iter().map(Provider::as_str).collect();
+    providers.extend(filter.provider.as_ref().filter(|provider| provider.is_configured()).map(Provider::as_str));
     html! {
         form.filters method="get" action="/calls" {
             input type="hidden" name="tab" value=(filter.tab.as_str());
             (choice("Job", "job", &jobs, filter.job.map(JobState::as_str)))
             (choice("State", "state", &lifecycle_labels(), filter.lifecycle.as_deref()))
-            (choice("Provider", "provider", &providers, filter.provider.map(Provider::as_str)))
+            (choice("Provider", "provider", &providers, filter.provider.as_ref().map(Provider::as_str)))
             button type="submit" { "Filter" }
             @if is_filtered(filter) { a.button href=(url_of(&unfiltered(filter), None)) { "Clear" } }
         }
@@ -267,7 +268,7 @@ fn row(listed: &ListedCall, now: Timestamp) -> Markup {
     let ListedCall { call, who, late_events, stuck } = listed;
     html! {
         tr {
-            td { (parts::call_link(&call.call_id)) " " span.muted { (call.provider.unwrap_or("")) (direction(call.direction)) } }
+            td { (parts::call_link(&call.call_id)) " " span.muted { (call.provider.as_ref().map_or("", Provider::as_str)) (direction(call.direction)) } }
             td data-label="Who" { @if let Some(who) = who { span.mono { (parts::foreign(who)) } } @else { "-" } }
             td data-label="Attempts" {
                 @for attempt in &call.attempts { (parts::shape(&attempt.number.to_string(), attempt.lifecycle)) " " }
@@ -341,7 +342,7 @@ mod tests {
         let at = NOW.minus(std::time::Duration::from_secs(12)).to_string();
         let attempt = AttemptSummary {
             number: 1,
-            provider: Some("retell"),
+            provider: Some(Provider::Retell),
             provider_call_id: Some("call_1".to_owned()),
             lifecycle: "busy",
             outcome: "no_answer",
@@ -351,7 +352,7 @@ mod tests {
         };
         let call = CallSummary {
             call_id: id.to_owned(),
-            provider: Some("retell"),
+            provider: Some(Provider::Retell),
             direction: Some(Direction::Outbound),
             appointment_id: Some("apt_201".to_owned()),
             appointment_status: "Retrying",

@@ -291,6 +291,7 @@ fn headers(path: &EventPath) -> Markup {
 mod tests {
     use std::collections::BTreeMap;
 
+    use switchhook_domain::{Origin, Provider};
     use switchhook_operate::events::{DiffLine, EventLine};
 
     use super::*;
@@ -299,7 +300,7 @@ mod tests {
         let at = "2026-11-22T15:49:36.343Z".to_owned();
         let line = EventLine {
             event_id: "retell:call_1:call_ended".to_owned(),
-            provider: "retell",
+            provider: Origin::Provider(Provider::Retell),
             event_type: "call_ended".to_owned(),
             call_id: Some("call-1".to_owned()),
             status: "applied",

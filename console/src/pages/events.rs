@@ -91,7 +91,7 @@ impl Wanted {
         let parameters = [
             ("since", self.since.as_deref()),
             ("until", until),
-            ("provider", self.provider.map(Origin::as_str)),
+            ("provider", self.provider.as_ref().map(Origin::as_str)),
             ("status", self.status),
             ("type", self.event_type.as_deref()),
         ];
@@ -127,13 +127,14 @@ fn field_value(text: Option<&str>) -> Option<String> {
 }
 
 fn fields(wanted: &Wanted) -> Markup {
-    let origins: Vec<&str> =
-        Provider::ALL.map(Provider::as_str).into_iter().chain([Origin::Switchhook.as_str()]).collect();
+    let built_in: Vec<Origin> = Provider::ALL.map(Origin::Provider).into_iter().chain([Origin::Switchhook]).collect();
+    let configured = wanted.provider.as_ref().filter(|origin| !built_in.contains(origin));
+    let origins: Vec<&str> = built_in.iter().chain(configured).map(Origin::as_str).collect();
     html! {
         form.filters method="get" action="/events" {
             label { "Since (UTC)" input type="datetime-local" name="since" step="1" value=[field_value(wanted.since.as_deref())]; }
             label { "Until (UTC)" input type="datetime-local" name="until" step="1" value=[field_value(wanted.until.as_deref())]; }
-            (choice("Provider", "provider", &origins, wanted.provider.map(Origin::as_str)))
+            (choice("Provider", "provider", &origins, wanted.provider.as_ref().map(Origin::as_str)))
             (choice("Disposition", "status", &STATUSES, wanted.status))
             label { "Type" input name="type" size="14" autocomplete="off" spellcheck="false" value=[wanted.event_type.as_deref()]; }
             button type="submit" { "Filter" }
@@ -197,7 +198,7 @@ pub(crate) fn unreadable(events: &[UnreadableEvent]) -> Markup {
 
 /// Row of an event. The first one of a day has its date.
 fn row(event: &EventLine, has_date: bool) -> Markup {
-    let late = event.late_ms.filter(|ms| *ms >= LATE_MS && event.provider != Origin::Switchhook.as_str());
+    let late = event.late_ms.filter(|ms| *ms >= LATE_MS && event.provider != Origin::Switchhook);
     html! {
         tr {
             td {
@@ -300,7 +301,7 @@ mod tests {
     fn event(id: &str, received_at: &str) -> EventLine {
         EventLine {
             event_id: id.to_owned(),
-            provider: "retell",
+            provider: Origin::Provider(Provider::Retell),
             event_type: "call_ended".to_owned(),
             call_id: Some("call/1".to_owned()),
             status: "applied",

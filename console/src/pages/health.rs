@@ -204,7 +204,7 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_domain::Timestamp;
+    use switchhook_domain::{Provider, Timestamp};
     use switchhook_operate::status::{Advice, THRESHOLDS};
 
     use super::*;
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn silent_provider_is_told_apart_by_a_word() {
-        let quiet = Silence { provider: "vapi", seconds: 10_800, longest_pause: Some(1_800) };
+        let quiet = Silence { provider: Provider::Vapi, seconds: 10_800, longest_pause: Some(1_800) };
         let shown = last_webhook(&quiet).into_string();
         assert!(shown.contains("Watch") && shown.contains("vapi silent for 3 h"), "{shown}");
         assert!(shown.contains("its longest pause of the week was 30 min"), "{shown}");

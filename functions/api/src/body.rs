@@ -129,7 +129,7 @@ fn read_call(body: &Map<String, Value>, errors: Vec<FieldError>, now: Timestamp)
 pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     match provider {
         Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs => true,
-        Provider::Generic => false,
+        Provider::Generic | Provider::Configured(_) => false,
     }
 }
 
@@ -232,7 +232,7 @@ impl Reader {
     fn providers(&mut self, body: &Map<String, Value>) -> Option<Vec<Provider>> {
         let dialing: Vec<Provider> = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider)).collect();
         let find = |name: &Value| dialing.iter().copied().find(|provider| name.as_str() == Some(provider.as_str()));
-        let names = || dialing.iter().copied().map(Provider::as_str).collect::<Vec<_>>().join(", ");
+        let names = || dialing.iter().map(Provider::as_str).collect::<Vec<_>>().join(", ");
         match (body.get("provider"), body.get("providers")) {
             (Some(name), None) => {
                 let provider = find(name);

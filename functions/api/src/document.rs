@@ -55,8 +55,8 @@ fn document_names_what_the_code_names() {
     assert_eq!(values("EventKind"), names(EventKind::ALL.map(EventKind::as_str)));
     assert_eq!(values("Disposition"), names(Disposition::ALL.map(Disposition::as_str)));
     assert_eq!(values("JobState"), names(JobState::ALL.map(JobState::as_str)));
-    assert_eq!(values("Provider"), names(Provider::ALL.map(Provider::as_str)));
-    let dialing = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider));
+    assert_eq!(values("BuiltInProvider"), names(Provider::ALL.iter().map(Provider::as_str)));
+    let dialing = Provider::ALL.iter().filter(|provider| can_place_calls(**provider));
     assert_eq!(values("DialingProvider"), names(dialing.map(Provider::as_str)));
     let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.code()));
     assert_eq!(values("ProblemType"), names(problems));

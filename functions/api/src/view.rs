@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
-    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Provider, StopReason, Timestamp,
+    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Origin, Provider, StopReason,
+    Timestamp,
 };
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CallView<'a> {
     call_id: &'a CallId,
     /// Provider of the next attempt if the call waits for one, else of the latest attempt.
-    provider: Option<&'static str>,
+    provider: Option<Provider>,
     direction: Option<Direction>,
     appointment_id: Option<&'a str>,
     appointment_status: &'static str,
@@ -42,7 +43,7 @@ impl<'a> CallView<'a> {
         let latest = attempts.last();
         Self {
             call_id: &call.call_id,
-            provider: shown_provider(call, latest).map(Provider::as_str),
+            provider: shown_provider(call, latest),
             direction: call.direction,
             appointment_id: call.appointment_id.as_deref(),
             appointment_status: call.appointment_status().as_str(),
@@ -105,7 +106,7 @@ impl JobView {
 #[derive(Debug, Serialize)]
 struct AttemptView<'a> {
     number: u8,
-    provider: Option<&'static str>,
+    provider: Option<Provider>,
     provider_call_id: Option<&'a str>,
     lifecycle: &'static str,
     outcome: &'static str,
@@ -121,7 +122,7 @@ impl<'a> AttemptView<'a> {
         let record = call.attempt_records.get(attempt.index);
         Self {
             number: attempt.number,
-            provider: attempt.provider.map(Provider::as_str),
+            provider: attempt.provider,
             provider_call_id: record.and_then(|record| record.provider_call_id.as_deref()),
             lifecycle: attempt.lifecycle_label(),
             outcome: attempt.outcome_label(),
@@ -164,7 +165,7 @@ pub(crate) struct StatusView<'a> {
     event_id: &'a EventId,
     /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
     call_id: Option<&'a CallId>,
-    provider: &'static str,
+    provider: Origin,
     #[serde(rename = "type")]
     event_type: &'a str,
     status: &'static str,
@@ -206,7 +207,7 @@ impl<'a> StatusView<'a> {
         Self {
             event_id: &stored.event_id,
             call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref()),
-            provider: stored.origin.as_str(),
+            provider: stored.origin,
             event_type: &stored.event_type,
             status,
             disposition: disposition.map(Disposition::as_str),

@@ -31,7 +31,7 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
     DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, is_question,
-    key_number, read_with_notes, verify,
+    key_number, read_as_configured, verify,
 };
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
@@ -91,6 +91,8 @@ const KEY_METRICS: [&str; 4] = ["key_1", "key_2", "key_3", "key_4"];
 /// Facts about an authentic webhook, for the log and the metrics.
 #[derive(Clone, Debug, Default)]
 struct Notes {
+    /// Provider in the path. `None` if neither Switchhook nor the configuration knows it.
+    provider: Option<Provider>,
     /// True if the webhook proves only that its sender knows a key.
     unsigned: bool,
     read: ReadNotes,
@@ -154,6 +156,8 @@ impl Ingress {
             Entry::Disabled => return Ok(Answer::EdgeDisabled),
         };
         let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
+        // Anybody can invent names of configured providers, so only those that the secret names reach the log and the metrics.
+        notes.provider = Some(provider).filter(|provider| !provider.is_configured() || keys.names(*provider));
         let newer_keys;
         let mut config = match keys.entry(provider) {
             Entry::Configured(config) => config,
@@ -199,7 +203,7 @@ impl Ingress {
         // Which key matched tells when an old key can be removed. With one key there is nothing to tell.
         notes.key_index = (config.keys().len() > 1).then_some(webhook.key_index());
         let reading;
-        (reading, notes.read) = read_with_notes(&webhook, now);
+        (reading, notes.read) = read_as_configured(config, &webhook, now);
         notes.event_type = Some(reading.event_type_label().to_owned());
         notes.call_id = reading.call_id().cloned();
         let question = config.question().filter(|_| is_question(&webhook, &reading));
@@ -237,6 +241,7 @@ impl Ingress {
             body: webhook.body().to_vec(),
             headers,
             disposition: None,
+            reading: None,
             cause: None,
             trace_id: trace_id.to_owned(),
         };
@@ -246,6 +251,7 @@ impl Ingress {
                     call_id: Some(event.call_id.clone()),
                     event_type: event.event_type.clone(),
                     occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+                    reading: webhook.provider().is_configured().then(|| event.clone()),
                     ..new_event(event.event_id.clone())
                 };
                 let outcome = submit(&self.inbox, &self.queue, &new_event, &event).await?;
@@ -364,7 +370,7 @@ impl Ingress {
         let decision = Decision {
             function: "ingress",
             action_taken,
-            provider: context.provider.map(Provider::as_str),
+            provider: notes.provider.as_ref().map(Provider::as_str),
             event_type: notes.event_type.as_deref(),
             event_id,
             call_id: notes.call_id.as_ref().map(CallId::as_str),

@@ -360,7 +360,7 @@ impl Reconciler {
             function: "reconciler",
             message: "provider disagrees with call",
             action_taken: "drift_found",
-            provider: attempt.provider.map(Provider::as_str),
+            provider: attempt.provider.as_ref().map(Provider::as_str),
             call_id: Some(call.call_id.as_str()),
             attempt: record.key.as_ref().map(AttemptKey::as_str),
             cause: Some(attempt.lifecycle_label()),

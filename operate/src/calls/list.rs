@@ -114,7 +114,7 @@ impl CallFilter {
         };
         let is_provider = |wanted: Provider| {
             let shown = call.attempts.iter().map(|attempt| attempt.provider).chain([call.provider]);
-            shown.flatten().any(|provider| provider == wanted.as_str())
+            shown.flatten().any(|provider| provider == wanted)
         };
         is_of_tab
             && self.job.is_none_or(|job| call.job.state == Some(job.as_str()))

@@ -36,7 +36,7 @@ pub struct Minute {
 /// Time since the last webhook of a provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Silence {
-    pub provider: &'static str,
+    pub provider: Provider,
     pub seconds: u64,
     /// Longest pause between two webhooks of the last week. `None` if less than a day of it is known.
     pub longest_pause: Option<u64>,
@@ -59,7 +59,7 @@ impl Silence {
             let is_known = week.first().is_some_and(|first| seconds(*first, last) >= KNOWN_SECONDS_MIN);
             let pauses = week.iter().zip(week.iter().skip(1)).map(|(from, to)| seconds(*from, *to));
             let longest_pause = pauses.max().filter(|_| is_known);
-            Some(Self { provider: provider.as_str(), seconds: seconds(last, now), longest_pause })
+            Some(Self { provider, seconds: seconds(last, now), longest_pause })
         });
         silences.collect()
     }
@@ -113,7 +113,7 @@ mod tests {
         let last = traffic.minutes.last().unwrap();
         assert_eq!((last.accepted, last.duplicate, last.rejected), (6, 2, 1));
         assert_eq!(traffic.minutes.iter().map(|minute| minute.accepted).sum::<u64>(), 10, "older ones are left out");
-        let last = Silence { provider: Provider::ALL[0].as_str(), seconds: 10, longest_pause: None };
+        let last = Silence { provider: Provider::ALL[0], seconds: 10, longest_pause: None };
         assert_eq!(traffic.last, [last]);
     }
 

@@ -107,13 +107,16 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
     pub fn policy(&mut self) -> Policy {
         let inactivity_timeout = self.seconds("INACTIVITY_TIMEOUT_SECONDS");
         let names = self.text("OUTCOME_PROVIDERS");
-        let parsed: Result<ProviderSet, UnknownProvider> = names.split(',').map(|name| name.trim().parse()).collect();
-        let outcome_providers = parsed.unwrap_or_else(|error| {
-            if !names.is_empty() {
-                self.problems.push(format!("OUTCOME_PROVIDERS: {error}"));
-            }
-            ProviderSet::default()
-        });
+        let mut outcome_providers = ProviderSet::default();
+        for name in names.split(',').filter(|_| !names.is_empty()) {
+            let problem = match name.trim().parse() {
+                Ok(provider) if outcome_providers.insert(provider) => continue,
+                Ok(_) => format!("more than {} configured providers", ProviderSet::CONFIGURED_MAX),
+                Err(UnknownProvider(name)) => UnknownProvider(name).to_string(),
+            };
+            self.problems.push(format!("OUTCOME_PROVIDERS: {problem}"));
+            break;
+        }
         Policy { inactivity_timeout, outcome_providers }
     }
 

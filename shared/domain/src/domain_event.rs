@@ -29,7 +29,7 @@ pub struct DomainEvent {
     /// Position among the domain events of the call, counted from 1.
     pub sequence: usize,
     /// Provider of the attempt. `None` if the event concerns no attempt.
-    pub provider: Option<&'static str>,
+    pub provider: Option<Provider>,
     pub provider_call_id: Option<String>,
     pub appointment_id: Option<String>,
     /// Number of the attempt. `None` if the event concerns no attempt.
@@ -91,8 +91,7 @@ impl Call {
             sequence,
             provider: announcement
                 .attempt_index
-                .and_then(|_| announcement.provider.or_else(|| self.provider_of_source(announcement.source)))
-                .map(Provider::as_str),
+                .and_then(|_| announcement.provider.or_else(|| self.provider_of_source(announcement.source))),
             provider_call_id,
             appointment_id: self.appointment_id.clone().filter(|_| announcement.appointment_known),
             attempt: (announcement.attempt_number > 0).then_some(announcement.attempt_number),
@@ -297,7 +296,7 @@ pub struct WebhookQuarantined {
     /// `webhook.quarantined`.
     #[serde(rename = "type")]
     pub event_type: &'static str,
-    pub provider: &'static str,
+    pub provider: Origin,
     pub event_id: String,
     /// Id of the call that the webhook belongs to. `None` if the webhook names no readable call.
     pub call_id: Option<String>,
@@ -322,7 +321,7 @@ impl WebhookQuarantined {
             schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
             id: format!("{event_id}/quarantined"),
             event_type: "webhook.quarantined",
-            provider: origin.as_str(),
+            provider: origin,
             event_id: event_id.to_string(),
             call_id: call_id.map(CallId::to_string),
             reason: reason.to_owned(),

@@ -366,8 +366,8 @@ pub struct CallEvent {
 }
 
 /// Sender of a provider event. Stored and sent as one word, for example `retell` or `switchhook`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "&'static str", try_from = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Origin {
     Provider(Provider),
     /// Switchhook itself, for example the reconciler after it asked a provider.
@@ -378,11 +378,17 @@ impl Origin {
     const SWITCHHOOK: &str = "switchhook";
 
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Provider(provider) => provider.as_str(),
             Self::Switchhook => Self::SWITCHHOOK,
         }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -402,9 +408,9 @@ impl TryFrom<String> for Origin {
     }
 }
 
-impl From<Origin> for &'static str {
-    fn from(origin: Origin) -> Self {
-        origin.as_str()
+impl Serialize for Origin {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

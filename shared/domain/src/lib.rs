@@ -1,7 +1,7 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
 //!
 //! The modules build on each other in this order:
-//! - `time`, `event`: what a provider reported;
+//! - `time`, `provider`, `event`: what a provider reported;
 //! - `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
@@ -70,7 +70,7 @@ pub use number::NumberTag;
 pub use operator::OperatorAction;
 pub use past::{PastCall, Write};
 pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
-pub use provider::{Provider, ProviderSet, UnknownProvider};
+pub use provider::{Provider, ProviderName, ProviderSet, UnknownProvider};
 pub use provider_health::{
     CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,
 };

@@ -401,7 +401,7 @@ impl ProviderHealth {
             schema_version: DOMAIN_EVENT_SCHEMA_VERSION,
             id: format!("{PROVIDER_HEALTH_PREFIX}{}/{}", self.provider, self.sequence),
             event_type: format!("provider.{status}"),
-            provider: self.provider.as_str(),
+            provider: self.provider,
             sequence: self.sequence,
             status,
             reason,

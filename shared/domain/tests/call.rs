@@ -484,7 +484,7 @@ fn two_providers_report_one_appointment() {
             let index = usize::from(event.attempt.unwrap() - 1);
             // Attempts may have been numbered differently when the event was announced, but its provider stays.
             assert!(call.attempts().get(index).is_some());
-            assert!(matches!(event.provider, Some("twilio" | "retell")), "{event:?}");
+            assert!(matches!(event.provider, Some(Provider::Twilio | Provider::Retell)), "{event:?}");
         }
     });
 }

@@ -17,7 +17,7 @@ use crate::key::Key;
 /// Characters that stay as they are in a path segment and in a query. Every decoder reads the result alike.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Base URL of the provider's API. `None` if the provider has no API (generic).
+/// Base URL of the provider's API. `None` if the provider has no API (generic, and configured ones).
 #[must_use]
 pub const fn api_url(provider: Provider) -> Option<&'static str> {
     match provider {
@@ -26,7 +26,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
         Provider::Vapi => Some("https://api.vapi.ai"),
         Provider::Telnyx => Some("https://api.telnyx.com"),
         Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
-        Provider::Generic => None,
+        Provider::Generic | Provider::Configured(_) => None,
     }
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for ApiRequest {
 /// Reason why no request can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// The provider has no `dial` in its configuration, or no API (generic).
+    /// The provider has no `dial` in its configuration, or no API (generic, and configured ones).
     #[error("the provider is not configured to place calls")]
     DialUnsupported,
     /// The provider has no API or no `dial` in its configuration, or the call cannot be identified there.

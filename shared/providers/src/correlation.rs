@@ -78,10 +78,10 @@ pub(crate) fn correlate(
 /// True if a sender of this provider may not name a call by this id. The id is the key of another row, or it belongs to
 /// another provider: `{other provider}:…`.
 fn is_reserved(provider: Provider, call_id: &str) -> bool {
-    let is_of = |other: &Provider| call_id.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with(':'));
+    let owner = call_id.split_once(':').and_then(|(name, _)| name.parse::<Provider>().ok());
     call_id.starts_with(DO_NOT_CALL_PREFIX)
         || call_id.starts_with(PROVIDER_HEALTH_PREFIX)
-        || Provider::ALL.iter().any(|other| *other != provider && is_of(other))
+        || owner.is_some_and(|owner| owner != provider)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub fn discovery_api_request(
         Provider::Vapi => vapi::discovery_request(config, period, page),
         Provider::Telnyx => telnyx::discovery_request(config, period, page),
         Provider::ElevenLabs => elevenlabs::discovery_request(config, period, page),
-        Provider::Generic => None,
+        Provider::Generic | Provider::Configured(_) => None,
     };
     request.ok_or(ClientError::LookupUnsupported)
 }
@@ -71,7 +71,7 @@ pub fn read_discovery_answer(
             let (named, next_page) = elevenlabs::parse_page(body)?;
             return Some(CallPage { endings: Vec::new(), named, next_page });
         }
-        Provider::Generic => None,
+        Provider::Generic | Provider::Configured(_) => None,
     }?;
     let endings = webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.

@@ -7,9 +7,10 @@ use crate::config::{AccountConfig, WebhookConfig};
 use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
-use crate::reading::{ReadNotes, Reading};
+use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::scheme::Proof;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
-use crate::{elevenlabs, generic, retell, telnyx, twilio, vapi};
+use crate::{configured, elevenlabs, generic, retell, telnyx, twilio, vapi};
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
 ///
@@ -25,6 +26,12 @@ pub fn verify(
 ) -> Result<VerifiedWebhook, VerifyError> {
     let keys = (config.keys(), config.window());
     let key_index = match provider {
+        Provider::Configured(_) => {
+            let scheme = config.scheme().ok_or(VerifyError::MissingScheme)?;
+            let Proof { key_index, webhook_id } = scheme.verify(keys, webhook, now)?;
+            let verified = VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index);
+            return Ok(verified.with_signed_id(webhook_id));
+        }
         Provider::Retell => retell::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Twilio => twilio::verify(config, webhook)?,
         Provider::Vapi => match config.scheme() {
@@ -38,7 +45,7 @@ pub fn verify(
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
 }
 
-/// Reads a verified webhook. The same webhook always gives the same event id and the same call events.
+/// Reads a verified webhook of a provider that Switchhook has code for. The same webhook always gives the same event id and the same call events.
 ///
 /// `received_at` is the time at which the event was first stored. It is copied into the event and decides nothing.
 #[must_use]
@@ -57,12 +64,29 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::Telnyx => telnyx::read(webhook, received_at, &mut notes),
         Provider::ElevenLabs => elevenlabs::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
+        Provider::Configured(_) => Err(ReadError::UnknownMapping),
     };
-    let reading = reading.unwrap_or_else(|error| Reading::Quarantined {
+    (or_quarantined(reading, webhook), notes)
+}
+
+/// Reads a verified webhook as [`read_with_notes`] does, by the mapping of its provider if the configuration has one.
+#[must_use]
+pub fn read_as_configured(
+    config: &WebhookConfig,
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+) -> (Reading, ReadNotes) {
+    let Some(mapping) = config.mapping() else { return read_with_notes(webhook, received_at) };
+    let mut notes = ReadNotes::default();
+    let reading = configured::read(mapping, webhook, received_at, &mut notes);
+    (or_quarantined(reading, webhook), notes)
+}
+
+fn or_quarantined(reading: Result<Reading, ReadError>, webhook: &VerifiedWebhook) -> Reading {
+    reading.unwrap_or_else(|error| Reading::Quarantined {
         event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
         error,
-    });
-    (reading, notes)
+    })
 }
 
 /// True if the provider asks what to do with an inbound call, and waits for the answer.
@@ -73,7 +97,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
         Provider::Retell => has_type(retell::QUESTION),
         Provider::Vapi => has_type(vapi::QUESTION),
         Provider::Twilio => twilio::is_question(webhook),
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => false,
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => false,
     }
 }
 
@@ -92,7 +116,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
         Provider::Telnyx => telnyx::sign(key, url, body, now),
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
-        Provider::Generic => generic::SCHEME.sign_with_text(key, url, body, now),
+        Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
 
@@ -118,6 +142,7 @@ pub fn sign_as_configured(
             Some(scheme) => scheme.sign(key?, url, body, now),
             None => Some(sign(provider, key?, url, body, now).into()),
         },
+        Provider::Configured(_) => config.scheme()?.sign(key?, url, body, now),
         Provider::Telnyx => None,
         Provider::Retell | Provider::ElevenLabs | Provider::Generic => {
             Some(sign(provider, key?, url, body, now).into())
@@ -131,9 +156,12 @@ pub fn sign_as_configured(
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
         Provider::Telnyx => telnyx::public_key(key),
-        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
-            key.as_str().to_owned()
-        }
+        Provider::Retell
+        | Provider::Twilio
+        | Provider::Vapi
+        | Provider::ElevenLabs
+        | Provider::Generic
+        | Provider::Configured(_) => key.as_str().to_owned(),
     }
 }
 
@@ -153,7 +181,7 @@ pub fn dial_api_request(
         Provider::Vapi => vapi::dial_api_request(config, request),
         Provider::Telnyx => telnyx::dial_api_request(config, request),
         Provider::ElevenLabs => elevenlabs::dial_api_request(config, request),
-        Provider::Generic => None,
+        Provider::Generic | Provider::Configured(_) => None,
     };
     api_request.ok_or(ClientError::DialUnsupported)
 }
@@ -174,7 +202,7 @@ pub fn read_dial_answer(
         Provider::Vapi => (vapi::dialled_call_id(body), vapi::refusal(body)),
         Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
-        Provider::Generic => (None, None),
+        Provider::Generic | Provider::Configured(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)
 }

@@ -17,12 +17,15 @@
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Generic has none.
 //!
+//! A provider that Switchhook has no code for is described by the configuration: `configured` reads its events.
+//!
 //! Shared parts are files beside the folders. `dispatch.rs`, `search.rs` and `discovery.rs` use the folders, and the
 //! folders use the other files, never the reverse.
 
 mod api;
 mod call_events;
 mod config;
+mod configured;
 mod content_hash;
 mod correlation;
 mod dial;
@@ -60,8 +63,8 @@ pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer};
 pub use dispatch::{
-    derived_call_id, dial_api_request, is_question, read, read_dial_answer, read_with_notes, sign, sign_as_configured,
-    verify, verifying_key,
+    derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer, read_with_notes, sign,
+    sign_as_configured, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use key::{Key, KeyError};

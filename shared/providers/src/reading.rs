@@ -1,6 +1,6 @@
 //! Result of reading a verified webhook.
 
-use switchhook_domain::{CallId, EventId, ProviderEvent};
+use switchhook_domain::{CallId, EventId, Origin, Provider, ProviderEvent};
 use thiserror::Error;
 
 /// Label of every event type that is not folded.
@@ -9,6 +9,7 @@ const OTHER_EVENT_TYPE: &str = "other";
 /// Content of an authentic webhook. Every reading has an event id, so that every authentic webhook can be stored
 /// exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "most readings are events, and each is made once")]
 pub enum Reading {
     /// An event about a call, with at least one call event.
     Event(ProviderEvent),
@@ -28,10 +29,14 @@ impl Reading {
     }
 
     /// Type of the event as a metric may count it. The list of types that are folded is bounded; every other type is
-    /// `other`.
+    /// `other`. The types of a configured provider are unknown, so the kind of its call event stands in for the type.
     #[must_use]
     pub fn event_type_label(&self) -> &str {
         match self {
+            Self::Event(ProviderEvent { origin: Origin::Provider(Provider::Configured(_)), call_events, .. }) => {
+                let reported = call_events.iter().find(|event| !event.implied);
+                reported.map_or(OTHER_EVENT_TYPE, |event| event.kind.as_str())
+            }
             Self::Event(event) => &event.event_type,
             Self::Recorded { .. } | Self::Quarantined { .. } => OTHER_EVENT_TYPE,
         }
@@ -75,6 +80,9 @@ pub enum ReadError {
     MissingEventType,
     #[error("the event names no call")]
     MissingCallId,
+    /// Its provider is a configured one, and the mapping of that provider is not at hand.
+    #[error("the mapping of its provider is unknown")]
+    UnknownMapping,
 }
 
 impl ReadError {
@@ -88,6 +96,7 @@ impl ReadError {
             Self::RepeatedField { .. } => "repeated_field",
             Self::MissingEventType => "missing_event_type",
             Self::MissingCallId => "missing_call_id",
+            Self::UnknownMapping => "unknown_mapping",
         }
     }
 }

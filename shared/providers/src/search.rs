@@ -61,7 +61,7 @@ impl<'a> CallSearch<'a> {
             Provider::ElevenLabs => {
                 elevenlabs::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::ElevenLabs(next)))
             }
-            Provider::Generic => None,
+            Provider::Generic | Provider::Configured(_) => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
         Ok(Self { config, lookup, request, stage, requests: 1 })

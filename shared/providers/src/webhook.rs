@@ -35,6 +35,8 @@ pub struct VerifiedWebhook {
     query: String,
     body: Vec<u8>,
     key_index: usize,
+    /// Id that the signature covers, if the scheme has one in a header.
+    signed_id: Option<String>,
 }
 
 impl VerifiedWebhook {
@@ -50,11 +52,19 @@ impl VerifiedWebhook {
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
             Provider::Twilio => query.to_owned(),
-            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
-                String::new()
-            }
+            Provider::Retell
+            | Provider::Vapi
+            | Provider::Telnyx
+            | Provider::ElevenLabs
+            | Provider::Generic
+            | Provider::Configured(_) => String::new(),
         };
-        Self { provider, query, body, key_index }
+        Self { provider, query, body, key_index, signed_id: None }
+    }
+
+    /// Adds the id that the signature covers.
+    pub(crate) fn with_signed_id(self, signed_id: Option<String>) -> Self {
+        Self { signed_id, ..self }
     }
 
     #[must_use]
@@ -72,6 +82,11 @@ impl VerifiedWebhook {
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// Id of the webhook that the signature covers. `None` if the scheme has none, and for a webhook of the inbox.
+    pub(crate) fn signed_id(&self) -> Option<&str> {
+        self.signed_id.as_deref()
     }
 
     /// Index of the configured key that verified the webhook. Everything that people see has its [`key_number`].
@@ -105,6 +120,10 @@ pub enum VerifyError {
     MissingSignature,
     #[error("the signature header is malformed")]
     MalformedSignature,
+    #[error("the header with the id of the webhook is missing")]
+    MissingId,
+    #[error("the header with the id of the webhook is malformed")]
+    MalformedId,
     #[error("the timestamp header is missing")]
     MissingTimestamp,
     #[error("the timestamp header is malformed")]
@@ -125,6 +144,8 @@ pub enum VerifyError {
     UnknownKey,
     #[error("the algorithm of the signature is unknown, or weaker than the one that is configured for its key")]
     UnacceptableAlgorithm,
+    #[error("no signature scheme is configured")]
+    MissingScheme,
     #[error("no public URL is configured to check the signature against")]
     MissingPublicUrl,
 }
@@ -137,12 +158,15 @@ impl VerifyError {
             Self::WrongSignature | Self::UnknownKey => true,
             Self::MissingSignature
             | Self::MalformedSignature
+            | Self::MissingId
+            | Self::MalformedId
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
             | Self::WrongBodyHash
             | Self::TooManyParameters
             | Self::StaleTimestamp { .. }
             | Self::UnacceptableAlgorithm
+            | Self::MissingScheme
             | Self::MissingPublicUrl => false,
         }
     }
@@ -153,6 +177,8 @@ impl VerifyError {
         match self {
             Self::MissingSignature
             | Self::MalformedSignature
+            | Self::MissingId
+            | Self::MalformedId
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
             | Self::WrongSignature
@@ -161,7 +187,7 @@ impl VerifyError {
             | Self::UnacceptableAlgorithm
             | Self::TooManyParameters => "bad_signature",
             Self::StaleTimestamp { .. } => "stale_timestamp",
-            Self::MissingPublicUrl => "misconfigured",
+            Self::MissingPublicUrl | Self::MissingScheme => "misconfigured",
         }
     }
 }
@@ -194,6 +220,11 @@ impl<N> fmt::Debug for SignedWebhook<N> {
 /// Value of the header with the signature.
 pub(crate) fn signature_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
     single_header(headers, name, VerifyError::MissingSignature, VerifyError::MalformedSignature)
+}
+
+/// Value of the header with the id of the webhook.
+pub(crate) fn id_header<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a str, VerifyError> {
+    single_header(headers, name, VerifyError::MissingId, VerifyError::MalformedId)
 }
 
 /// Value of the header with the timestamp.

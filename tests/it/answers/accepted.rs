@@ -28,7 +28,12 @@ pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
 fn query_of(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio => "appointment_id=apt_7",
-        Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => "",
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Generic
+        | Provider::Configured(_) => "",
     }
 }
 

@@ -119,7 +119,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Telnyx => sample("telnyx/hangup"),
             Provider::ElevenLabs => sample("elevenlabs/post_call_transcription"),
             Provider::Twilio => sample("twilio/completed"),
-            Provider::Generic => sample("generic/user_confirmed"),
+            Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());
         let tampered = tamper(&world, request);

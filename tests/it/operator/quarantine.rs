@@ -36,6 +36,7 @@ pub(crate) async fn quarantined_by_older_version(world: &World, call_id: &str, d
         key_index: 0,
         headers: BTreeMap::new(),
         disposition: Some(disposition),
+        reading: None,
         cause: None,
         trace_id: "trace".to_owned(),
     };

@@ -77,7 +77,7 @@ const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio | Provider::Telnyx => "job COMPLETED, appointment Connected, attempts [completed]",
-        Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
+        Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => {
             "job COMPLETED, appointment Confirmed, attempts [completed]"
         }
     }
@@ -104,9 +104,12 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
         let confirmed = match provider {
             // The list of Telnyx's events has the hangup, which does not say whether anybody answered.
             Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
-            Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
-                confirmed_at(provider)
-            }
+            Provider::Retell
+            | Provider::Twilio
+            | Provider::Vapi
+            | Provider::ElevenLabs
+            | Provider::Generic
+            | Provider::Configured(_) => confirmed_at(provider),
         };
         assert_eq!(states, [confirmed, confirmed, BUSY], "{provider}");
     }

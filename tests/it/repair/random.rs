@@ -228,6 +228,7 @@ async fn meet_fate(world: &World, stack: &Stack, webhook: &Webhook, fate: Fate, 
                 key_index: 0,
                 headers: BTreeMap::new(),
                 disposition: Some(Disposition::Quarantined),
+                reading: None,
                 cause: Some("the body is not a JSON object"),
                 trace_id: "trace".to_owned(),
             };

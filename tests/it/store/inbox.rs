@@ -25,6 +25,7 @@ fn new_event(event_id: &str, body: &str) -> NewEvent {
         key_index: 0,
         headers: BTreeMap::new(),
         disposition: None,
+        reading: None,
         cause: None,
         trace_id: "t".to_owned(),
     }

@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use switchhook_domain::{Call, CallId, Direction, EventId, Timestamp};
+use switchhook_domain::{Call, CallId, Direction, EventId, Provider, Timestamp};
 use switchhook_operate::mask::Masker;
 use switchhook_operate::timeline::{self, Line, Story};
 use switchhook_operate::{Stack, events};
@@ -192,7 +192,7 @@ fn header(story: &Story) -> Markup {
             button.copy type="button" data-copy=(call.call_id) aria-label="Copy the id of the call" hidden { "copy" }
         }
         ul.facts data-still {
-            li { (call.provider.unwrap_or("no provider")) " " (direction) }
+            li { (call.provider.as_ref().map_or("no provider", Provider::as_str)) " " (direction) }
             @if let Some(person) = &story.person { li { (parts::foreign(person)) } }
             li {
                 "appointment "

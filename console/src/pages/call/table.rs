@@ -1,6 +1,7 @@
 //! The tables of a call: its attempts, and everything that happened to it. They say all that the drawing shows.
 
 use maud::{Markup, html};
+use switchhook_domain::Provider;
 use switchhook_operate::duration;
 use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story, WriteInStory};
 
@@ -83,7 +84,7 @@ pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
                 @for attempt in &call.attempts {
                     tr {
                         th scope="row" { (attempt.number) }
-                        td { (attempt.provider.unwrap_or("-")) }
+                        td { (attempt.provider.as_ref().map_or("-", Provider::as_str)) }
                         td { @if let Some(id) = &attempt.provider_call_id { (parts::foreign(id)) } @else { "-" } }
                         td { (parts::badge(attempt.lifecycle)) }
                         td { (parts::badge(attempt.outcome)) }

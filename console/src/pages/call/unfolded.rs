@@ -92,6 +92,8 @@ fn table(events: &[EventLine]) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_domain::{Origin, Provider};
+
     use super::*;
 
     fn page(events: Vec<EventLine>) -> UnfoldedPage {
@@ -120,7 +122,7 @@ mod tests {
         let hostile = "<img src=x>\u{202e}".to_owned();
         let event = EventLine {
             event_id: hostile.clone(),
-            provider: "generic",
+            provider: Origin::Provider(Provider::Generic),
             event_type: hostile.clone(),
             call_id: None,
             status: "quarantined",

@@ -75,7 +75,7 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::Vapi => vapi::order(request),
         Provider::Telnyx => telnyx::order(request),
         Provider::ElevenLabs => elevenlabs::order(request),
-        Provider::Generic => None,
+        Provider::Generic | Provider::Configured(_) => None,
     }
 }
 
@@ -87,14 +87,14 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
-        Provider::Retell | Provider::Generic => respond(201, &retell::call(call, id, now)),
+        Provider::Retell | Provider::Generic | Provider::Configured(_) => respond(201, &retell::call(call, id, now)),
     }
 }
 
 /// All webhooks of a call, in the order of its events.
 pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
     match call.provider {
-        Provider::Retell | Provider::Generic => retell::webhooks(call, id),
+        Provider::Retell | Provider::Generic | Provider::Configured(_) => retell::webhooks(call, id),
         Provider::Twilio => twilio::webhooks(call, id),
         Provider::Vapi => vapi::webhooks(call, id),
         Provider::Telnyx => telnyx::webhooks(call, id),
@@ -111,7 +111,7 @@ impl State {
             Provider::Vapi => vapi::answer(self, request, now),
             Provider::Telnyx => telnyx::answer(self, request, now),
             Provider::ElevenLabs => elevenlabs::answer(self, request, now),
-            Provider::Generic => None,
+            Provider::Generic | Provider::Configured(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))
     }

@@ -1,4 +1,4 @@
-use switchhook_domain::Direction;
+use switchhook_domain::{Direction, Provider};
 
 use super::*;
 use crate::timeline::JobSummary;
@@ -12,7 +12,7 @@ fn at(second: usize) -> String {
 fn attempt(number: u8, second: usize, lifecycle: &'static str, outcome: &'static str) -> AttemptSummary {
     AttemptSummary {
         number,
-        provider: Some("retell"),
+        provider: Some(Provider::Retell),
         provider_call_id: None,
         lifecycle,
         outcome,
@@ -25,7 +25,7 @@ fn attempt(number: u8, second: usize, lifecycle: &'static str, outcome: &'static
 fn call(attempts: Vec<AttemptSummary>, job: JobSummary) -> CallSummary {
     CallSummary {
         call_id: "c".to_owned(),
-        provider: Some("retell"),
+        provider: Some(Provider::Retell),
         direction: Some(Direction::Outbound),
         appointment_id: None,
         appointment_status: "Dialing",

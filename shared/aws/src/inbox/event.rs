@@ -6,7 +6,9 @@ use std::fmt;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
+use switchhook_domain::{
+    AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp, TraceId,
+};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
@@ -54,7 +56,9 @@ pub struct StoredEvent {
     /// Index of the provider's key that verified the event.
     pub key_index: usize,
     body: StoredBody,
-    /// Number of the dictionary that compressed the body.
+    /// Compressed event that ingress read from the body, if the provider is a configured one.
+    reading: Option<Vec<u8>>,
+    /// Number of the dictionary that compressed the body and the reading.
     dictionary: Option<u32>,
     /// Number of chunks. In an erased event, those that are yet to be deleted.
     pub(super) body_chunks: Option<u32>,
@@ -122,6 +126,13 @@ impl Inbox {
             return self.duplicate(item, event, &body_hash).await;
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
+        let reading = match &event.reading {
+            Some(event) => {
+                let json = serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?;
+                Some(ByteBuf::from(compress(&json)?.bytes))
+            }
+            None => None,
+        };
         let is_quarantined = event.disposition == Some(Disposition::Quarantined);
         let mut headers = event.headers.clone();
         if is_quarantined {
@@ -140,6 +151,7 @@ impl Inbox {
             headers,
             key_index: event.key_index,
             body: body_chunks.is_none().then(|| ByteBuf::from(bytes)),
+            reading,
             body_chunks,
             dictionary: Some(dictionary),
             body_hash,
@@ -235,6 +247,12 @@ impl Inbox {
         }
         if matches!(stored.body, StoredBody::Erased) {
             return Ok(Reread::Erased);
+        }
+        // The mapping of a configured provider is not at hand here, and may have changed. What ingress read stands.
+        if let (Origin::Provider(Provider::Configured(_)), None, false) =
+            (stored.origin, stored.erased_at, stored.is_from_row)
+        {
+            return stored.reading();
         }
         let body = self.read_body(stored).await?;
         let provider = match (stored.origin, stored.erased_at) {
@@ -370,6 +388,27 @@ impl StoredEvent {
         self.erased_at.is_some() && self.body_chunks.is_none()
     }
 
+    /// Returns the event that ingress read from the body.
+    fn reading(&self) -> Result<Reread, Error> {
+        let Some(reading) = &self.reading else {
+            return Ok(match self.disposition {
+                Some(Disposition::Quarantined) => Reread::Quarantined(ReadError::UnknownMapping),
+                Some(
+                    Disposition::Applied
+                    | Disposition::Parked
+                    | Disposition::Refused
+                    | Disposition::Stale
+                    | Disposition::Duplicate
+                    | Disposition::Recorded,
+                )
+                | None => Reread::Recorded,
+            });
+        };
+        let json = compression::decompress(reading, self.dictionary, BODY_BYTES_MAX)?;
+        let event: ProviderEvent = serde_json::from_slice(&json).map_err(|_| Error::DecodeInbox("the reading"))?;
+        Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id: TraceId::new(&self.trace_id), ..event })))
+    }
+
     fn decode(item: EventItem) -> Result<Self, Error> {
         let body = match (item.erased_at, item.body) {
             (Some(_), Some(bytes)) => StoredBody::Inline(bytes.into_vec()),
@@ -392,6 +431,7 @@ impl StoredEvent {
             query: item.query,
             key_index: item.key_index,
             body,
+            reading: item.reading.map(ByteBuf::into_vec),
             dictionary: item.dictionary,
             body_chunks: item.body_chunks,
             body_hash: item.body_hash,

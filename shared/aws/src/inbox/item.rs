@@ -53,6 +53,10 @@ pub(super) struct EventItem {
     /// Compressed body. Absent if the body is in chunks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) body: Option<ByteBuf>,
+    /// Compressed event that ingress read from the body, if the provider is a configured one. Its mapping may change, but never
+    /// the meaning of a stored event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) reading: Option<ByteBuf>,
     /// Number of chunks. Absent if the body is in this item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) body_chunks: Option<u32>,

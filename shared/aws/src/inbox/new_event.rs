@@ -36,6 +36,9 @@ pub struct NewEvent {
     pub headers: BTreeMap<String, String>,
     /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
     pub disposition: Option<Disposition>,
+    /// Event that ingress read from the body by the mapping of a configured provider. `None` for every other event, which is read
+    /// from its body again.
+    pub reading: Option<ProviderEvent>,
     /// Short name of the reason for a quarantine.
     pub cause: Option<&'static str>,
     pub trace_id: String,
@@ -65,6 +68,7 @@ impl NewEvent {
             key_index: 0,
             headers: BTreeMap::new(),
             disposition: None,
+            reading: None,
             cause: None,
             trace_id: trace_id.to_owned(),
         })
@@ -88,6 +92,7 @@ impl NewEvent {
             key_index: 0,
             headers,
             disposition: None,
+            reading: None,
             cause: None,
             trace_id: trace_id.to_owned(),
         }

@@ -197,6 +197,7 @@ fn creation_event(call_id: &CallId, created_at: Timestamp, body: Vec<u8>, trace_
         key_index: 0,
         headers: BTreeMap::new(),
         disposition: Some(Disposition::Recorded),
+        reading: None,
         cause: None,
         trace_id: trace_id.to_owned(),
     }

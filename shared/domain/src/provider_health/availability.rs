@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::provider::Provider;
+
 /// Event that Switchhook publishes when the circuit of a provider opens or closes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProviderAvailability {
@@ -11,7 +13,7 @@ pub struct ProviderAvailability {
     /// `provider.unavailable` or `provider.available`.
     #[serde(rename = "type")]
     pub event_type: String,
-    pub provider: &'static str,
+    pub provider: Provider,
     /// Position among these events of the provider, counted from 1.
     pub sequence: u64,
     pub status: &'static str,

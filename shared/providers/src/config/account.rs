@@ -61,7 +61,7 @@ impl Account {
             Provider::Vapi => VapiAccount::read(fields).map(Self::Vapi),
             Provider::Telnyx => TelnyxAccount::read(fields).map(Self::Telnyx),
             Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
-            Provider::Generic => None,
+            Provider::Generic | Provider::Configured(_) => None,
         }
     }
 
@@ -75,7 +75,7 @@ impl Account {
             Provider::Vapi => "api_key, assistant_id, phone_number_id",
             Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
             Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
-            Provider::Generic => "",
+            Provider::Generic | Provider::Configured(_) => "",
         }
     }
 }

@@ -35,6 +35,8 @@ pub enum Entry<C> {
 #[derive(Clone, Debug)]
 pub struct Entries<C> {
     by_provider: BTreeMap<Provider, ReadEntry<C>>,
+    /// True if a configured provider without an entry may be named by an entry that cannot be read.
+    is_unclear: bool,
     /// `None` if the edge is not named. Always `None` in the dial accounts.
     edge: Option<ReadEntry<Edge>>,
     /// Problems of the text that these entries were read from.
@@ -71,14 +73,14 @@ impl<C: Clone> Entries<C> {
     #[must_use]
     pub fn unreadable(problem: String) -> Self {
         let by_provider = Provider::ALL.into_iter().map(|provider| (provider, ReadEntry::Unclear)).collect();
-        Self { by_provider, edge: Some(ReadEntry::Unclear), problems: vec![problem] }
+        Self { by_provider, is_unclear: true, edge: Some(ReadEntry::Unclear), problems: vec![problem] }
     }
 
     /// Entries of these providers alone.
     pub(super) fn configured(configured: BTreeMap<Provider, C>, edge: Option<Edge>) -> Self {
         let read = |(provider, config)| (provider, ReadEntry::Configured(config));
         let by_provider = configured.into_iter().map(read).collect();
-        Self { by_provider, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
+        Self { by_provider, is_unclear: false, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
     }
 
     /// Entry of the edge. **An entry that is wrong counts as [`Entry::Disabled`], and never as missing.** Otherwise a typo
@@ -98,7 +100,7 @@ impl<C: Clone> Entries<C> {
     #[must_use]
     pub fn needs_older(&self) -> bool {
         let is_edge_read = matches!(self.edge, None | Some(ReadEntry::Configured(_)));
-        !is_edge_read || !self.disabled().is_empty()
+        !is_edge_read || self.is_unclear || !self.disabled().is_empty()
     }
 
     /// Entry of one provider.
@@ -107,8 +109,20 @@ impl<C: Clone> Entries<C> {
         match self.by_provider.get(&provider) {
             Some(ReadEntry::Configured(config)) => Entry::Configured(config),
             Some(ReadEntry::Wrong | ReadEntry::Unclear) => Entry::Disabled,
+            None if self.is_unclear && provider.is_configured() => Entry::Disabled,
             None => Entry::Unnamed,
         }
+    }
+
+    /// True if the provider has an entry, also if it is wrong.
+    #[must_use]
+    pub fn names(&self, provider: Provider) -> bool {
+        self.by_provider.contains_key(&provider)
+    }
+
+    /// Providers with an entry, also if it is wrong.
+    pub fn named(&self) -> impl Iterator<Item = Provider> {
+        self.by_provider.keys().copied()
     }
 
     /// Configuration of one provider. `None` if the provider is not named, or disabled.
@@ -127,7 +141,7 @@ impl<C: Clone> Entries<C> {
             Entry::Disabled => true,
             Entry::Configured(_) | Entry::Unnamed => false,
         };
-        Provider::ALL.into_iter().filter(is_disabled).collect()
+        self.named().filter(is_disabled).collect()
     }
 
     /// One sentence for each problem of the text. Each names its provider and field, and none shows a value.
@@ -140,6 +154,12 @@ impl<C: Clone> Entries<C> {
     /// disabled if the older version does not name it.
     #[must_use]
     pub fn or_from(mut self, older: &Self) -> Self {
+        if self.is_unclear {
+            for provider in older.named() {
+                self.by_provider.entry(provider).or_insert(ReadEntry::Unclear);
+            }
+            self.is_unclear = older.is_unclear;
+        }
         for provider in self.disabled() {
             let own = self.by_provider.remove(&provider);
             let entry = ReadEntry::or_from(own, older.by_provider.get(&provider));
@@ -188,7 +208,7 @@ impl<C: Clone> Entries<C> {
             }
             edge = edge.or(Some(ReadEntry::Unclear));
         }
-        Self { by_provider, edge, problems }
+        Self { by_provider, is_unclear: has_unknown, edge, problems }
     }
 }
 

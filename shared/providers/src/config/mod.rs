@@ -12,6 +12,7 @@ mod edge;
 mod entries;
 mod fields;
 mod file;
+mod mapping;
 mod pacing;
 mod parse;
 mod question;

@@ -12,6 +12,8 @@ use super::fields::{ConfigError, Fields, is_base_url};
 use super::question::{self, QuestionConfig};
 use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
+use crate::api::api_url;
+use crate::configured::EventMapping;
 use crate::ed25519;
 use crate::key::Key;
 use crate::scheme::{KeyForm, Scheme};
@@ -29,7 +31,8 @@ const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
 const KEYS_MAX: usize = 8;
 
 /// Fields of the webhook half, of all providers. [`webhook_field_names`] lists those of one provider.
-const WEBHOOK_FIELDS: [&str; 6] = ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys", "question"];
+const WEBHOOK_FIELDS: [&str; 7] =
+    ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys", "events", "question"];
 /// Fields of the account half.
 pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
 /// Field of both halves.
@@ -58,7 +61,12 @@ impl KeyLengths {
             (Self::Enforced, Provider::Generic) => GENERIC_KEY_CHARS_MIN,
             (
                 Self::Enforced,
-                Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs,
+                Provider::Retell
+                | Provider::Twilio
+                | Provider::Vapi
+                | Provider::Telnyx
+                | Provider::ElevenLabs
+                | Provider::Configured(_),
             ) => KEY_CHARS_MIN,
         }
     }
@@ -150,16 +158,22 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
+        Provider::Configured(_) => "keys, signature, events, window_seconds, allowed_sources",
         Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => "keys, window_seconds, allowed_sources",
     }
 }
 
 fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> WebhookConfig {
-    let (scheme, shared_keys) = match provider {
-        Provider::Vapi => (Scheme::read_vapi(fields), Vec::new()),
-        Provider::Twilio => (None, SharedKey::read_list(fields)),
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => (None, Vec::new()),
-    };
+    let (mut scheme, mut shared_keys, mut mapping) = (None, Vec::new(), None);
+    match provider {
+        Provider::Vapi => scheme = Scheme::read_vapi(fields),
+        Provider::Twilio => shared_keys = SharedKey::read_list(fields),
+        Provider::Configured(_) => {
+            scheme = Scheme::read_configured(fields);
+            mapping = EventMapping::read(fields);
+        }
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {}
+    }
     if !question::asks(provider) {
         fields.reject("question", &format!("not for {provider}, which asks none"));
     }
@@ -169,6 +183,7 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
         window: window(provider, scheme.as_ref(), fields),
         allowed_sources: allowed_sources(fields),
         scheme,
+        mapping,
         shared_keys,
         question: QuestionConfig::read(provider, fields),
     }
@@ -218,7 +233,7 @@ fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usi
     }
     if let Some(Scheme::Hmac(scheme)) = scheme {
         match scheme.keys.secret(&key) {
-            None => return Err(wrong_key_form(scheme.keys).to_owned()),
+            None => return Err(wrong_key_form(provider, scheme.keys, &key).to_owned()),
             Some(secret) if secret.len() < chars_min => {
                 return Err(format!("the key is the base64 of fewer than {chars_min} bytes"));
             }
@@ -229,11 +244,16 @@ fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usi
 }
 
 /// Message about a key that does not have the form of its scheme.
-const fn wrong_key_form(form: KeyForm) -> &'static str {
+fn wrong_key_form(provider: Provider, form: KeyForm, key: &Key) -> &'static str {
     match form {
         // Every text is such a key.
         KeyForm::Text => "not a text",
-        KeyForm::Base64 => "not base64, although base64_keys is true",
+        KeyForm::Base64 if provider == Provider::Vapi => "not base64, although base64_keys is true",
+        KeyForm::Base64 => "not base64, although key_encoding is base64",
+        KeyForm::Whsec if key.as_str().starts_with("v1,") => {
+            "starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_"
+        }
+        KeyForm::Whsec => "not whsec_ followed by base64",
     }
 }
 
@@ -248,7 +268,15 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         }
         (Some(_), _) => "not a text",
         (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
-        (None, Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic) => {
+        (
+            None,
+            Provider::Retell
+            | Provider::Vapi
+            | Provider::Telnyx
+            | Provider::ElevenLabs
+            | Provider::Generic
+            | Provider::Configured(_),
+        ) => {
             return None;
         }
     };
@@ -259,7 +287,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {
     let has_timestamp = match provider {
         Provider::Twilio => false,
-        Provider::Vapi => scheme.is_none_or(Scheme::has_timestamp),
+        Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
         Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
@@ -319,8 +347,8 @@ fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<Account> {
         fields.problem("dial", "not an object");
         return None;
     };
-    if provider == Provider::Generic {
-        fields.problem("dial", "not for generic, which has no API");
+    if api_url(provider).is_none() {
+        fields.problem("dial", &format!("not for {provider}, which has no API"));
         return None;
     }
     let mut fields = fields.inner("dial", object);

@@ -34,6 +34,7 @@ impl Scheme {
             prefix: fields.optional_text("prefix").unwrap_or_default(),
             encoding: encoding(&mut fields),
             timestamp: has_timestamp.then_some(timestamp),
+            id_header: None,
             signed: if has_timestamp { "{timestamp}.{body}" } else { "{body}" }.to_owned(),
             keys: if fields.flag("base64_keys").unwrap_or(false) { KeyForm::Base64 } else { KeyForm::Text },
         };
@@ -44,12 +45,12 @@ impl Scheme {
     }
 }
 
-fn algorithm(fields: &mut Fields<'_>) -> HmacAlgorithm {
+pub(super) fn algorithm(fields: &mut Fields<'_>) -> HmacAlgorithm {
     let known = [("sha256", HmacAlgorithm::Sha256), ("sha512", HmacAlgorithm::Sha512), ("sha1", HmacAlgorithm::Sha1)];
     one_of(fields, "algorithm", "none of sha256, sha512, sha1", &known).unwrap_or(HmacAlgorithm::Sha256)
 }
 
-fn encoding(fields: &mut Fields<'_>) -> Encoding {
+pub(super) fn encoding(fields: &mut Fields<'_>) -> Encoding {
     let known = [("hex", Encoding::Hex), ("base64", Encoding::Base64)];
     one_of(fields, "encoding", "neither hex nor base64", &known).unwrap_or(Encoding::Hex)
 }
@@ -98,7 +99,7 @@ impl SharedKey {
 }
 
 /// Value of a text that must be one of these names. `None` if the field is missing or wrong.
-fn one_of<T: Copy>(fields: &mut Fields<'_>, name: &str, message: &str, known: &[(&str, T)]) -> Option<T> {
+pub(super) fn one_of<T: Copy>(fields: &mut Fields<'_>, name: &str, message: &str, known: &[(&str, T)]) -> Option<T> {
     let text = fields.optional_text(name)?;
     let found = known.iter().find(|(known, _)| *known == text).map(|(_, value)| *value);
     if found.is_none() {
@@ -108,7 +109,7 @@ fn one_of<T: Copy>(fields: &mut Fields<'_>, name: &str, message: &str, known: &[
 }
 
 /// Header name, in lower case.
-fn header_name(fields: &mut Fields<'_>, name: &str) -> Option<String> {
+pub(super) fn header_name(fields: &mut Fields<'_>, name: &str) -> Option<String> {
     let text = fields.optional_text(name)?;
     let header = HeaderName::from_bytes(text.as_bytes()).ok();
     if header.is_none() {

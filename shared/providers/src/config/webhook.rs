@@ -8,6 +8,7 @@ use ipnet::IpNet;
 
 use super::question::QuestionConfig;
 use super::scheme::SharedKey;
+use crate::configured::EventMapping;
 use crate::key::Key;
 use crate::scheme::Scheme;
 
@@ -30,6 +31,7 @@ pub struct WebhookConfig {
     pub(super) window: Option<Duration>,
     pub(super) allowed_sources: Vec<IpNet>,
     pub(super) scheme: Option<Scheme>,
+    pub(super) mapping: Option<EventMapping>,
     pub(super) shared_keys: Vec<SharedKey>,
     pub(super) question: Option<QuestionConfig>,
 }
@@ -66,9 +68,14 @@ impl WebhookConfig {
         }
     }
 
-    /// Signature scheme, if the configuration names one. Only Vapi has several.
+    /// Signature scheme, if the configuration names one. Vapi has several, and a configured provider names its own.
     pub(crate) const fn scheme(&self) -> Option<&Scheme> {
         self.scheme.as_ref()
+    }
+
+    /// Mapping of a configured provider. `None` for every other provider.
+    pub(crate) const fn mapping(&self) -> Option<&EventMapping> {
+        self.mapping.as_ref()
     }
 
     /// Shared keys of Twilio. Empty for every other provider.

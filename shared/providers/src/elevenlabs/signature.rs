@@ -13,6 +13,7 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     prefix: "",
     encoding: Encoding::Hex,
     timestamp: Some(SignedTime { place: TimePlace::Field("t"), unit: TimeUnit::Seconds }),
+    id_header: None,
     signed: "{timestamp}.{body}",
     keys: KeyForm::Text,
 };

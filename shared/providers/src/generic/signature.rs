@@ -12,6 +12,7 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     prefix: "sha256=",
     encoding: Encoding::Hex,
     timestamp: Some(SignedTime { place: TimePlace::Header("x-webhook-timestamp"), unit: TimeUnit::Seconds }),
+    id_header: None,
     signed: "{timestamp}.{body}",
     keys: KeyForm::Text,
 };

@@ -13,6 +13,7 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     prefix: "",
     encoding: Encoding::Hex,
     timestamp: Some(SignedTime { place: TimePlace::Field("v"), unit: TimeUnit::Millis }),
+    id_header: None,
     signed: "{body}{timestamp}",
     keys: KeyForm::Text,
 };

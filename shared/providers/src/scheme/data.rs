@@ -18,7 +18,9 @@ pub(crate) struct HmacScheme<T> {
     pub(crate) encoding: Encoding,
     /// `None` if no time is signed.
     pub(crate) timestamp: Option<SignedTime<T>>,
-    /// Template of the signed bytes, with the placeholders `{timestamp}` and `{body}`.
+    /// Header with the id of the webhook. `None` if no id is signed.
+    pub(crate) id_header: Option<T>,
+    /// Template of the signed bytes, with the placeholders `{id}`, `{timestamp}` and `{body}`.
     pub(crate) signed: T,
     pub(crate) keys: KeyForm,
 }
@@ -34,6 +36,9 @@ pub(crate) enum HeaderForm<T> {
         /// True if the header has the time and one signature, in this order, and nothing else.
         exact: bool,
     },
+    /// Signatures that are separated by a character. Those without the prefix of the scheme are skipped: they belong to another
+    /// version of the scheme.
+    List { separator: char },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,14 +77,24 @@ pub(crate) enum KeyForm {
     /// The text itself is the secret.
     Text,
     Base64,
+    /// Base64 after `whsec_`. Standard Webhooks writes keys in this way. The prefix may be missing.
+    Whsec,
 }
+
+/// Prefix of a key of Standard Webhooks.
+const WHSEC: &str = "whsec_";
 
 impl KeyForm {
     /// Bytes of the secret. `None` if the key does not have this form.
     pub(crate) fn secret(self, key: &Key) -> Option<Vec<u8>> {
         match self {
             Self::Text => Some(key.as_bytes().to_vec()),
-            Self::Base64 => BASE64_STANDARD.decode(key.as_bytes()).ok().filter(|secret| !secret.is_empty()),
+            Self::Base64 => decode(key.as_str()),
+            Self::Whsec => decode(key.as_str().strip_prefix(WHSEC).unwrap_or(key.as_str())),
         }
     }
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    BASE64_STANDARD.decode(text).ok().filter(|secret| !secret.is_empty())
 }

@@ -1,4 +1,4 @@
-//! Values of the signature header: one signature, or named fields.
+//! Values of the signature header: one signature, a list of them, or named fields.
 
 use super::data::{HeaderForm, HmacScheme, TimePlace};
 use crate::webhook::VerifyError;
@@ -25,6 +25,9 @@ impl<'a> HeaderValue<'a> {
         let prefix = scheme.prefix.as_ref();
         let (signatures, timestamp) = match &scheme.form {
             HeaderForm::Single => (vec![value.strip_prefix(prefix).ok_or(VerifyError::MalformedSignature)?], None),
+            HeaderForm::List { separator } => {
+                (value.split(*separator).filter_map(|text| text.trim().strip_prefix(prefix)).collect(), None)
+            }
             HeaderForm::Fields { signature, exact } => {
                 let mut names = value.split(',').map(|field| field.split('=').next());
                 if *exact && (names.nth(1) != Some(Some(signature.as_ref())) || names.next().is_some()) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
@@ -12,7 +13,8 @@ use super::data::{Encoding, HeaderForm, HmacScheme, TimePlace, TimeUnit};
 use super::header::HeaderValue;
 use crate::key::Key;
 use crate::webhook::{
-    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, parse_unix_seconds, signature_header, timestamp_header,
+    SignedWebhook, UnverifiedWebhook, VerifyError, check_window, id_header, parse_unix_seconds, signature_header,
+    timestamp_header,
 };
 
 /// Smallest number that [`TimeUnit::Either`] reads as milliseconds. As milliseconds it is in the year 1973, as seconds in the
@@ -35,6 +37,10 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
             Some(TimePlace::Field(_)) | None => (None, VerifyError::MalformedSignature),
         };
         let header = header?;
+        let webhook_id = match &self.id_header {
+            Some(name) => Some(id_header(webhook.headers, name.as_ref())?),
+            None => None,
+        };
         let timestamp = timestamp.or(header.timestamp);
         let signatures: Option<Vec<Vec<u8>>> = header.signatures.iter().map(|text| self.decode(text)).collect();
         let signatures = signatures.ok_or(VerifyError::MalformedSignature)?;
@@ -42,7 +48,7 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
             (Some(time), Some(text)) => Some(time.unit.parse(text).ok_or(malformed)?),
             (Some(_), None) | (None, _) => None,
         };
-        let parts = self.parts(timestamp, webhook.body);
+        let parts = self.parts(webhook_id, timestamp, webhook.body);
         let made_one = |key: &Key| {
             self.keys.secret(key).is_some_and(|secret| {
                 let tag = self.algorithm.tag(&secret, &parts);
@@ -53,7 +59,7 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         if let Some(signed_at) = signed_at {
             check_window(window, signed_at, now)?;
         }
-        Ok(Proof { key_index })
+        Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned) })
     }
 
     /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form.
@@ -68,7 +74,9 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
 
     fn sign_with_secret(&self, secret: &[u8], url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
         let timestamp = self.timestamp.as_ref().map(|time| time.unit.print(now));
-        let parts = self.parts(timestamp.as_deref(), body);
+        // The same body gets the same id, as a provider's retry does.
+        let webhook_id = self.id_header.as_ref().map(|_| format!("msg_{}", hex::encode(Sha256::digest(body))));
+        let parts = self.parts(webhook_id.as_deref(), timestamp.as_deref(), body);
         let tag = self.algorithm.tag(secret, &parts);
         let encoded = match self.encoding {
             Encoding::Hex => hex::encode(tag),
@@ -86,6 +94,7 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
             }
             (Some(_), None) | (None, _) => {}
         }
+        headers.extend(self.id_header.clone().zip(webhook_id));
         headers.push((self.header.clone(), signature));
         SignedWebhook { headers, url: url.to_owned(), content_type: "application/json" }
     }
@@ -100,9 +109,10 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
     }
 
     /// Signed bytes in parts: the template with its placeholders replaced.
-    fn parts<'a>(&'a self, timestamp: Option<&'a str>, body: &'a [u8]) -> Vec<&'a [u8]> {
+    fn parts<'a>(&'a self, id: Option<&'a str>, timestamp: Option<&'a str>, body: &'a [u8]) -> Vec<&'a [u8]> {
         let part = |part| match part {
             Part::Literal(text) => text.as_bytes(),
+            Part::Id => id.unwrap_or_default().as_bytes(),
             Part::Timestamp => timestamp.unwrap_or_default().as_bytes(),
             Part::Body => body,
         };
@@ -139,13 +149,14 @@ fn parse_decimal(text: &str) -> Option<i64> {
 #[derive(Clone, Copy)]
 enum Part<'a> {
     Literal(&'a str),
+    Id,
     Timestamp,
     Body,
 }
 
 /// Parts of a template. A brace that belongs to no placeholder is literal.
 fn template(text: &str) -> Vec<Part<'_>> {
-    let placeholders = [("{timestamp}", Part::Timestamp), ("{body}", Part::Body)];
+    let placeholders = [("{id}", Part::Id), ("{timestamp}", Part::Timestamp), ("{body}", Part::Body)];
     let mut parts = Vec::new();
     let mut rest = text;
     loop {
@@ -156,4 +167,34 @@ fn template(text: &str) -> Vec<Part<'_>> {
     }
     parts.push(Part::Literal(rest));
     parts
+}
+
+/// Returns the first problem of a template of signed bytes. `None` if it is right.
+pub(crate) fn wrong_template(text: &str, has_timestamp: bool, has_id: bool) -> Option<&'static str> {
+    let (mut bodies, mut timestamps, mut ids, mut has_brace) = (0, 0, 0, false);
+    let parts = template(text);
+    for part in &parts {
+        match part {
+            Part::Body => bodies += 1,
+            Part::Timestamp => timestamps += 1,
+            Part::Id => ids += 1,
+            Part::Literal(text) => has_brace |= text.contains(['{', '}']),
+        }
+    }
+    // Between placeholders, there is always a literal. If it is empty, the end of an id could pass for the start of a time.
+    let borders = parts.get(1..parts.len().saturating_sub(1)).unwrap_or_default();
+    let touches = borders.iter().any(|part| matches!(part, Part::Literal("")));
+    if has_brace {
+        Some("it has another placeholder than {id}, {timestamp} and {body}")
+    } else if bodies != 1 {
+        Some("it needs {body} once")
+    } else if timestamps != usize::from(has_timestamp) {
+        Some("it needs {timestamp} once if timestamp_header or timestamp_field is set, and no {timestamp} otherwise")
+    } else if ids != usize::from(has_id) {
+        Some("it needs {id} once if id_header is set, and no {id} otherwise")
+    } else if has_id && touches {
+        Some("it needs a text, such as a dot, between {id} and the next placeholder")
+    } else {
+        None
+    }
 }

@@ -1,8 +1,8 @@
 //! Signature schemes as data. One engine verifies and signs webhooks by them.
 //!
 //! A scheme says which header has the signature, how that header is written, and which bytes are signed. Retell, Vapi and the
-//! generic provider have constants, and the entry of Vapi may configure another scheme. Twilio and Telnyx sign in ways that no other
-//! provider uses, so their folders have code of their own.
+//! generic provider have constants. The entry of Vapi may configure another scheme, and the entry of a configured provider must.
+//! Twilio and Telnyx sign in ways that no other provider uses, so their folders have code of their own.
 //!
 //! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
 
@@ -16,6 +16,7 @@ use std::time::Duration;
 use switchhook_domain::Timestamp;
 
 pub(crate) use self::data::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+pub(crate) use self::hmac::wrong_template;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 
@@ -34,6 +35,8 @@ pub(crate) enum Scheme {
 pub(crate) struct Proof {
     /// Index of the key that made the signature.
     pub(crate) key_index: usize,
+    /// Id of the webhook, if the signature covers one that stands in a header.
+    pub(crate) webhook_id: Option<String>,
 }
 
 impl Scheme {
@@ -48,7 +51,7 @@ impl Scheme {
             Self::Hmac(scheme) => scheme.verify((keys, window), webhook, now),
             Self::SharedSecret { header } => {
                 let key_index = shared_secret::verify(keys, header, webhook.headers)?;
-                Ok(Proof { key_index })
+                Ok(Proof { key_index, webhook_id: None })
             }
         }
     }

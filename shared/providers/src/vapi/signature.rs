@@ -18,6 +18,7 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     prefix: "",
     encoding: Encoding::Hex,
     timestamp: Some(SignedTime { place: TimePlace::Header("x-timestamp"), unit: TimeUnit::Either }),
+    id_header: None,
     signed: "{timestamp}.{body}",
     keys: KeyForm::Text,
 };

@@ -228,7 +228,7 @@ fn accepted(provider: Provider) -> Value {
         Provider::Vapi => json!({"id": "c1", "status": "queued"}),
         Provider::Telnyx => json!({"data": {"call_control_id": "c1", "call_leg_id": "l1", "is_alive": false}}),
         Provider::ElevenLabs => json!({"success": true, "message": "", "conversation_id": "c1", "callSid": "CA1"}),
-        Provider::Generic => json!({"id": "c1", "call_id": "c1", "sid": "c1"}),
+        Provider::Generic | Provider::Configured(_) => json!({"id": "c1", "call_id": "c1", "sid": "c1"}),
     }
 }
 
@@ -521,7 +521,7 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
             });
             (String::new(), json!({"type": "post_call_transcription", "data": data}).to_string())
         }
-        Provider::Generic => panic!("generic places no calls"),
+        Provider::Generic | Provider::Configured(_) => panic!("generic places no calls"),
     };
     VerifiedWebhook::from_inbox(provider, query, body.into_bytes(), 0)
 }

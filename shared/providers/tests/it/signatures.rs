@@ -65,7 +65,12 @@ impl Request {
     fn config(&self) -> WebhookConfig {
         let document = match self.provider {
             Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
-            Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {
+            Provider::Retell
+            | Provider::Vapi
+            | Provider::Telnyx
+            | Provider::ElevenLabs
+            | Provider::Generic
+            | Provider::Configured(_) => {
                 json!({self.provider.as_str(): {"keys": self.keys}})
             }
         };
@@ -122,7 +127,7 @@ fn requests() -> [Request; 7] {
 /// Header of the timestamp. `None` if the timestamp is in the signature header, or if there is none.
 fn timestamp_header(provider: Provider) -> Option<&'static str> {
     match provider {
-        Provider::Retell | Provider::Twilio | Provider::ElevenLabs => None,
+        Provider::Retell | Provider::Twilio | Provider::ElevenLabs | Provider::Configured(_) => None,
         Provider::Vapi => Some("x-timestamp"),
         Provider::Telnyx => Some("telnyx-timestamp"),
         Provider::Generic => Some("x-webhook-timestamp"),
@@ -145,7 +150,7 @@ fn signature_header(provider: Provider) -> &'static str {
         Provider::Vapi => "x-signature",
         Provider::Telnyx => "telnyx-signature-ed25519",
         Provider::ElevenLabs => "elevenlabs-signature",
-        Provider::Generic => "x-webhook-signature",
+        Provider::Generic | Provider::Configured(_) => "x-webhook-signature",
     }
 }
 

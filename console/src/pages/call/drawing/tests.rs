@@ -1,4 +1,4 @@
-use switchhook_domain::{Direction, MoveKind};
+use switchhook_domain::{Direction, MoveKind, Provider};
 use switchhook_operate::timeline::{AnnouncedInStory, CallSummary, JobSummary, WriteInStory};
 
 use super::*;
@@ -63,7 +63,7 @@ fn moved(ms: i64, kind: MoveKind, reason: Option<&str>) -> Line {
 fn attempt(number: u8, started: i64, ended: Option<i64>, lifecycle: &'static str) -> AttemptSummary {
     AttemptSummary {
         number,
-        provider: Some("retell"),
+        provider: Some(Provider::Retell),
         provider_call_id: None,
         lifecycle,
         outcome: "no_answer",

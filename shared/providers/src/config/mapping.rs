@@ -1,0 +1,323 @@
+//! The objects `signature` and `events` of a configured provider.
+
+use serde_json::Value;
+use switchhook_domain::EventKind;
+
+use super::fields::Fields;
+use super::scheme::{algorithm, encoding, header_name, one_of};
+use crate::configured::{Condition, EventMapping, Place, Rule, implied_by};
+use crate::hmac::HmacAlgorithm;
+use crate::scheme::{
+    Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, wrong_template,
+};
+
+/// Most rules of a mapping, and most conditions of a rule. Every webhook may try all of them.
+const RULES_MAX: usize = 100;
+const CONDITIONS_MAX: usize = 8;
+/// Most values that together identify an event.
+const ID_PARTS_MAX: usize = 4;
+
+/// Kinds of call events that a sender can report.
+const KINDS: [EventKind; 12] = [
+    EventKind::Initiated,
+    EventKind::Ringing,
+    EventKind::InProgress,
+    EventKind::VoicemailDetected,
+    EventKind::UserDeclined,
+    EventKind::UserConfirmed,
+    EventKind::NoAnswer,
+    EventKind::Canceled,
+    EventKind::Busy,
+    EventKind::Failed,
+    EventKind::Completed,
+    EventKind::RetryScheduled,
+];
+
+impl Scheme {
+    /// Reads the object `signature` of a configured provider. `None` if it is missing or wrong.
+    pub(super) fn read_configured(fields: &mut Fields<'_>) -> Option<Self> {
+        if !fields.has("signature") {
+            fields.problem("signature", "missing: there is no default, because it decides whose webhooks are accepted");
+        }
+        let mut fields = fields.object("signature")?;
+        let schemes = [("hmac", 0), ("standard_webhooks", 1), ("shared_secret", 2)];
+        if !fields.has("scheme") {
+            fields.problem("scheme", "missing: hmac, standard_webhooks or shared_secret");
+        }
+        match one_of(&mut fields, "scheme", "none of hmac, standard_webhooks, shared_secret", &schemes)? {
+            0 => read_hmac(fields).map(Self::Hmac),
+            1 => {
+                fields.reject_unknown("scheme");
+                Some(Self::Hmac(standard_webhooks()))
+            }
+            _ => {
+                let header = required_header(&mut fields);
+                fields.reject_unknown("scheme, header");
+                Some(Self::SharedSecret { header: header? })
+            }
+        }
+    }
+}
+
+fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
+    let header = required_header(&mut fields);
+    let timestamp_header = header_name(&mut fields, "timestamp_header");
+    let timestamp_field = fields.optional_text("timestamp_field");
+    let signature_field = fields.optional_text("signature_field");
+    let separators = [("comma", ','), ("space", ' ')];
+    let separator = one_of(&mut fields, "separator", "neither comma nor space", &separators);
+    let id_header = header_name(&mut fields, "id_header");
+    let prefix = fields.optional_text("prefix").unwrap_or_default();
+    if separator.is_some() && signature_field.is_some() {
+        fields.problem("separator", "not beside signature_field, whose fields are always separated by commas");
+    }
+    if separator.is_some_and(|separator| prefix.contains(separator)) {
+        fields.problem("prefix", "has the separator in it");
+    }
+    if timestamp_header.is_some() && timestamp_field.is_some() {
+        fields.problem("timestamp_field", "not beside timestamp_header");
+    }
+    if timestamp_field.is_some() && signature_field.is_none() {
+        fields.problem("timestamp_field", "needs signature_field: both are fields of the signature header");
+    }
+    for (name, text) in [("timestamp_field", &timestamp_field), ("signature_field", &signature_field)] {
+        if text.as_ref().is_some_and(|text| text.contains([',', '=', ' '])) {
+            fields.problem(name, "not the name of a field, such as v1");
+        }
+    }
+    if signature_field.is_some() && signature_field == timestamp_field {
+        fields.problem("signature_field", "the same as timestamp_field");
+    }
+    let units = [("seconds", TimeUnit::Seconds), ("milliseconds", TimeUnit::Millis)];
+    let place = timestamp_header.map(TimePlace::Header).or(timestamp_field.map(TimePlace::Field));
+    if place.is_none() {
+        fields.reject("timestamp_unit", "needs timestamp_header or timestamp_field");
+    }
+    let unit = one_of(&mut fields, "timestamp_unit", "neither seconds nor milliseconds", &units);
+    let timestamp = place.map(|place| SignedTime { place, unit: unit.unwrap_or(TimeUnit::Seconds) });
+    let default = match (&id_header, &timestamp) {
+        (Some(_), Some(_)) => "{id}.{timestamp}.{body}",
+        (Some(_), None) => "{id}.{body}",
+        (None, Some(_)) => "{timestamp}.{body}",
+        (None, None) => "{body}",
+    };
+    let signed = fields.optional_text("signed").unwrap_or_else(|| default.to_owned());
+    if let Some(message) = wrong_template(&signed, timestamp.is_some(), id_header.is_some()) {
+        fields.problem("signed", message);
+    }
+    let key_forms = [("text", KeyForm::Text), ("base64", KeyForm::Base64), ("whsec", KeyForm::Whsec)];
+    let scheme = HmacScheme {
+        algorithm: algorithm(&mut fields),
+        header: header.unwrap_or_default(),
+        form: match (signature_field, separator) {
+            (Some(signature), _) => HeaderForm::Fields { signature, exact: false },
+            (None, Some(separator)) => HeaderForm::List { separator },
+            (None, None) => HeaderForm::Single,
+        },
+        prefix,
+        encoding: encoding(&mut fields),
+        timestamp,
+        id_header,
+        signed,
+        keys: one_of(&mut fields, "key_encoding", "none of text, base64, whsec", &key_forms).unwrap_or(KeyForm::Text),
+    };
+    fields.reject_unknown(
+        "scheme, header, signature_field, separator, id_header, timestamp_header, timestamp_field, timestamp_unit, signed, \
+         algorithm, encoding, prefix, key_encoding",
+    );
+    Some(scheme)
+}
+
+fn required_header(fields: &mut Fields<'_>) -> Option<String> {
+    if !fields.has("header") {
+        fields.problem("header", "missing: the name of the header with the signature");
+    }
+    header_name(fields, "header")
+}
+
+/// Scheme of the Standard Webhooks specification.
+fn standard_webhooks() -> HmacScheme<String> {
+    HmacScheme {
+        algorithm: HmacAlgorithm::Sha256,
+        header: "webhook-signature".to_owned(),
+        form: HeaderForm::List { separator: ' ' },
+        prefix: "v1,".to_owned(),
+        encoding: Encoding::Base64,
+        timestamp: Some(SignedTime {
+            place: TimePlace::Header("webhook-timestamp".to_owned()),
+            unit: TimeUnit::Seconds,
+        }),
+        id_header: Some("webhook-id".to_owned()),
+        signed: "{id}.{timestamp}.{body}".to_owned(),
+        keys: KeyForm::Whsec,
+    }
+}
+
+impl EventMapping {
+    /// Reads the object `events`. A problem is added for everything that is wrong.
+    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        if !fields.has("events") {
+            fields.problem("events", "missing: the places of the ids, and the rules");
+        }
+        let mut fields = fields.object("events")?;
+        let event_id = places(&mut fields, "event_id");
+        let event_type = place(&mut fields, "type");
+        let mapping = Self {
+            event_id,
+            call_id: place(&mut fields, "call_id"),
+            switchhook_call_id: place(&mut fields, "switchhook_call_id"),
+            switchhook_attempt: place(&mut fields, "switchhook_attempt"),
+            appointment_id: place(&mut fields, "appointment_id"),
+            attempt: place(&mut fields, "attempt"),
+            time: place(&mut fields, "time"),
+            sequence: place(&mut fields, "sequence"),
+            from: place(&mut fields, "from"),
+            to: place(&mut fields, "to"),
+            rules: rules(&mut fields, event_type.as_ref()),
+            event_type,
+        };
+        let names_no_call =
+            mapping.call_id.is_none() && mapping.switchhook_call_id.is_none() && mapping.appointment_id.is_none();
+        if names_no_call && !mapping.rules.is_empty() {
+            fields.problem(
+                "call_id",
+                "missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id",
+            );
+        }
+        fields.reject_unknown(
+            "event_id, type, call_id, switchhook_call_id, switchhook_attempt, appointment_id, attempt, time, sequence, from, to, \
+             rules",
+        );
+        Some(mapping)
+    }
+}
+
+/// Reads a JSON pointer. `None` if the field is missing or wrong.
+fn place(fields: &mut Fields<'_>, name: &str) -> Option<Place> {
+    let text = fields.optional_text(name)?;
+    let place = Place::new(&text);
+    if place.is_none() {
+        fields.problem(name, NOT_A_POINTER);
+    }
+    place
+}
+
+const NOT_A_POINTER: &str = "not a JSON pointer such as /data/id";
+
+/// Reads a JSON pointer, or a list of them.
+fn places(fields: &mut Fields<'_>, name: &str) -> Vec<Place> {
+    let texts = match fields.take(name) {
+        None => return Vec::new(),
+        Some(Value::String(text)) => vec![Value::String(text)],
+        Some(Value::Array(texts)) if (1..=ID_PARTS_MAX).contains(&texts.len()) => texts,
+        Some(_) => {
+            fields.problem(name, &format!("not a JSON pointer such as /id, nor a list of one to {ID_PARTS_MAX}"));
+            return Vec::new();
+        }
+    };
+    let mut places = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        match text.as_str().and_then(Place::new) {
+            Some(place) => places.push(place),
+            None => fields.problem(&format!("{name}[{index}]"), NOT_A_POINTER),
+        }
+    }
+    places
+}
+
+fn rules(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Rule> {
+    let values = match fields.take("rules") {
+        None => return Vec::new(),
+        Some(Value::Array(values)) if values.len() <= RULES_MAX => values,
+        Some(_) => {
+            fields.problem("rules", &format!("not a list of at most {RULES_MAX} rules"));
+            return Vec::new();
+        }
+    };
+    let mut rules = Vec::new();
+    for (index, value) in values.into_iter().enumerate() {
+        let name = format!("rules[{index}]");
+        match value {
+            Value::Object(object) => rules.extend(rule(fields.inner(&name, object), event_type)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                fields.problem(&name, "not an object");
+            }
+        }
+    }
+    rules
+}
+
+fn rule(mut fields: Fields<'_>, event_type: Option<&Place>) -> Option<Rule> {
+    let conditions = conditions(&mut fields, event_type);
+    let kind = match fields.text("event") {
+        Some(text) => kind_of(&text).or_else(|| {
+            fields.problem("event", &not_a_kind());
+            None
+        }),
+        None => None,
+    };
+    let implies = implies(&mut fields, kind);
+    fields.reject_unknown("when, event, implies");
+    Some(Rule { conditions, kind: kind?, implies })
+}
+
+/// Reads the object `when`: the value that `type` or a JSON pointer must have.
+fn conditions(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Condition> {
+    let object = match fields.take("when") {
+        Some(Value::Object(object)) if (1..=CONDITIONS_MAX).contains(&object.len()) => object,
+        Some(_) => {
+            fields.problem("when", &format!("not an object with one to {CONDITIONS_MAX} conditions"));
+            return Vec::new();
+        }
+        None => {
+            fields.problem("when", "missing: the values that make the rule apply");
+            return Vec::new();
+        }
+    };
+    let mut conditions = Vec::new();
+    for (name, value) in object {
+        let place = if name == "type" { event_type.cloned() } else { Place::new(&name) };
+        let at = format!("when.{name:?}");
+        match (place, &value) {
+            (None, _) if name == "type" => fields.problem(&at, "needs events.type, the place of the type"),
+            (None, _) => fields.problem(&at, "neither type nor a JSON pointer such as /data/status"),
+            (Some(_), Value::Null | Value::Array(_) | Value::Object(_)) => {
+                fields.problem(&at, "not a text, a number, true or false");
+            }
+            (Some(place), Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
+                conditions.push(Condition { place, value });
+            }
+        }
+    }
+    conditions
+}
+
+/// Reads the list `implies`. Without it, an event implies what its word implies for the generic provider.
+fn implies(fields: &mut Fields<'_>, kind: Option<EventKind>) -> Vec<EventKind> {
+    let texts = match fields.take("implies") {
+        None => return kind.map(|kind| implied_by(kind).to_vec()).unwrap_or_default(),
+        Some(Value::Array(texts)) => texts,
+        Some(_) => {
+            fields.problem("implies", "not a list");
+            return Vec::new();
+        }
+    };
+    let mut implies = Vec::new();
+    for (index, text) in texts.iter().enumerate() {
+        let name = format!("implies[{index}]");
+        match text.as_str().and_then(kind_of) {
+            Some(implied) if Some(implied) == kind => fields.problem(&name, "the event itself"),
+            Some(implied) => implies.push(implied),
+            None => fields.problem(&name, &not_a_kind()),
+        }
+    }
+    implies
+}
+
+fn kind_of(text: &str) -> Option<EventKind> {
+    KINDS.into_iter().find(|kind| kind.as_str() == text)
+}
+
+fn not_a_kind() -> String {
+    format!("none of {}", KINDS.map(EventKind::as_str).join(", "))
+}

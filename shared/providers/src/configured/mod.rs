@@ -1,0 +1,7 @@
+//! Providers that the configuration of a stack describes: a signature scheme, and a mapping from JSON to call events.
+
+mod mapping;
+mod normalize;
+
+pub(crate) use mapping::{Condition, EventMapping, Place, Rule, implied_by};
+pub(crate) use normalize::read;

@@ -1,0 +1,90 @@
+//! Meaning of the events of a configured provider, by its mapping.
+
+use serde_json::Value;
+use switchhook_domain::{AttemptKey, CallEvent, EventKind, Timestamp};
+
+use super::mapping::{EventMapping, Place, Rule};
+use crate::call_events::CallEventSet;
+use crate::correlation::{EchoedIds, correlate};
+use crate::ids;
+use crate::lenient;
+use crate::normalized::NormalizedEvent;
+use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::webhook::VerifiedWebhook;
+
+/// Type of all events of a provider whose mapping names no place of the type.
+const ONLY_TYPE: &str = "webhook";
+
+pub(crate) fn read(
+    mapping: &EventMapping,
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
+    let provider = webhook.provider();
+    let body: serde_json::Map<String, Value> = lenient::from_body(webhook.body())?;
+    let body = Value::Object(body);
+    let text = |place: &Option<Place>| place.as_ref().and_then(|place| place.text(&body));
+    let event_type = match &mapping.event_type {
+        Some(place) => place.text(&body).ok_or(ReadError::MissingEventType)?,
+        None => ONLY_TYPE.to_owned(),
+    };
+    let own_id: Option<Vec<String>> = mapping.event_id.iter().map(|place| place.text(&body)).collect();
+    let own_id = own_id.filter(|texts| !texts.is_empty()).map(|texts| texts.join(":"));
+    let event_id = match own_id.as_deref().or(webhook.signed_id()) {
+        Some(id) => ids::event_id(provider, id),
+        None => ids::event_id_of_body(provider, webhook.body()),
+    };
+    let echoed = EchoedIds {
+        switchhook_call_id: text(&mapping.switchhook_call_id),
+        switchhook_attempt: text(&mapping.switchhook_attempt),
+        appointment_id: text(&mapping.appointment_id),
+    };
+    let mut correlation = correlate(provider, &echoed, text(&mapping.call_id).as_deref(), notes);
+    let attempt_number = || mapping.attempt.as_ref()?.number(&body);
+    correlation.attempt =
+        correlation.attempt.or_else(|| attempt_number().map(|number| AttemptKey::new(number.to_string())));
+
+    let Some(rule) = mapping.rule(&body) else {
+        let (event_type, call_id) = (ids::event_type(&event_type), correlation.call_id);
+        return Ok(Reading::Recorded { event_id, event_type, call_id });
+    };
+    let occurred_at = mapping.time.as_ref().and_then(|place| place.time(&body));
+    let sequence = mapping.sequence.as_ref().and_then(|place| place.number(&body));
+    let normalized = NormalizedEvent {
+        provider,
+        event_id,
+        event_type,
+        correlation,
+        direction: None,
+        from: text(&mapping.from),
+        to: text(&mapping.to),
+        call_events: call_events(rule, occurred_at, sequence),
+        block_number: false,
+    };
+    normalized.into_reading(received_at)
+}
+
+/// Returns the call events that a rule makes of an event.
+///
+/// A decision or a voicemail can be reported after the end of the call. So the beginnings that it implies get no time: they come
+/// before every event with a time.
+fn call_events(rule: &Rule, occurred_at: Option<Timestamp>, sequence: Option<u32>) -> Vec<CallEvent> {
+    let mut call_events = CallEventSet::new(Some(CallEvent {
+        kind: rule.kind,
+        implied: false,
+        occurred_at,
+        sequence,
+        permanent: false,
+        never_dialled: false,
+    }));
+    let is_late = matches!(
+        rule.kind,
+        EventKind::VoicemailDetected | EventKind::UserConfirmed | EventKind::UserDeclined | EventKind::RetryScheduled
+    );
+    for kind in &rule.implies {
+        let has_no_time = is_late && kind.is_beginning();
+        call_events.imply(*kind, occurred_at.filter(|_| !has_no_time), sequence.filter(|_| !has_no_time));
+    }
+    call_events.into_sorted()
+}
