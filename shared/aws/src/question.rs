@@ -36,7 +36,7 @@ impl AnswerClient {
         Self { connector: OnceLock::from(connector) }
     }
 
-    /// Returns the answer to a question: that of the configured URL if it comes in time, else the fixed one. **There is always an
+    /// Asks the configured URL, and returns its answer. If none comes in time, it returns the fixed answer. **There is always an
     /// answer, after [`ANSWER_TIMEOUT`] at the latest.**
     pub async fn answer(
         &self,

@@ -1,8 +1,11 @@
 //! Halves of the providers' configuration, read from Secrets Manager.
 //!
 //! **The rotation of a key needs no restart and rejects no webhook.** A function reads its secret when it starts and again
-//! every five minutes. Ingress also reads it when no key verifies a webhook, at most once in ten seconds. To rotate a key, add the
-//! new one to the provider's list, change the key at the provider, and remove the old one when no webhook matches it any more.
+//! every five minutes. Ingress also reads it when no key verifies a webhook, at most once in ten seconds. To rotate a key:
+//!
+//! 1. Add the new key to the provider's list.
+//! 2. Change the key at the provider.
+//! 3. Remove the old one when no webhook matches it any more.
 //!
 //! **A wrong entry disables at most its own provider, and only if no older entry of that provider is known.** A running
 //! function goes on with the entry that it has. A function that starts takes that provider's entry from the version of the

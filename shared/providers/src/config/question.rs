@@ -31,7 +31,7 @@ enum AnswerForm {
     TwiMl,
 }
 
-/// Address that answers questions, and the key that signs what is sent there. `Debug` hides both.
+/// Address that answers questions, and the key that signs the requests to it. `Debug` hides both.
 #[derive(Clone)]
 struct AnswerSource {
     url: String,
