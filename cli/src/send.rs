@@ -20,11 +20,13 @@ Examples:
   switchhook send --provider generic --key KEY --file event.json --to https://abc.execute-api.eu-west-1.amazonaws.com
   switchhook send --provider twilio --key TOKEN --sample twilio/completed \\
       --to 'http://127.0.0.1:8787/webhooks/twilio?appointment_id=appt_1'
+  switchhook send --provider x-acme --providers providers.json --file event.json --to http://127.0.0.1:8787
   switchhook send --provider vapi --providers providers.json --sample vapi/end_of_call_report --to http://127.0.0.1:8787
 
 The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key
 that is the provider's usual way.
-With --providers it is the way that the stack's secret configures: Vapi's signature settings, and the first shared key of Twilio.
+With --providers it is the way that the stack's secret configures: Vapi's signature settings, the first shared key of Twilio, and the
+signature of a configured provider, whose name begins with x-.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
 samples.
 
@@ -33,7 +35,7 @@ Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could no
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
-    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs or generic
+    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, generic or x-…
     #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
     #[command(flatten)]
@@ -80,6 +82,8 @@ pub(crate) enum SendError {
     NoKeys { path: PathBuf, provider: Provider },
     #[error("{path} has no key that signs for {provider}, only one that verifies: give the private key with --key")]
     NoSigningKey { path: PathBuf, provider: Provider },
+    #[error("only the providers file says how {provider} signs: give it with --providers instead of --key")]
+    UnknownScheme { provider: Provider },
     #[error("could not read the body from {path}")]
     Read {
         path: PathBuf,
@@ -184,6 +188,7 @@ impl Signer<'_> {
         now: Timestamp,
     ) -> Result<SignedWebhook<String>, SendError> {
         match self {
+            Self::Key(_) if provider.is_configured() => Err(SendError::UnknownScheme { provider }),
             Self::Key(key) => Ok(sign(provider, key, url, body, now).into()),
             Self::Configured(path, providers) => {
                 let path = || (*path).clone();

@@ -152,7 +152,11 @@ impl Cloud {
         };
         let queue = |of, name| QueueClient::new(sdk::sqs(&aws(of)), queue_url(name));
         let clock = || sdk::Clock::from_config(&services.sdk_config());
-        let policy = Policy { inactivity_timeout, outcome_providers: ProviderSet::reporting_outcome() };
+        let mut outcome_providers = ProviderSet::reporting_outcome();
+        for provider in providers.outcome_providers() {
+            outcome_providers.insert(provider);
+        }
+        let policy = Policy { inactivity_timeout, outcome_providers };
         let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
         if !reads_secrets || !services.secrets_manager().is_restored() {
             services.store_secrets(&providers);

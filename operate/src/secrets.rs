@@ -90,6 +90,13 @@ pub async fn plan(stack: &Stack, file: &ProvidersFile, replace: bool) -> Result<
             plan.warnings.push(format!("{provider} has an account, but no rate in DialRates: its calls wait"));
         }
     }
+    for provider in file.outcome_providers() {
+        if !stack.names.settings.outcome_providers.contains(&provider) {
+            plan.warnings.push(format!(
+                "{provider} reports an outcome, but OutcomeProviders does not name it: its calls are settled by their ending"
+            ));
+        }
+    }
     Ok(plan)
 }
 

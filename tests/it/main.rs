@@ -6,6 +6,7 @@ mod api;
 mod api_flow;
 mod attention;
 mod budget;
+mod configured;
 mod console;
 mod create;
 mod files;

@@ -268,6 +268,12 @@ impl Ingress {
                 let new_event = NewEvent { disposition, cause: Some(error.cause()), ..new_event(event_id.clone()) };
                 let outcome = self.inbox.put(&new_event).await?;
                 let reason = error.to_string();
+                // A configured mapping that is wrong now may once have read the same body.
+                let was_read =
+                    matches!(&outcome, PutOutcome::Duplicate { stored, .. } if stored.disposition != disposition);
+                if was_read {
+                    return self.answer_outcome(outcome, &new_event, Answer::Quarantined(event_id, reason)).await;
+                }
                 // Also for a duplicate: the function that stored it may have died before it sent the notice. Within five
                 // minutes, SQS drops a second notice.
                 self.dlq.send_quarantine_notice(&event_id, &reason, trace_id).await?;

@@ -79,9 +79,7 @@ impl<'de> Deserialize<'de> for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, generic, and names of configured providers such as x-acme"
-)]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -175,6 +173,11 @@ impl ProviderSet {
         }
         self.built_in |= bit(provider);
         true
+    }
+
+    /// Returns the configured providers that the set names.
+    pub fn configured(&self) -> impl Iterator<Item = Provider> {
+        self.configured.into_iter().flatten().map(Provider::Configured)
     }
 
     #[must_use]

@@ -6,9 +6,7 @@ use std::fmt;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{
-    AttemptKey, CallId, Disposition, EventId, Origin, Provider, ProviderEvent, Timestamp, TraceId,
-};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
@@ -16,7 +14,7 @@ use super::item::{ChunkItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, dis
 use super::new_event::{ATTEMPT_HEADER, LOOKUP_SOURCE, NewEvent, ROW_SOURCE, SOURCE_HEADER};
 use super::table::{Inbox, encode};
 use crate::compression::{self, Compressed};
-use crate::dynamodb::{ConditionalWrite, Item, number, text};
+use crate::dynamodb::{ConditionalWrite, Item, text};
 use crate::error::Error;
 
 /// Largest body that is accepted, in bytes. Lambda's limit of 6 MB includes the envelope and base64.
@@ -59,7 +57,7 @@ pub struct StoredEvent {
     /// Compressed event that ingress read from the body, if the provider is a configured one.
     reading: Option<Vec<u8>>,
     /// Number of the dictionary that compressed the body and the reading.
-    dictionary: Option<u32>,
+    pub(super) dictionary: Option<u32>,
     /// Number of chunks. In an erased event, those that are yet to be deleted.
     pub(super) body_chunks: Option<u32>,
     pub(super) body_hash: String,
@@ -127,10 +125,7 @@ impl Inbox {
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
         let reading = match &event.reading {
-            Some(event) => {
-                let json = serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?;
-                Some(ByteBuf::from(compress(&json)?.bytes))
-            }
+            Some(event) => Some(ByteBuf::from(compressed_reading(event)?.0)),
             None => None,
         };
         let is_quarantined = event.disposition == Some(Disposition::Quarantined);
@@ -248,10 +243,10 @@ impl Inbox {
         if matches!(stored.body, StoredBody::Erased) {
             return Ok(Reread::Erased);
         }
-        // The mapping of a configured provider is not at hand here, and may have changed. What ingress read stands.
-        if let (Origin::Provider(Provider::Configured(_)), None, false) =
-            (stored.origin, stored.erased_at, stored.is_from_row)
-        {
+        // The mapping that ingress read the body by is not at hand here, and may have changed. What ingress read stands.
+        let is_mapped =
+            stored.reading.is_some() || matches!(stored.origin, Origin::Provider(provider) if provider.is_configured());
+        if is_mapped && stored.erased_at.is_none() && !stored.is_from_row {
             return stored.reading();
         }
         let body = self.read_body(stored).await?;
@@ -284,45 +279,6 @@ impl Inbox {
             Reading::Recorded { .. } => Reread::Recorded,
             Reading::Quarantined { error, .. } => Reread::Quarantined(error),
         })
-    }
-
-    /// Makes an event foldable that an earlier version of the program recorded or quarantined, if this version can fold it. The
-    /// stored item loses its disposition and gets its call and its type; its body and its id stay. So the sweep, the refold and
-    /// the drift check treat it like any other event. The caller must then queue it.
-    ///
-    /// # Errors
-    /// The same as [`Inbox::renormalize`], and [`Error::WriteInbox`]. A repetition is safe.
-    pub async fn make_foldable(&self, stored: &StoredEvent) -> Result<Reread, Error> {
-        let reread = self.read_again(stored).await?;
-        let Reread::Foldable(event) = &reread else { return Ok(reread) };
-        if stored.disposition.is_none() {
-            return Ok(reread);
-        }
-        let bucket = self.received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
-        let occurred_at = event.call_events.iter().find(|event| !event.implied).and_then(|event| event.occurred_at);
-        let mut update = "SET call_id = :call, #type = :type, received_bucket = :bucket".to_owned();
-        if occurred_at.is_some() {
-            update.push_str(", occurred_at = :occurred");
-        }
-        update.push_str(" REMOVE disposition, attention, attention_at, cause");
-        let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .key("event_id", text(stored.event_id.as_str()))
-            // If another operator was faster, or the event is deleted, nothing is written.
-            .condition_expression("attribute_exists(event_id) AND attribute_exists(disposition)")
-            .update_expression(update)
-            .expression_attribute_names("#type", "type")
-            .expression_attribute_values(":call", text(event.call_id.as_str()))
-            .expression_attribute_values(":type", text(&event.event_type))
-            .expression_attribute_values(":bucket", text(&bucket));
-        let request = match occurred_at {
-            Some(at) => request.expression_attribute_values(":occurred", number(at.as_millis())),
-            None => request,
-        };
-        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)?;
-        Ok(reread)
     }
 
     /// Reads the exact bytes that were signed. If the event is erased, reads the call events that were read from them, as JSON, or
@@ -386,6 +342,15 @@ impl StoredEvent {
     #[must_use]
     pub const fn is_erased(&self) -> bool {
         self.erased_at.is_some() && self.body_chunks.is_none()
+    }
+
+    /// True if the mapping of the event's provider gave it no meaning when it was stored: it had no rule, or found no call.
+    pub(super) fn lacks_reading(&self) -> bool {
+        let is_mapped = matches!(self.origin, Origin::Provider(provider) if provider.is_configured());
+        is_mapped
+            && matches!(self.disposition, Some(Disposition::Recorded | Disposition::Quarantined))
+            && self.reading.is_none()
+            && self.erased_at.is_none()
     }
 
     /// Returns the event that ingress read from the body.
@@ -460,6 +425,13 @@ impl StoredBody {
 
 pub(super) fn compress(body: &[u8]) -> Result<Compressed, Error> {
     compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
+}
+
+/// Compresses an event that ingress read by a mapping. Returns the number of the dictionary too.
+pub(super) fn compressed_reading(event: &ProviderEvent) -> Result<(Vec<u8>, u32), Error> {
+    let json = serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?;
+    let Compressed { bytes, dictionary } = compress(&json)?;
+    Ok((bytes, dictionary))
 }
 
 pub(super) fn body_hash(body: &[u8]) -> String {

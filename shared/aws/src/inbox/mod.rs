@@ -26,6 +26,7 @@ mod document;
 mod drift;
 mod erase;
 mod event;
+mod foldable;
 mod item;
 mod lookup_budget;
 mod new_event;

@@ -22,6 +22,14 @@ pub async fn submit(
     let outcome = inbox.put(new_event).await?;
     match &outcome {
         PutOutcome::Stored => queue.send(event, &new_event.trace_id).await?,
+        PutOutcome::Duplicate { stored, same_content: true } if stored.lacks_reading() => {
+            let event = ProviderEvent { received_at: stored.received_at, ..event.clone() };
+            if inbox.adopt_reading(stored, &event).await? {
+                queue.send(&event, &stored.trace_id).await?;
+            } else if let Some(stored) = inbox.get(&stored.event_id).await? {
+                resend(inbox, queue, &stored).await?;
+            }
+        }
         PutOutcome::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
     }
     Ok(outcome)

@@ -198,7 +198,7 @@ impl<C: Clone> Entries<C> {
                 }
                 Err(unknown) => {
                     has_unknown = true;
-                    problems.push(unknown.to_string());
+                    problems.push(parse::unknown_name(&unknown));
                 }
             }
         }

@@ -65,7 +65,7 @@ impl ProvidersFile {
                     webhook_keys.extend(webhook.map(|config| (provider, config)));
                     dial_accounts.extend(account.map(|config| (provider, config)));
                 }
-                Err(unknown) => problems.push(unknown.to_string()),
+                Err(unknown) => problems.push(parse::unknown_name(&unknown)),
             }
         }
         if !problems.is_empty() {
@@ -80,6 +80,13 @@ impl ProvidersFile {
     #[must_use]
     pub fn webhook_keys(&self) -> &Entries<WebhookConfig> {
         &self.webhook_keys
+    }
+
+    /// Configured providers whose entries say that they report an outcome.
+    pub fn outcome_providers(&self) -> impl Iterator<Item = Provider> {
+        let reports =
+            |provider: &Provider| self.webhook_keys.config(*provider).is_some_and(WebhookConfig::reports_outcome);
+        self.webhook_keys.named().filter(reports)
     }
 
     /// Accounts that place calls.

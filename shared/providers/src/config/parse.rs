@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde_json::{Map, Value};
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, UnknownProvider};
 
 use super::account::{Account, AccountConfig};
 use super::fields::{ConfigError, Fields, is_base_url};
@@ -31,10 +31,12 @@ const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
 const KEYS_MAX: usize = 8;
 
 /// Fields of the webhook half, of all providers. [`webhook_field_names`] lists those of one provider.
-const WEBHOOK_FIELDS: [&str; 7] =
-    ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys", "events", "question"];
+const WEBHOOK_FIELDS: [&str; 8] =
+    ["keys", "window_seconds", "allowed_sources", "signature", "shared_keys", "events", "reports_outcome", "question"];
 /// Fields of the account half.
 pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
+/// Entry that names the JSON Schema of the document, for editors. It is no provider.
+const SCHEMA: &str = "$schema";
 /// Field of both halves.
 pub(super) const PUBLIC_URL: &str = "public_url";
 
@@ -90,12 +92,20 @@ pub(super) struct Halves {
     pub(super) account: Option<AccountConfig>,
 }
 
+/// Message about an entry with the name of no provider.
+pub(super) fn unknown_name(unknown: &UnknownProvider) -> String {
+    format!("{unknown}, and names such as x-acme, whose entries describe the provider")
+}
+
 /// Reads a document: one object per provider.
 pub(super) fn document(json: &str) -> Result<Map<String, Value>, ConfigError> {
     let document = serde_json::from_str(json)
         .map_err(|error| ConfigError::one(format!("not JSON at line {}, column {}", error.line(), error.column())))?;
     match document {
-        Value::Object(document) => Ok(document),
+        Value::Object(mut document) => {
+            document.remove(SCHEMA);
+            Ok(document)
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(ConfigError::one("not a JSON object".to_owned()))
         }
@@ -117,6 +127,16 @@ pub(super) fn entry(
     let problems_before = problems.len();
     let mut fields = Fields::new(provider.to_string(), object, lengths.chars_min(provider), problems);
     let halves = match part {
+        Part::DialAccounts if provider.is_configured() => {
+            let message = "belongs in the secret of the webhook keys: a configured provider places no calls";
+            problems.push(format!("{provider}: {message}"));
+            return None;
+        }
+        Part::Both | Part::WebhookKeys if provider.is_configured() => {
+            let webhook = webhook(provider, None, &mut fields);
+            fields.reject_unknown(webhook_field_names(provider));
+            Halves { webhook: Some(webhook), account: None }
+        }
         Part::Both => {
             let public_url = public_url(provider, &mut fields);
             let webhook = webhook(provider, public_url.clone(), &mut fields);
@@ -158,19 +178,20 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
-        Provider::Configured(_) => "keys, signature, events, window_seconds, allowed_sources",
+        Provider::Configured(_) => "keys, signature, events, reports_outcome, window_seconds, allowed_sources",
         Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => "keys, window_seconds, allowed_sources",
     }
 }
 
 fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> WebhookConfig {
-    let (mut scheme, mut shared_keys, mut mapping) = (None, Vec::new(), None);
+    let (mut scheme, mut shared_keys, mut mapping, mut reports_outcome) = (None, Vec::new(), None, false);
     match provider {
         Provider::Vapi => scheme = Scheme::read_vapi(fields),
         Provider::Twilio => shared_keys = SharedKey::read_list(fields),
         Provider::Configured(_) => {
             scheme = Scheme::read_configured(fields);
             mapping = EventMapping::read(fields);
+            reports_outcome = fields.flag("reports_outcome").unwrap_or(false);
         }
         Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {}
     }
@@ -184,6 +205,7 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
         allowed_sources: allowed_sources(fields),
         scheme,
         mapping,
+        reports_outcome,
         shared_keys,
         question: QuestionConfig::read(provider, fields),
     }

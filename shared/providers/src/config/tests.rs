@@ -77,7 +77,8 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
-            "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, elevenlabs, generic",
+            "unknown provider \"plivo\": known are retell, twilio, vapi, telnyx, elevenlabs, generic, and names such as x-acme, \
+             whose entries describe the provider",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
             "retell.allowed_sources: the list is empty; leave it out to allow every source",
@@ -397,7 +398,9 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     );
     assert_eq!(
         keys.problems(),
-        [r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, generic"#]
+        [
+            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, generic, and names such as x-acme, whose entries describe the provider"#
+        ]
     );
     assert_eq!(configured(&keys), [Provider::Generic]);
     assert_eq!(keys.disabled().len(), Provider::ALL.len() - 1);
@@ -475,4 +478,69 @@ fn short_keys_are_refused() {
     );
     // A stored key that is too short disables its provider.
     assert_eq!(WebhookConfig::parse(r#"{"retell": {"keys": ["short"]}}"#).disabled(), [Provider::Retell]);
+}
+
+#[test]
+fn every_problem_of_a_configured_provider_is_named_by_its_path() {
+    let json = r#"{
+        "x-Acme": {},
+        "x-none": {},
+        "x-a": {
+            "keys": ["v1,whsec_SECRET"], "dial": {"api_key": "SECRET"}, "reports_outcome": "SECRET",
+            "signature": {"scheme": "standard_webhooks", "header": "SECRET"},
+            "events": {"event_id": ["/id", "SECRET"], "type": "$.SECRET", "time": 7,
+                       "rules": [{"when": {}, "event": "SECRET"}, {"event": "completed", "implies": ["completed", "SECRET"]}, 7,
+                                 {"when": {"type": "SECRET", "status": 1, "/a": null}, "event": "busy", "then": 1}]}
+        },
+        "x-b": {
+            "keys": ["k"], "window_seconds": 300,
+            "signature": {"scheme": "hmac", "header": "not a header", "timestamp_unit": "seconds", "signed": "{timestamp}{body}",
+                          "algorithm": "md5", "encoding": "SECRET", "key_encoding": "SECRET", "separator": "SECRET"},
+            "events": {}
+        },
+        "x-c": {
+            "keys": ["k"],
+            "signature": {"scheme": "hmac", "header": "h", "id_header": "i", "timestamp_header": "t", "timestamp_field": "t",
+                          "signature_field": "v=1", "separator": "comma", "signed": "{id}{timestamp}.{body}"},
+            "events": {"rules": [{"when": {"/a": 1}, "event": "completed"}]}
+        }}"#;
+    let problems = problems(json);
+    insta::assert_snapshot!(problems.join("\n"), @r#"
+    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, generic, and names such as x-acme, whose entries describe the provider
+    x-a.signature."header": unknown field: known are scheme
+    x-a.events.event_id[1]: not a JSON pointer such as /data/id
+    x-a.events.type: not a JSON pointer such as /data/id
+    x-a.events.time: not a text
+    x-a.events.rules[0].when: not an object with one to 8 conditions
+    x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
+    x-a.events.rules[1].when: missing: the values that make the rule apply
+    x-a.events.rules[1].implies[0]: the event itself
+    x-a.events.rules[1].implies[1]: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
+    x-a.events.rules[2]: not an object
+    x-a.events.rules[3].when."/a": not a text, a number, true or false
+    x-a.events.rules[3].when."status": neither type nor a JSON pointer such as /data/status
+    x-a.events.rules[3].when."type": needs events.type, the place of the type
+    x-a.events.rules[3]."then": unknown field: known are when, event, implies
+    x-a.events.call_id: missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id
+    x-a.reports_outcome: neither true nor false
+    x-a.keys[0]: starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_
+    x-a."dial": unknown field: known are keys, signature, events, reports_outcome, window_seconds, allowed_sources
+    x-b.signature.header: not the name of a header
+    x-b.signature.separator: neither comma nor space
+    x-b.signature.timestamp_unit: needs timestamp_header or timestamp_field
+    x-b.signature.signed: it needs {timestamp} once if timestamp_header or timestamp_field is set, and no {timestamp} otherwise
+    x-b.signature.algorithm: none of sha256, sha512, sha1
+    x-b.signature.encoding: neither hex nor base64
+    x-b.signature.key_encoding: none of text, base64, whsec
+    x-b.window_seconds: not for a signature without timestamp
+    x-c.signature.separator: not beside signature_field, whose fields are always separated by commas
+    x-c.signature.timestamp_field: not beside timestamp_header
+    x-c.signature.signature_field: not the name of a field, such as v1
+    x-c.signature.signed: it needs a text, such as a dot, between {id} and the next placeholder
+    x-c.events.call_id: missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id
+    x-none.signature: missing: there is no default, because it decides whose webhooks are accepted
+    x-none.events: missing: the places of the ids, and the rules
+    x-none.keys: missing
+    "#);
+    assert!(!problems.join("").contains("SECRET"), "{problems:?}");
 }

@@ -32,6 +32,7 @@ pub struct WebhookConfig {
     pub(super) allowed_sources: Vec<IpNet>,
     pub(super) scheme: Option<Scheme>,
     pub(super) mapping: Option<EventMapping>,
+    pub(super) reports_outcome: bool,
     pub(super) shared_keys: Vec<SharedKey>,
     pub(super) question: Option<QuestionConfig>,
 }
@@ -76,6 +77,13 @@ impl WebhookConfig {
     /// Mapping of a configured provider. `None` for every other provider.
     pub(crate) const fn mapping(&self) -> Option<&EventMapping> {
         self.mapping.as_ref()
+    }
+
+    /// True if the entry of a configured provider says that the provider reports what the person said. The consumer goes by the
+    /// parameter `OutcomeProviders`, which must name the provider too.
+    #[must_use]
+    pub const fn reports_outcome(&self) -> bool {
+        self.reports_outcome
     }
 
     /// Shared keys of Twilio. Empty for every other provider.

@@ -30,7 +30,7 @@ pub(crate) fn read(
         None => ONLY_TYPE.to_owned(),
     };
     let own_id: Option<Vec<String>> = mapping.event_id.iter().map(|place| place.text(&body)).collect();
-    let own_id = own_id.filter(|texts| !texts.is_empty()).map(|texts| texts.join(":"));
+    let own_id = own_id.and_then(|texts| joined(&texts));
     let event_id = match own_id.as_deref().or(webhook.signed_id()) {
         Some(id) => ids::event_id(provider, id),
         None => ids::event_id_of_body(provider, webhook.body()),
@@ -63,6 +63,18 @@ pub(crate) fn read(
         block_number: false,
     };
     normalized.into_reading(received_at)
+}
+
+/// Joins the values that identify an event. A colon within a value is written differently, so that two events never share an id.
+fn joined(texts: &[String]) -> Option<String> {
+    match texts {
+        [] => None,
+        [text] => Some(text.clone()),
+        texts => {
+            let escaped: Vec<String> = texts.iter().map(|text| text.replace('%', "%25").replace(':', "%3A")).collect();
+            Some(escaped.join(":"))
+        }
+    }
 }
 
 /// Returns the call events that a rule makes of an event.

@@ -5,6 +5,7 @@
 use switchhook_providers::{ConfigError, KeyLengths, ProvidersFile};
 
 mod api;
+mod configured;
 mod dialling;
 mod discovery;
 mod folding;

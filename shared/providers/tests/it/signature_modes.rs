@@ -239,7 +239,7 @@ fn wrong_signature_settings_are_refused() {
             "vapi.signature.encoding: neither hex nor base64",
             "vapi.signature.\"secret\": unknown field: known are mode, header, timestamp_header, include_timestamp, \
              algorithm, encoding, prefix, base64_keys",
-            "vapi.keys[0]: not base64, although the scheme asks for it",
+            "vapi.keys[0]: not base64, although base64_keys is true",
             "vapi.window_seconds: not for a signature without timestamp",
         ]
     );

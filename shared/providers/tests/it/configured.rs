@@ -1,0 +1,270 @@
+//! Providers that are described by configuration alone: the examples that people copy, the published test vectors, and every way
+//! in which a webhook can be wrong.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+use switchhook_domain::{Provider, ProviderEvent, Timestamp};
+use switchhook_providers::{
+    ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, read_as_configured,
+    sign_as_configured, verify,
+};
+
+const NOW: Timestamp = Timestamp::from_millis(1_767_225_660_000);
+
+fn folder() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/providers")
+}
+
+/// Provider of the example, and its file.
+fn example(name: &str) -> (Provider, ProvidersFile) {
+    let text = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
+    let file = ProvidersFile::from_json(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    (format!("x-{name}").parse().unwrap(), file)
+}
+
+fn headers(pairs: &[(impl AsRef<str>, impl AsRef<str>)]) -> HeaderMap {
+    let mut map = HeaderMap::new();
+    for (name, value) in pairs {
+        let name = HeaderName::from_bytes(name.as_ref().as_bytes()).unwrap();
+        map.append(name, HeaderValue::from_str(value.as_ref()).unwrap());
+    }
+    map
+}
+
+fn verified_at(
+    provider: Provider,
+    config: &WebhookConfig,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<VerifiedWebhook, VerifyError> {
+    verify(provider, config, &UnverifiedWebhook { headers, path: "/webhooks", query: "", body }, now)
+}
+
+/// Reads a body as the provider would have signed it.
+fn read(provider: Provider, config: &WebhookConfig, body: &[u8]) -> Reading {
+    let signed = sign_as_configured(provider, config, "https://example.com", body, NOW).unwrap();
+    let webhook = verified_at(provider, config, &headers(&signed.headers), body, NOW).unwrap();
+    read_as_configured(config, &webhook, NOW).0
+}
+
+fn shown(reading: &Reading) -> String {
+    match reading {
+        Reading::Event(ProviderEvent { event_id, call_id, attempt, call_events, .. }) => {
+            let kinds: Vec<String> = call_events
+                .iter()
+                .map(|event| {
+                    let at = event.occurred_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+                    format!("{}{} {at}", if event.implied { "implied " } else { "" }, event.kind.as_str())
+                })
+                .collect();
+            let attempt = attempt.as_ref().map_or("-", |attempt| attempt.as_str());
+            format!("{event_id} of {call_id}, attempt {attempt}: {}", kinds.join(", "))
+        }
+        Reading::Recorded { event_type, call_id, .. } => {
+            format!("recorded {event_type} of {}", call_id.as_ref().map_or("-", |id| id.as_str()))
+        }
+        Reading::Quarantined { error, .. } => format!("quarantined: {error}"),
+    }
+}
+
+#[test]
+fn examples_read_their_payloads() {
+    let mut lines = Vec::new();
+    let mut names: Vec<String> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    for name in names {
+        let (provider, file) = example(&name);
+        let config = file.webhook_keys().config(provider).unwrap();
+        let mut payloads: Vec<_> =
+            std::fs::read_dir(folder().join(&name)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        payloads.sort();
+        assert!(!payloads.is_empty(), "{name} has no payload");
+        for path in payloads {
+            let body = std::fs::read(&path).unwrap();
+            let payload = path.file_stem().unwrap().to_str().unwrap();
+            lines.push(format!("{name}/{payload}: {}", shown(&read(provider, config, &body))));
+        }
+    }
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    bland/declined: x-bland:c-7f3a of appointment:apt_3, attempt x-bland:c-7f3a: implied ringing -, implied in_progress -, user_declined 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
+    bland/voicemail: x-bland:c-7f3b of appointment:apt_4, attempt x-bland:c-7f3b: implied ringing -, implied in_progress -, voicemail_detected 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
+    elevenlabs/confirmed: x-elevenlabs:conv_1:post_call_transcription of appointment:apt_1, attempt x-elevenlabs:conv_1: implied ringing -, implied in_progress -, user_confirmed 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
+    elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
+    github/closed: recorded closed of appointment:I_1
+    github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    stripe/other: recorded customer.created of -
+    stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    ");
+}
+
+/// Configuration of the provider `x-a` with this signature. Its events have no meaning.
+fn configured(keys: &[&str], signature: &Value) -> ProvidersFile {
+    let entry = json!({"keys": keys, "signature": signature, "events": {"event_id": "/id"}});
+    crate::providers_file(&json!({"x-a": entry}).to_string()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn a() -> Provider {
+    "x-a".parse().unwrap()
+}
+
+#[test]
+fn vector_of_standard_webhooks_verifies() {
+    let file = configured(&["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"], &json!({"scheme": "standard_webhooks"}));
+    let config = file.webhook_keys().config(a()).unwrap();
+    let body = br#"{"test": 2432232314}"#;
+    let signature = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    let now = Timestamp::from_millis(1_614_265_330_000);
+    let check = |id: &str, signature: &str| {
+        let all = [("webhook-id", id), ("webhook-timestamp", "1614265330"), ("webhook-signature", signature)];
+        verified_at(a(), config, &headers(&all), body, now)
+    };
+    let id = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+    let webhook = check(id, signature).unwrap();
+    // The signed id is the id of the event, because the body has none.
+    let (reading, _) = read_as_configured(config, &webhook, now);
+    assert_eq!(reading.event_id().as_str(), format!("x-a:{id}"));
+    // Signatures of other versions and of other keys may stand beside it.
+    let other = BASE64_STANDARD.encode([7; 32]);
+    for list in [format!("v1a,{other} {signature}"), format!("v1,{other} {signature}"), format!("{signature} v2,x")] {
+        assert!(check(id, &list).is_ok(), "{list}");
+    }
+    assert_eq!(check("msg_other", signature), Err(VerifyError::WrongSignature));
+    assert_eq!(check(id, &format!("v1,{other}")), Err(VerifyError::WrongSignature));
+    assert_eq!(check(id, "v1a,x"), Err(VerifyError::MalformedSignature));
+    let too_many = [signature; 9].join(" ");
+    assert_eq!(check(id, &too_many), Err(VerifyError::MalformedSignature));
+}
+
+#[test]
+fn vector_of_github_verifies() {
+    let signature = json!({"scheme": "hmac", "header": "X-Hub-Signature-256", "prefix": "sha256="});
+    let file = configured(&["It's a Secret to Everybody"], &signature);
+    let config = file.webhook_keys().config(a()).unwrap();
+    let value = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+    let check = |value: &str, body: &str| {
+        verified_at(a(), config, &headers(&[("x-hub-signature-256", value)]), body.as_bytes(), NOW).map(|_| ())
+    };
+    assert_eq!(check(value, "Hello, World!"), Ok(()));
+    assert_eq!(check(value, "Hello, World?"), Err(VerifyError::WrongSignature));
+    assert_eq!(check(&value.replace("sha256=", ""), "Hello, World!"), Err(VerifyError::MalformedSignature));
+}
+
+/// Signatures of every form, and whether each covers a time.
+fn signatures() -> Vec<(Value, &'static str, bool)> {
+    let base64 = "c2VjcmV0IG9mIHRoZSBwcm92aWRlcg==";
+    vec![
+        (json!({"scheme": "standard_webhooks"}), "whsec_c2VjcmV0IG9mIHRoZSBwcm92aWRlcg==", true),
+        (json!({"scheme": "hmac", "header": "x-sig"}), "text", false),
+        (json!({"scheme": "hmac", "header": "x-sig", "algorithm": "sha1", "encoding": "base64"}), "text", false),
+        (
+            json!({"scheme": "hmac", "header": "x-sig", "algorithm": "sha512", "timestamp_header": "x-time",
+                   "timestamp_unit": "milliseconds", "signed": "v0:{timestamp}:{body}", "prefix": "v0=",
+                   "key_encoding": "base64"}),
+            base64,
+            true,
+        ),
+        (json!({"scheme": "hmac", "header": "x-sig", "timestamp_field": "t", "signature_field": "v1"}), "text", true),
+        (json!({"scheme": "hmac", "header": "x-sig", "separator": "comma", "id_header": "x-id"}), "text", false),
+    ]
+}
+
+#[test]
+fn tampered_webhook_is_refused_in_every_form() {
+    let body = br#"{"id":"e1"}"#;
+    for (signature, key, has_time) in signatures() {
+        let file = configured(&["b3RoZXIga2V5", key], &signature);
+        let config = file.webhook_keys().config(a()).unwrap();
+        let signer = configured(&[key], &signature);
+        let signed =
+            sign_as_configured(a(), signer.webhook_keys().config(a()).unwrap(), "https://example.com", body, NOW)
+                .unwrap();
+        let right = headers(&signed.headers);
+        let check = |headers: &HeaderMap, body: &[u8], now| verified_at(a(), config, headers, body, now);
+        assert_eq!(check(&right, body, NOW).unwrap().key_index(), 1, "the second key, {signature}");
+        // One flipped bit of the body.
+        for index in 0..body.len() * 8 {
+            let mut flipped = body.to_vec();
+            flipped[index / 8] ^= 1 << (index % 8);
+            assert_eq!(check(&right, &flipped, NOW), Err(VerifyError::WrongSignature), "bit {index}, {signature}");
+        }
+        for (name, value) in &signed.headers {
+            // One flipped bit of a header. Some change the case of a hex digit, which changes no byte.
+            for index in 0..value.len() * 8 {
+                let mut flipped = value.clone().into_bytes();
+                flipped[index / 8] ^= 1 << (index % 8);
+                if flipped.eq_ignore_ascii_case(value.as_bytes()) && signature["encoding"] != "base64" {
+                    continue;
+                }
+                let Ok(flipped) = HeaderValue::from_bytes(&flipped) else { continue };
+                let mut tampered = right.clone();
+                tampered.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), flipped);
+                assert!(check(&tampered, body, NOW).is_err(), "bit {index} of {name}, {signature}");
+            }
+            let mut missing = right.clone();
+            missing.remove(name.as_str());
+            assert!(check(&missing, body, NOW).is_err(), "no {name}, {signature}");
+            let mut doubled = right.clone();
+            doubled.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
+            assert!(check(&doubled, body, NOW).is_err(), "two {name}, {signature}");
+        }
+        let stranger = configured(&["b3RoZXIga2V5"], &signature);
+        let stranger = stranger.webhook_keys().config(a()).unwrap();
+        assert_eq!(verified_at(a(), stranger, &right, body, NOW), Err(VerifyError::WrongSignature), "{signature}");
+        // A window of five minutes in either direction, if a time is signed.
+        for (seconds, is_fresh) in [(300, true), (301, false), (-300, true), (-301, false)] {
+            let now = Timestamp::from_millis(NOW.as_millis() + seconds * 1000);
+            assert_eq!(check(&right, body, now).is_ok(), is_fresh || !has_time, "{seconds} s, {signature}");
+        }
+        assert_eq!(config.window().is_some(), has_time);
+    }
+}
+
+#[test]
+fn shared_secret_must_be_asked_for() {
+    let file = configured(&["other", "secret"], &json!({"scheme": "shared_secret", "header": "Authorization"}));
+    let config = file.webhook_keys().config(a()).unwrap();
+    let check =
+        |pairs: &[(&str, &str)]| verified_at(a(), config, &headers(pairs), b"{}", NOW).map(|one| one.key_index());
+    assert!(config.is_unsigned());
+    assert_eq!(check(&[("authorization", "Bearer secret")]), Ok(1));
+    assert_eq!(check(&[("authorization", "Bearer Secret")]), Err(VerifyError::WrongSignature));
+    assert_eq!(
+        check(&[("authorization", "Bearer secret"), ("authorization", "Bearer secret")]),
+        Err(VerifyError::MalformedSignature)
+    );
+    assert_eq!(check(&[]), Err(VerifyError::MissingSignature));
+}
+
+mod random {
+    use super::*;
+
+    proptest::proptest! {
+        #![proptest_config(switchhook_random::config(256, None))]
+
+        #[test]
+        fn no_body_panics(body in ".{0,200}", at in "[0-9eE.+-]{0,30}", kind in "confirmed|end|[a-z]{0,5}") {
+            let bodies = [body.clone(), format!(r#"{{"id":{body:?},"at":{at},"kind":"{kind}"}}"#), format!(r#"{{"at":"{at}","kind":["{kind}"]}}"#)];
+            let entry = json!({
+                "keys": ["key"], "signature": {"scheme": "hmac", "header": "x-sig"},
+                "events": {"event_id": ["/id", "/kind"], "type": "/kind", "call_id": "/id", "time": "/at", "sequence": "/at",
+                           "attempt": "/at", "rules": [{"when": {"/kind/0": "end"}, "event": "completed"},
+                                                       {"when": {"type": "end"}, "event": "busy"}]},
+            });
+            let file = crate::providers_file(&json!({"x-a": entry}).to_string()).unwrap();
+            let config = file.webhook_keys().config(a()).unwrap();
+            for body in bodies {
+                let reading = read(a(), config, body.as_bytes());
+                proptest::prop_assert!(reading.event_id().as_str().starts_with("x-a:"));
+            }
+        }
+    }
+}
