@@ -8,15 +8,15 @@
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
 //! call, except that a signature which no key made has the webhook keys read again, at most once in ten seconds.
 
+mod answer;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use lambda_http::request::RequestContext;
 use lambda_http::{Body, Request, RequestExt, Response};
-use serde_json::json;
 use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::config::{Environment, EnvironmentError};
@@ -33,6 +33,8 @@ use switchhook_providers::{
     DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, is_question,
     key_number, read_as_configured, verify,
 };
+
+use self::answer::{Answer, respond_to_question};
 
 /// Request headers stored with an event, for debugging. None of them holds a secret.
 const STORED_HEADERS: [&str; 4] = ["content-type", "user-agent", "x-event-id", "i-twilio-idempotency-token"];
@@ -103,23 +105,6 @@ struct Notes {
     appointment_id: Option<String>,
     /// Answer to the provider's question. `None` if it asked none, or if no answer is configured.
     question: Option<GivenAnswer>,
-}
-
-/// Result of a request. [`Answer::respond`] alone chooses its HTTP status and body.
-#[derive(Debug)]
-enum Answer {
-    Accepted(EventId),
-    AlreadyProcessed { event_id: EventId, conflict: bool },
-    Quarantined(EventId, String),
-    Recorded(EventId),
-    EdgeBypassed,
-    EdgeDisabled,
-    UnknownProvider,
-    ProviderDisabled,
-    Forbidden,
-    TooLarge,
-    InvalidSignature(&'static str, String),
-    StorageFailure(Error),
 }
 
 impl Ingress {
@@ -392,83 +377,6 @@ impl Ingress {
         decision
             .log(now, matches!(answer, Answer::StorageFailure(_) | Answer::ProviderDisabled | Answer::EdgeDisabled));
     }
-}
-
-impl Answer {
-    /// True if the webhook is in the inbox.
-    const fn is_stored(&self) -> bool {
-        match self {
-            Self::Accepted(_) | Self::AlreadyProcessed { .. } | Self::Quarantined(..) | Self::Recorded(_) => true,
-            Self::EdgeBypassed
-            | Self::EdgeDisabled
-            | Self::UnknownProvider
-            | Self::ProviderDisabled
-            | Self::Forbidden
-            | Self::TooLarge
-            | Self::InvalidSignature(..)
-            | Self::StorageFailure(_) => false,
-        }
-    }
-
-    fn respond(&self) -> Response<Body> {
-        let ok = |status: &str, id: &EventId| (StatusCode::OK, json!({"status": status, "event_id": id}));
-        let refuse = |code: StatusCode, error: &str, message: &str| (code, json!({"error": error, "message": message}));
-        let (code, body) = match self {
-            Self::Accepted(id) => ok("accepted", id),
-            Self::AlreadyProcessed { event_id, .. } => ok("already_processed", event_id),
-            Self::Quarantined(id, _) => ok("quarantined", id),
-            Self::Recorded(id) => ok("recorded", id),
-            Self::EdgeBypassed => refuse(
-                StatusCode::FORBIDDEN,
-                "edge_bypassed",
-                "webhooks are accepted only through the proxy in front of this stack; check the URL",
-            ),
-            Self::EdgeDisabled => refuse(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "edge_disabled",
-                "the entry `edge` in the stack's secret cannot be read; send the webhook again later",
-            ),
-            Self::UnknownProvider => refuse(
-                StatusCode::NOT_FOUND,
-                "unknown_provider",
-                "no provider with this name is configured; check the URL, or add the provider to the stack's secret",
-            ),
-            Self::ProviderDisabled => refuse(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "provider_disabled",
-                "the entry of this provider in the stack's secret cannot be read; send the webhook again later",
-            ),
-            Self::Forbidden => {
-                refuse(StatusCode::FORBIDDEN, "forbidden", "the source address is not on the provider's allow-list")
-            }
-            Self::TooLarge => refuse(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "payload_too_large",
-                &format!("the body is larger than the limit of {BODY_BYTES_MAX} bytes"),
-            ),
-            Self::InvalidSignature(..) => refuse(
-                StatusCode::UNAUTHORIZED,
-                "invalid_signature",
-                "the signature does not match a key of this provider, or the timestamp is outside the allowed window",
-            ),
-            Self::StorageFailure(_) => refuse(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "storage_failure",
-                "the event could not be stored; send it again, a repetition is safe",
-            ),
-        };
-        let mut response = Response::new(Body::Text(body.to_string()));
-        *response.status_mut() = code;
-        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        response
-    }
-}
-
-/// Response to a question: nothing but the answer, because the provider reads the whole body.
-fn respond_to_question(given: GivenAnswer) -> Response<Body> {
-    let mut response = Response::new(Body::Text(given.body));
-    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(given.content_type));
-    response
 }
 
 /// Facts about a request that do not depend on its body.

@@ -7,34 +7,16 @@
 mod delivery;
 mod faults;
 mod planner;
+mod senders;
 
-use clap::ValueEnum;
 use fastrand::Rng;
 
 use super::placed_script::{ApiRequest, PlacedScript};
-use super::script::{Attempt, MINUTE, Provider, Scenario, Script};
+use super::script::{Attempt, MINUTE, Scenario, Script};
 pub(super) use delivery::{Delivery, DeliveryKind, Forgery};
 pub(super) use faults::FaultCounts;
 use planner::{FaultProfile, plan_deliveries};
-
-/// The providers that post webhooks about the calls that others place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Senders {
-    /// Retell, Twilio and a generic sender
-    #[default]
-    Usual,
-    /// Every provider that Switchhook has code for
-    All,
-}
-
-impl Senders {
-    const fn providers(self) -> &'static [Provider] {
-        match self {
-            Self::Usual => &[Provider::Retell, Provider::Twilio, Provider::Generic],
-            Self::All => &Provider::ALL,
-        }
-    }
-}
+pub(super) use senders::Senders;
 
 /// Everything that one run plays.
 #[derive(Debug)]
@@ -101,7 +83,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::script::{Report, START};
+    use crate::demo::script::{Provider, Report, START};
 
     #[test]
     fn everything_is_delivered_within_hours() {

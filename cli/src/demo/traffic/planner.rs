@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
-use super::Senders;
 use super::delivery::{Delivery, DeliveryKind, Forgery};
 use super::faults::FaultCounts;
+use super::senders::Senders;
 use crate::demo::script::{Fact, MINUTE, Millis, Provider, Report, SECOND, Script};
 use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 
