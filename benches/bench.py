@@ -73,7 +73,7 @@ ENVIRONMENT = {
     "INBOX_RETENTION_DAYS": "30",
     "CALL_RETENTION_DAYS": "400",
     "INACTIVITY_TIMEOUT_SECONDS": "4500",
-    "OUTCOME_PROVIDERS": "retell,vapi,generic",
+    "OUTCOME_PROVIDERS": "retell,vapi,elevenlabs,generic",
     "MAX_RECEIVE_COUNT": "20",
     "BLOCK_ON_REQUEST": "true",
     "DIAL_RATES": "retell=1,twilio=1,vapi=1,telnyx=1,elevenlabs=1",
