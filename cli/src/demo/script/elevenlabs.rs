@@ -42,28 +42,17 @@ impl ReportBuilder<'_> {
         let started = truth.answered_at.unwrap_or(truth.ended_at).div_euclid(SECOND);
         let seconds = truth.answered_at.map_or(0, |at| ((truth.ended_at - at) / SECOND).max(1));
         let (at, ended_at) = (started * SECOND, (started + seconds) * SECOND);
-        let mut statements = match truth.ending {
-            _ if truth.answered_at.is_some() => vec![Fact::Ringing, Fact::Answered],
-            Ending::NoAnswer | Ending::Busy => vec![Fact::Ringing],
-            Ending::Completed | Ending::Failed | Ending::Canceled => Vec::new(),
+        let before: &[Fact] = match truth.ending {
+            _ if truth.answered_at.is_some() => &[Fact::Ringing, Fact::Answered],
+            Ending::NoAnswer | Ending::Busy => &[Fact::Ringing],
+            Ending::Completed | Ending::Failed | Ending::Canceled => &[],
         };
         let mut statements: Vec<Statement> =
-            statements.drain(..).map(|fact| Statement { fact, at: Some(at) }).collect();
-        let outcome = match truth.scenario {
-            Scenario::Confirmed => Some((Fact::Confirmed, "confirmed")),
-            Scenario::Declined => Some((Fact::Declined, "declined")),
-            Scenario::Voicemail => Some((Fact::Voicemail, "")),
-            Scenario::Talked
-            | Scenario::NoAnswer
-            | Scenario::Busy
-            | Scenario::Failed
-            | Scenario::Canceled
-            | Scenario::CutOff => None,
-        };
-        statements.extend(outcome.map(|(fact, _)| Statement { fact, at: Some(ended_at) }));
+            before.iter().map(|fact| Statement { fact: *fact, at: Some(at) }).collect();
+        statements.extend(truth.outcome_fact.map(|(fact, _)| Statement { fact, at: Some(ended_at) }));
         statements.push(Statement { fact: Fact::Ended(truth.ending), at: Some(ended_at) });
-        let results = match outcome.map(|(_, word)| word) {
-            Some("") | None => json!({}),
+        let results = match truth.decision_word() {
+            None => json!({}),
             Some(word) => json!({"outcome": {"value": word, "rationale": "The person said so."}}),
         };
         let (result, status) = match (truth.scenario, truth.ending) {

@@ -153,6 +153,21 @@ pub(crate) struct GroundTruth {
 }
 
 impl GroundTruth {
+    /// Word of an analysis for the person's decision. `None` if the person decided nothing.
+    pub(crate) fn decision_word(&self) -> Option<&'static str> {
+        match self.scenario {
+            Scenario::Confirmed => Some("confirmed"),
+            Scenario::Declined => Some("declined"),
+            Scenario::Talked
+            | Scenario::Voicemail
+            | Scenario::NoAnswer
+            | Scenario::Busy
+            | Scenario::Failed
+            | Scenario::Canceled
+            | Scenario::CutOff => None,
+        }
+    }
+
     /// Returns the same course by a clock that is ahead by this time.
     pub(crate) fn shifted(self, by: Millis) -> Self {
         Self {

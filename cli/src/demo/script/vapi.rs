@@ -54,21 +54,10 @@ impl ReportBuilder<'_> {
             (None, Ending::NoAnswer | Ending::Busy) => vec![Statement { fact: Fact::Ringing, at: ended_at }],
             (None, Ending::Completed | Ending::Failed | Ending::Canceled) => Vec::new(),
         };
-        let outcome = match truth.scenario {
-            Scenario::Confirmed => Some((Fact::Confirmed, "confirmed")),
-            Scenario::Declined => Some((Fact::Declined, "declined")),
-            Scenario::Voicemail => Some((Fact::Voicemail, "")),
-            Scenario::Talked
-            | Scenario::NoAnswer
-            | Scenario::Busy
-            | Scenario::Failed
-            | Scenario::Canceled
-            | Scenario::CutOff => None,
-        };
-        statements.extend(outcome.map(|(fact, _)| Statement { fact, at: ended_at }));
+        statements.extend(truth.outcome_fact.map(|(fact, _)| Statement { fact, at: ended_at }));
         statements.push(Statement { fact: Fact::Ended(truth.ending), at: ended_at });
-        let data = match outcome.map(|(_, word)| word) {
-            Some("") | None => json!({}),
+        let data = match truth.decision_word() {
+            None => json!({}),
             Some(word) => json!({"outcome": word}),
         };
         let mut fields = vec![

@@ -35,7 +35,7 @@ pub(crate) enum Scheme {
 pub(crate) struct Proof {
     /// Index of the key that made the signature.
     pub(crate) key_index: usize,
-    /// Id of the webhook, if the signature covers one that stands in a header.
+    /// Id of the webhook from its header. `None` if the signature covers no id.
     pub(crate) webhook_id: Option<String>,
 }
 
