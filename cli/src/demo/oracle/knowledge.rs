@@ -71,7 +71,9 @@ impl<'a> Knowledge<'a> {
         let attempts = self.attempts();
         let Some(attempt) = attempts.iter().find(|attempt| attempt.index == report.attempt) else { return true };
         let mut endings = report.statements.iter().filter(|statement| statement.fact.ending().is_some());
-        let ended_long_ago = endings.any(|ending| ending.at.is_some_and(|at| at + DRIFT_CHECK_MIN_AGE <= received.at));
+        // An unanswered call may have an ending without a time. Its age is then that of the attempt's last event.
+        let ended_long_ago =
+            endings.any(|ending| ending.at.unwrap_or(attempt.last_event_at) + DRIFT_CHECK_MIN_AGE <= received.at);
         let timeout_passed = received.at >= attempt.last_event_at + INACTIVITY_TIMEOUT;
         !attempt.is_settled() && (timeout_passed || (!attempt.has_ended() && ended_long_ago))
     }
@@ -207,5 +209,52 @@ impl<'a> Knowledge<'a> {
             (false, true) => "MISSED",
             (false, false) => "FAILED",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::oracle::evidence::CheckedAttempt;
+    use crate::demo::script::{Ending, Provider, Statement};
+
+    fn report(fact: Fact, at: Option<Millis>) -> Report {
+        Report {
+            name: String::new(),
+            attempt: 0,
+            has_provider_call_id: true,
+            names_appointment: false,
+            statements: vec![Statement { fact, at }],
+            emitted_at: 0,
+            query: String::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// Whether the drift check uses an ending that it learns at this time. The attempt began at 0, and its webhooks were lost.
+    fn uses_ending(ended_at: Option<Millis>, learned_at: Millis) -> bool {
+        let reports = [report(Fact::Initiated, Some(0)), report(Fact::Ended(Ending::Failed), ended_at)];
+        let attempt = CheckedAttempt { provider: Provider::Retell, provider_call_id: None };
+        let call = CheckedCall {
+            call_id: "call-1",
+            appointment_id: None,
+            attempts: vec![attempt],
+            reports: &reports,
+            placement: None,
+        };
+        let received = |report, at| ReceivedReport { report, event_id: String::new(), at };
+        let evidence = [Evidence::Received(received(0, 0)), Evidence::LookupAnswered(received(1, learned_at))];
+        let mut knowledge = Knowledge::empty(&call);
+        evidence.iter().for_each(|item| knowledge.add(item));
+        knowledge.received.len() == 2
+    }
+
+    #[test]
+    fn drift_check_uses_endings_that_are_ten_minutes_old() {
+        assert!(uses_ending(Some(MINUTE), 11 * MINUTE));
+        assert!(!uses_ending(Some(MINUTE), 11 * MINUTE - 1));
+        // An ending without a time is as old as the last event before it.
+        assert!(uses_ending(None, 10 * MINUTE));
+        assert!(!uses_ending(None, 10 * MINUTE - 1));
     }
 }
