@@ -74,6 +74,7 @@ pub fn all_providers() -> Value {
         "vapi": {"keys": [KEY]},
         "telnyx": {"keys": [telnyx]},
         "elevenlabs": {"keys": [KEY]},
+        "plivo": {"keys": [KEY], "public_url": PUBLIC_URL},
         "generic": {"keys": [KEY]},
     })
 }

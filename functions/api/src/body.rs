@@ -128,7 +128,12 @@ fn read_call(body: &Map<String, Value>, errors: Vec<FieldError>, now: Timestamp)
 /// True if Switchhook can place calls through this provider. The dialer checks later whether the provider is configured.
 pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     match provider {
-        Provider::Retell | Provider::Twilio | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs => true,
+        Provider::Retell
+        | Provider::Twilio
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo => true,
         Provider::Generic | Provider::Configured(_) => false,
     }
 }

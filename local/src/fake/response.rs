@@ -45,6 +45,7 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
             let error = json!({"code": "10016", "title": "Phone number is invalid", "source": {"pointer": "/to"}});
             respond(422, &json!({"errors": [error]}))
         }
+        Provider::Plivo => respond(400, &json!({"error": "destination number is invalid"})),
         Provider::ElevenLabs => {
             let problem = json!({"loc": ["body", "to_number"], "msg": "not a phone number", "type": "value_error"});
             respond(422, &json!({"detail": [problem]}))

@@ -14,6 +14,7 @@ pub enum Provider {
     Vapi,
     Telnyx,
     ElevenLabs,
+    Plivo,
     /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
     /// Sender whose signature and events are described by the configuration of the stack. It has no API either.
@@ -22,7 +23,8 @@ pub enum Provider {
 
 impl Provider {
     /// Every provider that Switchhook has code for.
-    pub const ALL: [Self; 6] = [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
+    pub const ALL: [Self; 7] =
+        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Plivo, Self::Generic];
 
     /// Returns the name used in the URL, in the secret and in ids.
     #[must_use]
@@ -33,6 +35,7 @@ impl Provider {
             Self::Vapi => "vapi",
             Self::Telnyx => "telnyx",
             Self::ElevenLabs => "elevenlabs",
+            Self::Plivo => "plivo",
             Self::Generic => "generic",
             Self::Configured(name) => name.as_str(),
         }
@@ -45,7 +48,7 @@ impl Provider {
     pub const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx | Self::Configured(_) => false,
+            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Configured(_) => false,
         }
     }
 
@@ -53,7 +56,13 @@ impl Provider {
     #[must_use]
     pub const fn is_configured(self) -> bool {
         match self {
-            Self::Retell | Self::Twilio | Self::Vapi | Self::Telnyx | Self::ElevenLabs | Self::Generic => false,
+            Self::Retell
+            | Self::Twilio
+            | Self::Vapi
+            | Self::Telnyx
+            | Self::ElevenLabs
+            | Self::Plivo
+            | Self::Generic => false,
             Self::Configured(_) => true,
         }
     }
@@ -79,7 +88,7 @@ impl<'de> Deserialize<'de> for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, generic")]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -189,6 +198,7 @@ impl ProviderSet {
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
+            | Provider::Plivo
             | Provider::Generic => self.built_in & bit(provider) != 0,
         }
     }

@@ -26,6 +26,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
         Provider::Vapi => Some("https://api.vapi.ai"),
         Provider::Telnyx => Some("https://api.telnyx.com"),
         Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
+        Provider::Plivo => Some("https://api.plivo.com"),
         Provider::Generic | Provider::Configured(_) => None,
     }
 }

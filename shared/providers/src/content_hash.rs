@@ -21,7 +21,8 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
         Provider::ElevenLabs => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         // `meta` describes the delivery, not the event: which delivery attempt it is, and to which address.
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
-        // A callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.
+        Provider::Plivo => Some(canonical_form(body)),
+        // Twilio's callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.
         Provider::Twilio => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),
     };
     match content {
@@ -45,7 +46,7 @@ fn data_of(body: &[u8]) -> Option<String> {
     Some(data.to_string())
 }
 
-/// Sorted parameters of a form, without duplicates. Twilio's signature covers neither order nor repetition.
+/// Sorted parameters of a form, without duplicates. The signatures of Twilio and Plivo do not cover the order.
 fn canonical_form(body: &[u8]) -> String {
     let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
     parameters.sort();

@@ -73,7 +73,12 @@ pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
     match provider {
         Provider::Retell => Some(Duration::from_secs(60 * 60)),
         Provider::Telnyx => Some(Duration::from_secs(60)),
-        Provider::Twilio | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Twilio
+        | Provider::Vapi
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Generic
+        | Provider::Configured(_) => None,
     }
 }
 

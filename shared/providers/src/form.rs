@@ -7,9 +7,18 @@ use serde::de::value::{Error, MapDeserializer};
 
 /// Decoded parameters: names in byte order, and for each name its distinct values in byte order.
 ///
-/// Twilio's signature covers neither the order of the parameters nor their repetition, so neither is kept.
+/// Twilio's signature covers neither the order of the parameters nor their repetition, and Plivo's not their order. So neither is kept.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Form(BTreeMap<String, BTreeSet<String>>);
+
+/// Most parameters of a form. A form must be parsed before its signature can be checked, so an attacker could use up memory: even
+/// an empty parameter takes some dozens of bytes. The providers' own callbacks have some dozens of parameters.
+const PARAMETERS_MAX: usize = 1_024;
+
+/// True if a form has more parameters than a provider sends.
+pub(crate) fn has_too_many_parameters(body: &[u8]) -> bool {
+    body.iter().filter(|byte| **byte == b'&').count() >= PARAMETERS_MAX
+}
 
 impl Form {
     /// Never fails: invalid UTF-8 becomes replacement characters.

@@ -42,6 +42,7 @@ mod key;
 mod lenient;
 mod lookup;
 mod normalized;
+mod plivo;
 mod reading;
 mod retell;
 mod samples;

@@ -77,6 +77,19 @@ const SAMPLES: &[(&str, &str)] = &[
     sample!("elevenlabs/call_initiation_failure_busy", "json"),
     sample!("elevenlabs/call_initiation_failure_no_answer", "json"),
     sample!("elevenlabs/call_initiation_failure_unknown", "json"),
+    sample!("plivo/ring", "form"),
+    sample!("plivo/start_app", "form"),
+    sample!("plivo/machine_detection_human", "form"),
+    sample!("plivo/hangup", "form"),
+    sample!("plivo/machine_detection_machine", "form"),
+    sample!("plivo/hangup_busy", "form"),
+    sample!("plivo/hangup_no_answer", "form"),
+    sample!("plivo/hangup_failed", "form"),
+    sample!("plivo/hangup_timeout", "form"),
+    sample!("plivo/hangup_cancel", "form"),
+    sample!("plivo/hangup_inbound", "form"),
+    sample!("plivo/other_leg", "form"),
+    sample!("plivo/record_stop", "form"),
     sample!("generic/call_initiated", "json"),
     sample!("generic/ringing", "json"),
     sample!("generic/in_progress", "json"),
@@ -95,7 +108,7 @@ const SAMPLES: &[(&str, &str)] = &[
 /// Names and bodies of realistic webhooks. A name is, for example, `retell/call_ended`. They are grouped by provider,
 /// in the order in which they arrive during a call.
 ///
-/// A Twilio body is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains
+/// A body of Twilio or Plivo is a form, except `twilio/completed_json`. Numbers, names and ids are invented. Each group contains
 /// one call that is confirmed and, under other ids, calls that end in other ways.
 #[must_use]
 pub const fn samples() -> &'static [(&'static str, &'static str)] {

@@ -48,10 +48,10 @@ impl VerifiedWebhook {
         Self::new(provider, &query, body, key_index)
     }
 
-    /// **Trust:** the caller must have verified the body, and for Twilio the query too.
+    /// **Trust:** the caller must have verified the body, and for Twilio and Plivo the query too.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
-            Provider::Twilio => query.to_owned(),
+            Provider::Twilio | Provider::Plivo => query.to_owned(),
             Provider::Retell
             | Provider::Vapi
             | Provider::Telnyx
@@ -72,7 +72,7 @@ impl VerifiedWebhook {
         self.provider
     }
 
-    /// Raw query, if it is signed. Empty except for Twilio, because the other providers sign the body alone.
+    /// Raw query, if it is signed. Empty except for Twilio and Plivo, because the other providers sign the body alone.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query

@@ -23,11 +23,11 @@ pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
     ("generic/user_confirmed", "", ""),
 ];
 
-/// The query of a provider's webhook URL. Twilio sends no metadata, so the query of its callback URL names the
+/// The query of a provider's webhook URL. Twilio and Plivo send no metadata, so the query of its callback URL names the
 /// appointment.
 fn query_of(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio => "appointment_id=apt_7",
+        Provider::Twilio | Provider::Plivo => "appointment_id=apt_7",
         Provider::Retell
         | Provider::Vapi
         | Provider::Telnyx
@@ -75,6 +75,8 @@ async fn every_sample_is_accepted_or_recorded() {
         "telnyx/bridged",
         "telnyx/recording_saved",
         "elevenlabs/post_call_audio",
+        "plivo/other_leg",
+        "plivo/record_stop",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {

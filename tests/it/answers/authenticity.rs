@@ -44,7 +44,7 @@ fn signed_at(world: &World, request: &Request<Bytes>, provider: Provider, second
 
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Tamper, &str); 31] = [
+    let cases: [(Provider, &str, Tamper, &str); 37] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
@@ -94,6 +94,12 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::ElevenLabs, "flipped bit", |_, r| flipped(r), "bad_signature"),
         (Provider::ElevenLabs, "old", |w, r| signed_at(w, &r, Provider::ElevenLabs, -2701), "stale_timestamp"),
         (Provider::ElevenLabs, "of the future", |w, r| signed_at(w, &r, Provider::ElevenLabs, 2701), "stale_timestamp"),
+        (Provider::Plivo, "missing", |_, r| without_header(r, "x-plivo-signature-v3"), "bad_signature"),
+        (Provider::Plivo, "missing nonce", |_, r| without_header(r, "x-plivo-signature-v3-nonce"), "bad_signature"),
+        (Provider::Plivo, "garbage", |_, r| with_header(r, "x-plivo-signature-v3", "garbage!"), "bad_signature"),
+        (Provider::Plivo, "other nonce", |_, r| with_header(r, "x-plivo-signature-v3-nonce", "1"), "bad_signature"),
+        (Provider::Plivo, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (Provider::Plivo, "other query", |_, r| with_uri(r, "/webhooks/plivo?appointment_id=8"), "bad_signature"),
         (Provider::Generic, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
         (Provider::Generic, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
         (Provider::Generic, "garbage", |_, r| with_header(r, "x-webhook-signature", "sha256=00"), "bad_signature"),
@@ -119,6 +125,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Telnyx => sample("telnyx/hangup"),
             Provider::ElevenLabs => sample("elevenlabs/post_call_transcription"),
             Provider::Twilio => sample("twilio/completed"),
+            Provider::Plivo => sample("plivo/hangup"),
             Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());

@@ -9,8 +9,8 @@ use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 use super::{call_request, call_state, create};
 
 /// Providers that place calls.
-const PROVIDERS: [Provider; 5] =
-    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs];
+const PROVIDERS: [Provider; 6] =
+    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo];
 
 /// A secret with an account of every provider.
 pub(super) fn all_accounts() -> Value {
@@ -23,6 +23,9 @@ pub(super) fn all_accounts() -> Value {
     secret["telnyx"]["dial"] = json!({"api_key": "a key of Telnyx for tests", "connection_id": "c"});
     secret["elevenlabs"]["dial"] =
         json!({"api_key": "a key of ElevenLabs for tests", "agent_id": "a", "agent_phone_number_id": "p"});
+    secret["plivo"]["dial"] = json!({
+        "auth_id": "MA1", "auth_token": "a token of Plivo for tests", "answer_url": "https://app.example.com/answer",
+    });
     secret["telnyx"]["public_url"] = json!(PUBLIC_URL);
     secret
 }
@@ -73,10 +76,12 @@ async fn place<const N: usize>(
 
 const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 
-/// Twilio and Telnyx do not report what the person said.
+/// Twilio, Telnyx and Plivo do not report what the person said.
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio | Provider::Telnyx => "job COMPLETED, appointment Connected, attempts [completed]",
+        Provider::Twilio | Provider::Telnyx | Provider::Plivo => {
+            "job COMPLETED, appointment Connected, attempts [completed]"
+        }
         Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => {
             "job COMPLETED, appointment Confirmed, attempts [completed]"
         }
@@ -108,9 +113,27 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Twilio
             | Provider::Vapi
             | Provider::ElevenLabs
+            | Provider::Plivo
             | Provider::Generic
             | Provider::Configured(_) => confirmed_at(provider),
         };
-        assert_eq!(states, [confirmed, confirmed, BUSY], "{provider}");
+        let response_lost = match provider {
+            // Plivo shows none of our ids, so it cannot tell which of the three calls between the same numbers this one is.
+            Provider::Plivo => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
+            Provider::Retell
+            | Provider::Twilio
+            | Provider::Vapi
+            | Provider::Telnyx
+            | Provider::ElevenLabs
+            | Provider::Generic
+            | Provider::Configured(_) => confirmed,
+        };
+        assert_eq!(states, [confirmed, response_lost, BUSY], "{provider}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn plivo_finds_a_lost_dial_by_its_numbers_and_time() {
+    let states = place(Provider::Plivo, ["response_lost"], DeliveryFaults::ALL_LOST).await;
+    assert_eq!(states, [confirmed_at(Provider::Plivo)]);
 }

@@ -3,6 +3,7 @@
 //! A vendor's module reads its dial requests ([`Order`]), shows a call, lists its webhooks, and answers questions about calls.
 
 mod elevenlabs;
+mod plivo;
 mod retell;
 mod telnyx;
 mod twilio;
@@ -62,6 +63,8 @@ pub(super) fn provider_of(path: &str) -> Option<Provider> {
         Some(Provider::Vapi)
     } else if starts_with(&["/v1/convai/"]) {
         Some(Provider::ElevenLabs)
+    } else if starts_with(&["/v1/Account/"]) {
+        Some(Provider::Plivo)
     } else {
         None
     }
@@ -75,6 +78,7 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::Vapi => vapi::order(request),
         Provider::Telnyx => telnyx::order(request),
         Provider::ElevenLabs => elevenlabs::order(request),
+        Provider::Plivo => plivo::order(request),
         Provider::Generic | Provider::Configured(_) => None,
     }
 }
@@ -85,6 +89,7 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::Twilio => respond(201, &twilio::call(call, id, now)),
         Provider::Telnyx => respond(200, &json!({"data": telnyx::call(call, id, now)})),
         Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
+        Provider::Plivo => respond(201, &plivo::dialled(id)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
         Provider::Retell | Provider::Generic | Provider::Configured(_) => respond(201, &retell::call(call, id, now)),
@@ -99,6 +104,7 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
         Provider::Vapi => vapi::webhooks(call, id),
         Provider::Telnyx => telnyx::webhooks(call, id),
         Provider::ElevenLabs => elevenlabs::webhooks(call, id),
+        Provider::Plivo => plivo::webhooks(call, id),
     }
 }
 
@@ -111,6 +117,7 @@ impl State {
             Provider::Vapi => vapi::answer(self, request, now),
             Provider::Telnyx => telnyx::answer(self, request, now),
             Provider::ElevenLabs => elevenlabs::answer(self, request, now),
+            Provider::Plivo => plivo::answer(self, request, now),
             Provider::Generic | Provider::Configured(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))

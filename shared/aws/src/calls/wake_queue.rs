@@ -27,18 +27,20 @@ pub enum WakeQueue {
 
 impl WakeQueue {
     /// Wake queues of pending calls.
-    pub const PENDING: [Self; 12] = [
+    pub const PENDING: [Self; 14] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
         Self::Dial(Provider::Telnyx),
         Self::Dial(Provider::ElevenLabs),
+        Self::Dial(Provider::Plivo),
         Self::Dial(Provider::Generic),
         Self::DialAny(Provider::Retell),
         Self::DialAny(Provider::Twilio),
         Self::DialAny(Provider::Vapi),
         Self::DialAny(Provider::Telnyx),
         Self::DialAny(Provider::ElevenLabs),
+        Self::DialAny(Provider::Plivo),
         Self::DialAny(Provider::Generic),
     ];
     /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up

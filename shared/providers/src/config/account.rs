@@ -49,6 +49,7 @@ pub(crate) enum Account {
     Vapi(VapiAccount),
     Telnyx(TelnyxAccount),
     ElevenLabs(ElevenLabsAccount),
+    Plivo(PlivoAccount),
 }
 
 impl Account {
@@ -61,6 +62,7 @@ impl Account {
             Provider::Vapi => VapiAccount::read(fields).map(Self::Vapi),
             Provider::Telnyx => TelnyxAccount::read(fields).map(Self::Telnyx),
             Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
+            Provider::Plivo => PlivoAccount::read(fields).map(Self::Plivo),
             Provider::Generic | Provider::Configured(_) => None,
         }
     }
@@ -75,6 +77,7 @@ impl Account {
             Provider::Vapi => "api_key, assistant_id, phone_number_id",
             Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
             Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
+            Provider::Plivo => "auth_id, auth_token, answer_url, machine_detection",
             Provider::Generic | Provider::Configured(_) => "",
         }
     }
@@ -205,5 +208,24 @@ impl ElevenLabsAccount {
             agent_phone_number_id: agent_phone_number_id?,
             uses_sip_trunk,
         })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct PlivoAccount {
+    /// Id of the account or of a subaccount.
+    pub(crate) auth_id: String,
+    pub(crate) auth_token: Key,
+    /// URL of the application that answers with Plivo XML once somebody has picked up.
+    pub(crate) answer_url: String,
+    pub(crate) machine_detection: bool,
+}
+
+impl PlivoAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (auth_id, auth_token) = (fields.text("auth_id"), fields.key("auth_token"));
+        let answer_url = fields.url("answer_url");
+        let machine_detection = fields.flag("machine_detection").unwrap_or(false);
+        Some(Self { auth_id: auth_id?, auth_token: auth_token?, answer_url: answer_url?, machine_detection })
     }
 }

@@ -31,5 +31,7 @@ pub use parse::KeyLengths;
 pub use question::QuestionConfig;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
-pub(crate) use account::{Account, ElevenLabsAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount};
+pub(crate) use account::{
+    Account, ElevenLabsAccount, PlivoAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount,
+};
 pub(crate) use scheme::SharedKey;

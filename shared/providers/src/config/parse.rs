@@ -68,6 +68,7 @@ impl KeyLengths {
                 | Provider::Vapi
                 | Provider::Telnyx
                 | Provider::ElevenLabs
+                | Provider::Plivo
                 | Provider::Configured(_),
             ) => KEY_CHARS_MIN,
         }
@@ -179,7 +180,9 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
         Provider::Configured(_) => "keys, signature, events, reports_outcome, window_seconds, allowed_sources",
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => "keys, window_seconds, allowed_sources",
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic => {
+            "keys, window_seconds, allowed_sources"
+        }
     }
 }
 
@@ -193,7 +196,7 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
             mapping = EventMapping::read(fields);
             reports_outcome = fields.flag("reports_outcome").unwrap_or(false);
         }
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => {}
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic => {}
     }
     if !question::asks(provider) {
         fields.reject("question", &format!("not for {provider}, which asks none"));
@@ -290,6 +293,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         }
         (Some(_), _) => "not a text",
         (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
+        (None, Provider::Plivo) => "missing: plivo signs the URL that it posts to, for example https://example.com",
         (
             None,
             Provider::Retell
@@ -308,7 +312,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {
     let has_timestamp = match provider {
-        Provider::Twilio => false,
+        Provider::Twilio | Provider::Plivo => false,
         Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
         Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => true,
     };
@@ -316,8 +320,8 @@ fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) 
         (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),
         (None, true) => Some(WINDOW_DEFAULT),
         (None, false) => None,
-        (Some(_), false) if provider == Provider::Twilio => {
-            fields.problem("window_seconds", "not for twilio, which signs no timestamp");
+        (Some(_), false) if matches!(provider, Provider::Twilio | Provider::Plivo) => {
+            fields.problem("window_seconds", &format!("not for {provider}, which signs no timestamp"));
             None
         }
         (Some(_), false) => {

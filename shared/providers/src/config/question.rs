@@ -49,7 +49,7 @@ const fn form(provider: Provider) -> Option<AnswerForm> {
     match provider {
         Provider::Retell | Provider::Vapi => Some(AnswerForm::JsonObject),
         Provider::Twilio => Some(AnswerForm::TwiMl),
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic | Provider::Configured(_) => None,
     }
 }
 

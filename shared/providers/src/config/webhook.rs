@@ -46,7 +46,7 @@ impl WebhookConfig {
     }
 
     /// Start of the URL that the provider posts to, up to our own path: scheme, host, and perhaps user info, port and a
-    /// path. It has no slash at the end. Twilio signs this URL, and behind a proxy the request itself no longer
+    /// path. It has no slash at the end. Twilio and Plivo sign this URL, and behind a proxy the request itself no longer
     /// contains it.
     #[must_use]
     pub fn public_url(&self) -> Option<&str> {
@@ -54,7 +54,7 @@ impl WebhookConfig {
     }
 
     /// Largest accepted difference between a signed timestamp and now, in either direction, inclusive. `None` if the
-    /// scheme signs no timestamp (Twilio).
+    /// scheme signs no timestamp (Twilio, Plivo).
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         self.window

@@ -209,6 +209,6 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
 fn account(config: &AccountConfig) -> Option<&ElevenLabsAccount> {
     match config.account() {
         Account::ElevenLabs(account) => Some(account),
-        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) => None,
+        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::Plivo(_) => None,
     }
 }

@@ -281,6 +281,6 @@ fn callback(call: &Map<String, Value>) -> String {
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {
     match config.account() {
         Account::Twilio(account) => Some(account),
-        Account::Retell(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::ElevenLabs(_) => None,
+        Account::Retell(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::ElevenLabs(_) | Account::Plivo(_) => None,
     }
 }

@@ -21,10 +21,13 @@ pub(crate) const CONFIG: &str = r#"{
         "dial": {"api_key": "SECRET", "connection_id": "281", "assistant_id": "assistant-1",
             "machine_detection": "premium"}},
     "elevenlabs": {"keys": ["k"], "dial": {"api_key": "SECRET", "agent_id": "ag-1", "agent_phone_number_id": "pn-1"}},
+    "plivo": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
+        "auth_id": "MA1", "auth_token": "SECRET", "answer_url": "https://app.example.com/answer?lang=en",
+        "machine_detection": true}},
     "generic": {"keys": ["k"]}}"#;
 
-pub(crate) const DIALLED: [Provider; 5] =
-    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs];
+pub(crate) const DIALLED: [Provider; 6] =
+    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo];
 
 pub(crate) fn config(provider: Provider) -> AccountConfig {
     crate::providers_file(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()

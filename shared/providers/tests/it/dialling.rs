@@ -102,6 +102,29 @@ fn vapi_is_told_to_call() {
 }
 
 #[test]
+fn plivo_is_told_to_call() {
+    assert_snapshot!(shown(&dial_request(Provider::Plivo)), @r#"
+    POST /v1/Account/MA1/Call/
+    authorization: Basic
+    accept: application/json
+    content-type: application/json
+    {
+      "answer_method": "POST",
+      "answer_url": "https://app.example.com/answer?lang=en&appointment_id=appt_7&customer_name=Ada%20%26%20Co&switchhook_attempt=2&switchhook_call_id=call%201%2F%C3%A4&switchhook_last_attempt=true",
+      "from": "442079460018",
+      "hangup_method": "POST",
+      "hangup_url": "https://hooks.example.com/prod/webhooks/plivo?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt=2&appointment_id=appt_7#rc=5&rp=ct,rt,4xx,5xx",
+      "machine_detection": "true",
+      "machine_detection_method": "POST",
+      "machine_detection_url": "https://hooks.example.com/prod/webhooks/plivo?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt=2&appointment_id=appt_7#rc=5&rp=ct,rt,4xx,5xx",
+      "ring_method": "POST",
+      "ring_url": "https://hooks.example.com/prod/webhooks/plivo?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt=2&appointment_id=appt_7#rc=5&rp=ct,rt,4xx,5xx",
+      "to": "447700900000"
+    }
+    "#);
+}
+
+#[test]
 fn elevenlabs_is_told_to_call() {
     assert_snapshot!(shown(&dial_request(Provider::ElevenLabs)), @r#"
     POST /v1/convai/twilio/outbound-call
@@ -228,6 +251,7 @@ fn accepted(provider: Provider) -> Value {
         Provider::Vapi => json!({"id": "c1", "status": "queued"}),
         Provider::Telnyx => json!({"data": {"call_control_id": "c1", "call_leg_id": "l1", "is_alive": false}}),
         Provider::ElevenLabs => json!({"success": true, "message": "", "conversation_id": "c1", "callSid": "CA1"}),
+        Provider::Plivo => json!({"message": "call fired", "request_uuid": "c1", "api_id": "a1"}),
         Provider::Generic | Provider::Configured(_) => json!({"id": "c1", "call_id": "c1", "sid": "c1"}),
     }
 }
@@ -439,6 +463,32 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
 }
 
 #[test]
+fn plivo_refusals_are_read_from_their_message() {
+    let refused = |message: &str| json!({"api_id": "a", "error": message});
+    assert_snapshot!(answers(Provider::Plivo, [
+        (400, refused("destination number is invalid")),
+        (400, refused("'to' parameter is not valid")),
+        (400, refused("from parameter is not valid")),
+        (400, refused("answer_url is required")),
+        (403, refused("Geo permissions disabled for this country")),
+        (403, refused("account not verified")),
+        (429, refused("concurrent call limit reached")),
+        (429, refused("too many requests")),
+        (201, json!({"message": "call fired", "api_id": "a"})),
+    ]), @r#"
+    400 {"api_id":"a","error":"destination number is invalid"} -> number: invalid_number
+    400 {"api_id":"a","error":"'to' parameter is not valid"} -> number: invalid_number
+    400 {"api_id":"a","error":"from parameter is not valid"} -> account: bad_request
+    400 {"api_id":"a","error":"answer_url is required"} -> account: bad_request
+    403 {"api_id":"a","error":"Geo permissions disabled for this country"} -> number or account: country_not_enabled
+    403 {"api_id":"a","error":"account not verified"} -> account: forbidden
+    429 {"api_id":"a","error":"concurrent call limit reached"} -> too many calls: concurrency_limit
+    429 {"api_id":"a","error":"too many requests"} -> busy: rate_limited
+    201 {"api_id":"a","message":"call fired"} -> in doubt
+    "#);
+}
+
+#[test]
 fn elevenlabs_refusals_are_read_from_their_detail() {
     let detail = |status: &str| json!({"detail": {"status": status, "message": "…"}});
     let invalid = |fields: &[&str]| {
@@ -520,6 +570,14 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
                 "conversation_id": "p1", "status": "done", "conversation_initiation_client_data": client_data,
             });
             (String::new(), json!({"type": "post_call_transcription", "data": data}).to_string())
+        }
+        Provider::Plivo => {
+            let request = json();
+            assert_eq!(request["ring_url"], request["hangup_url"]);
+            assert_eq!(request["ring_url"], request["machine_detection_url"]);
+            let (_, query) = request["ring_url"].as_str().unwrap().split_once('?').unwrap();
+            let (query, _fragment) = query.split_once('#').unwrap();
+            (query.to_owned(), "CallUUID=p1&Event=Ring&CallStatus=ringing".to_owned())
         }
         Provider::Generic | Provider::Configured(_) => panic!("generic places no calls"),
     };

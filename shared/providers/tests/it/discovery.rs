@@ -39,6 +39,8 @@ fn recent_calls_are_listed() {
         request(Provider::Telnyx, Some("2")),
         request(Provider::ElevenLabs, None),
         request(Provider::ElevenLabs, Some("a b")),
+        request(Provider::Plivo, None),
+        request(Provider::Plivo, Some("20")),
     ];
     assert_snapshot!(requests.join("\n"), @r#"
     POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"sort_order":"ascending"}
@@ -50,6 +52,8 @@ fn recent_calls_are_listed() {
     GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=2&page%5Bsize%5D=100
     GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=10
     GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=10&cursor=a%20b
+    GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=0
+    GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=20
     "#);
     let elsewhere = discovery_api_request(Provider::Twilio, &config(Provider::Twilio), PERIOD, Some("//evil"));
     assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
@@ -125,6 +129,29 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     let list = |rows: &[Value]| json!({"data": rows, "meta": {"total_pages": 3}});
     assert_eq!(events(&read(Provider::Telnyx, Some("1"), &list(&rows[..2]))), (vec!["telnyx:e2"], Some("2")));
     assert_eq!(events(&read(Provider::Telnyx, Some("2"), &list(&rows[1..]))), (vec!["telnyx:e2"], None));
+}
+
+#[test]
+fn plivo_records_of_ended_calls_become_events() {
+    let call = |id: &str, created: &str, parent: Value| {
+        json!({
+            "call_uuid": id, "call_direction": "inbound", "from_number": "447700900000", "to_number": "+442079460018",
+            "initiation_time": created, "answer_time": created, "end_time": "2025-10-20 17:44:47+05:30",
+            "bill_duration": 51, "parent_call_uuid": parent, "hangup_cause_code": 4000,
+        })
+    };
+    let calls = [
+        call("p1", "2025-10-20 17:43:56+05:30", Value::Null),
+        call("p2", "2025-10-20 17:43:56+05:30", json!("p1")),
+        call("p3", "2025-10-20 16:00:00+05:30", Value::Null),
+    ];
+    let page = |next: Value| json!({"objects": calls, "meta": {"next": next, "offset": 0}});
+    let first = read(Provider::Plivo, None, &page(json!("/v1/Account/MA1/Call/?offset=20")));
+    assert_eq!(events(&first), (vec!["plivo:p1:CallRecord:completed"], Some("20")));
+    let (_, event) = &first.endings[0];
+    assert_eq!((event.call_id.as_str(), event.direction), ("plivo:p1", Some(Direction::Inbound)));
+    let last = read(Provider::Plivo, Some("20"), &page(Value::Null));
+    assert_eq!(events(&last), (vec!["plivo:p1:CallRecord:completed"], None));
 }
 
 #[test]

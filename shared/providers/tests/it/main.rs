@@ -12,6 +12,7 @@ mod folding;
 mod lookups;
 mod orders;
 mod pages;
+mod plivo_search;
 mod random;
 mod reading;
 mod samples;

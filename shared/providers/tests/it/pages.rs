@@ -13,12 +13,13 @@ use crate::api::{NOW, config, job};
 use crate::reading;
 
 /// One page: its provider, its text, and the number of its event tables.
-const PAGES: [(Provider, &str, usize); 6] = [
+const PAGES: [(Provider, &str, usize); 7] = [
     (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
     (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
     (Provider::Telnyx, include_str!("../../../../docs/providers/telnyx.md"), 3),
     (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
+    (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 2),
     (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
 ];
 
@@ -195,6 +196,11 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             json!({"type": "call_initiation_failure", "data": data}).to_string()
         }
         (Provider::ElevenLabs, "data_collection_results") => elevenlabs(Some("answered"), "done", object()),
+        (Provider::Plivo, "CallStatus") if first => format!("CallUUID=c&CallStatus={name}"),
+        (Provider::Plivo, "CallStatus") => format!("CallUUID=c&CallStatus={name}&BillDuration=9"),
+        (Provider::Plivo, "Machine") => {
+            format!("CallUUID=c&Event=MachineDetection&CallStatus=in-progress&Machine={name}")
+        }
         (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
         (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
     }
@@ -237,7 +243,7 @@ fn table_of_the_providers_matches_the_code() {
     let page = Page::parse(include_str!("../../../../docs/providers/README.md"));
     let [table] = page.tables.as_slice() else { panic!("one table") };
     let column = |name: &str| table.header.iter().position(|cell| cell.text == name).unwrap();
-    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "any other sender"];
+    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "any other sender"];
     assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
     for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
         // Generic has no account, so any other one stands for it.

@@ -1,6 +1,7 @@
 //! Call events of each sample body.
 
 mod elevenlabs;
+mod plivo;
 
 use std::fmt::Write;
 

@@ -18,6 +18,7 @@ const TWILIO_BODY: &[u8] = b"CallSid=CA1&CallStatus=completed&Tag=b&Tag=a&Tag=b&
 const VAPI_BODY: &[u8] = br#"{"message":{"type":"hang","call":{"id":"c"}}}"#;
 const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
 const ELEVENLABS_BODY: &[u8] = br#"{"type":"post_call_audio","data":{"conversation_id":"c"}}"#;
+const PLIVO_BODY: &[u8] = b"CallUUID=c&CallStatus=completed&Tag=b&Tag=a&Tag=b&Name=%201+x";
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
@@ -64,7 +65,9 @@ impl Request {
 
     fn config(&self) -> WebhookConfig {
         let document = match self.provider {
-            Provider::Twilio => json!({"twilio": {"keys": self.keys, "public_url": self.public_url}}),
+            Provider::Twilio | Provider::Plivo => {
+                json!({self.provider.as_str(): {"keys": self.keys, "public_url": self.public_url}})
+            }
             Provider::Retell
             | Provider::Vapi
             | Provider::Telnyx
@@ -112,7 +115,7 @@ fn configured(provider: Provider, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| verifying_key(provider, &Key::new(*key).unwrap())).collect()
 }
 
-fn requests() -> [Request; 7] {
+fn requests() -> [Request; 8] {
     [
         Request::signed(Provider::Retell, RETELL_BODY),
         Request::signed(Provider::Twilio, TWILIO_BODY),
@@ -120,6 +123,7 @@ fn requests() -> [Request; 7] {
         Request::signed(Provider::Vapi, VAPI_BODY),
         Request::signed(Provider::Telnyx, TELNYX_BODY),
         Request::signed(Provider::ElevenLabs, ELEVENLABS_BODY),
+        Request::signed(Provider::Plivo, PLIVO_BODY),
         Request::signed(Provider::Generic, GENERIC_BODY),
     ]
 }
@@ -127,7 +131,7 @@ fn requests() -> [Request; 7] {
 /// Header of the timestamp. `None` if the timestamp is in the signature header, or if there is none.
 fn timestamp_header(provider: Provider) -> Option<&'static str> {
     match provider {
-        Provider::Retell | Provider::Twilio | Provider::ElevenLabs | Provider::Configured(_) => None,
+        Provider::Retell | Provider::Twilio | Provider::ElevenLabs | Provider::Plivo | Provider::Configured(_) => None,
         Provider::Vapi => Some("x-timestamp"),
         Provider::Telnyx => Some("telnyx-timestamp"),
         Provider::Generic => Some("x-webhook-timestamp"),
@@ -150,6 +154,7 @@ fn signature_header(provider: Provider) -> &'static str {
         Provider::Vapi => "x-signature",
         Provider::Telnyx => "telnyx-signature-ed25519",
         Provider::ElevenLabs => "elevenlabs-signature",
+        Provider::Plivo => "x-plivo-signature-v3",
         Provider::Generic | Provider::Configured(_) => "x-webhook-signature",
     }
 }
@@ -176,6 +181,7 @@ fn only_a_signed_query_survives() {
             "",
             "",
             "",
+            "appointment_id=7",
             "",
         ]
     );
@@ -222,7 +228,7 @@ fn one_flipped_bit_in_the_signature_is_refused() {
                 bytes[index] ^= 1 << bit;
                 let Ok(flipped) = String::from_utf8(bytes) else { continue };
                 // In hex, upper and lower case are the same digit; in base64 they are different ones.
-                let in_base64 = matches!(request.provider, Provider::Twilio | Provider::Telnyx);
+                let in_base64 = matches!(request.provider, Provider::Twilio | Provider::Telnyx | Provider::Plivo);
                 let same = !in_base64 && flipped.eq_ignore_ascii_case(&signature);
                 if HeaderValue::from_str(&flipped).is_err() || same {
                     continue;
@@ -267,6 +273,10 @@ fn malformed_signature_is_refused() {
             &good[1..],
             &good[..good.len() - 2],
         ] {
+            // Plivo's header is a list of signatures.
+            if request.provider == Provider::Plivo && bad == format!("{good},{good}") {
+                continue;
+            }
             let malformed = request.with(|request| {
                 request.headers.retain(|(candidate, _)| *candidate != name);
                 request.headers.push((name, bad.to_owned()));
@@ -298,7 +308,7 @@ fn malformed_timestamp_is_refused() {
 #[test]
 fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
     for request in requests() {
-        if request.provider == Provider::Twilio {
+        if matches!(request.provider, Provider::Twilio | Provider::Plivo) {
             continue;
         }
         let at = |skew_ms: i64| request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + skew_ms));
@@ -473,6 +483,104 @@ fn twilio_without_a_public_url_is_never_accepted() {
 }
 
 #[test]
+fn plivo_needs_a_nonce_that_nobody_can_extend() {
+    const NONCE: &str = "x-plivo-signature-v3-nonce";
+    let plivo = Request::signed(Provider::Plivo, PLIVO_BODY);
+    assert_eq!(plivo.without(NONCE).error(), Some(VerifyError::MissingSignature));
+    assert_eq!(plivo.set(NONCE, "").error(), Some(VerifyError::MissingSignature));
+    assert_eq!(plivo.set(NONCE, "1760962445001").error(), Some(VerifyError::WrongSignature));
+    let nonce = plivo.header(NONCE);
+    for index in 0..nonce.len() {
+        for bit in 0..7 {
+            let mut bytes = nonce.clone().into_bytes();
+            bytes[index] ^= 1 << bit;
+            let flipped = String::from_utf8(bytes).unwrap();
+            if HeaderValue::from_str(&flipped).is_ok() {
+                assert_ne!(plivo.set(NONCE, &flipped).error(), None, "{flipped}");
+            }
+        }
+    }
+    let twice = plivo.with(|request| request.headers.push((NONCE, nonce.clone())));
+    assert_eq!(twice.error(), Some(VerifyError::MalformedSignature));
+
+    // The end of the parameters cannot pass as the start of the nonce.
+    let body = b"CallUUID=c&To=a.b";
+    let signed = Request::signed(Provider::Plivo, body);
+    assert_eq!(signed.error(), None);
+    let nonce = format!("b.{}", signed.header(NONCE));
+    let moved = signed.set(NONCE, &nonce).with(|request| request.body = b"CallUUID=c&To=a".to_vec());
+    assert_eq!(moved.error(), Some(VerifyError::MalformedSignature));
+}
+
+#[test]
+fn plivo_accepts_any_right_signature_of_a_list() {
+    const HEADER: &str = "x-plivo-signature-v3";
+    const MAIN_ACCOUNT: &str = "x-plivo-signature-ma-v3";
+    let plivo = Request::signed(Provider::Plivo, PLIVO_BODY);
+    let right = plivo.header(HEADER);
+    let other = sign(Provider::Plivo, &Key::new("other").unwrap(), "https://example.com/", PLIVO_BODY, NOW);
+    let wrong = other.headers.iter().find(|(name, _)| *name == HEADER).unwrap().1.clone();
+    for list in [format!("{wrong},{right}"), format!("{right},{wrong}")] {
+        assert_eq!(plivo.set(HEADER, &list).error(), None);
+    }
+    // A subaccount made the call, and the key is the auth token of the main account.
+    assert_eq!(plivo.set(HEADER, &wrong).set(MAIN_ACCOUNT, &right).error(), None);
+    assert_eq!(plivo.without(HEADER).set(MAIN_ACCOUNT, &right).error(), None);
+    assert_eq!(plivo.set(HEADER, &wrong).set(MAIN_ACCOUNT, &wrong).error(), Some(VerifyError::WrongSignature));
+    let twice = plivo.with(|request| {
+        request.headers.push((MAIN_ACCOUNT, right.clone()));
+        request.headers.push((MAIN_ACCOUNT, right.clone()));
+    });
+    assert_eq!(twice.error(), Some(VerifyError::MalformedSignature));
+    let long = [wrong.as_str(); 8].join(",");
+    assert_eq!(plivo.set(HEADER, &format!("{long},{right}")).error(), Some(VerifyError::MalformedSignature));
+}
+
+#[test]
+fn plivo_query_is_signed_and_its_order_is_not() {
+    let plivo = Request::signed(Provider::Plivo, PLIVO_BODY);
+    for query in ["", "appointment_id=8", "appointment_id=7&switchhook_call_id=x", "appointment_i=d7"] {
+        let changed = plivo.with(|request| query.clone_into(&mut request.query));
+        assert_eq!(changed.error(), Some(VerifyError::WrongSignature), "{query}");
+    }
+    let url = "https://example.com/webhooks?b=%C3%A9+1&a=2";
+    let headers = sign(Provider::Plivo, &Key::new("key").unwrap(), url, PLIVO_BODY, NOW).headers;
+    let shuffled = plivo.with(|request| {
+        request.headers = headers;
+        request.query = "a=2&b=%c3%a9%201".to_owned();
+        request.body = b"Tag=a&Name=+1%20x&CallStatus=completed&Tag=b&CallUUID=c&Tag=b".to_vec();
+    });
+    assert_eq!(shuffled.error(), None);
+    // Unlike at Twilio, a repeated parameter is signed.
+    let once = shuffled.with(|request| request.body.truncate(request.body.len() - "&Tag=b".len()));
+    assert_eq!(once.error(), Some(VerifyError::WrongSignature));
+}
+
+/// The text that Plivo's documentation describes for a URL without a query: no `?`, and a `.` before the parameters.
+#[test]
+fn plivo_may_sign_a_url_without_a_query_as_documented() {
+    let mut mac: Hmac<Sha256> = Mac::new_from_slice(b"key").unwrap();
+    mac.update(b"https://example.com/webhooks.CallStatuscompletedCallUUIDc.5");
+    let signature = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, mac.finalize().into_bytes());
+    let plivo = Request::signed(Provider::Plivo, b"CallUUID=c&CallStatus=completed");
+    let documented = plivo
+        .set("x-plivo-signature-v3", &signature)
+        .set("x-plivo-signature-v3-nonce", "5")
+        .with(|request| request.query = String::new());
+    assert_eq!(documented.error(), None);
+    let with_query = documented.with(|request| request.query = "appointment_id=7".to_owned());
+    assert_eq!(with_query.error(), Some(VerifyError::WrongSignature));
+}
+
+#[test]
+fn plivo_signature_v2_is_refused() {
+    let plivo = Request::signed(Provider::Plivo, PLIVO_BODY);
+    let signature = plivo.header("x-plivo-signature-v3");
+    let v2 = plivo.without("x-plivo-signature-v3").set("x-plivo-signature-v2", &signature);
+    assert_eq!(v2.error(), Some(VerifyError::MissingSignature));
+}
+
+#[test]
 fn vapi_timestamp_is_in_seconds_or_milliseconds() {
     // A webhook of Vapi with a timestamp in milliseconds.
     let key = Key::new("key").unwrap();
@@ -538,12 +646,13 @@ fn published_vectors_verify() {
         let name = vector["name"].as_str().unwrap();
         let request = vector_request(vector);
         assert_eq!(request.verify().is_ok(), vector["valid"].as_bool().unwrap(), "{name}");
-        if vector["expected"].is_string() {
+        // Plivo's own nonce is not a time, so `sign` cannot repeat it.
+        if vector["expected"].is_string() && vector["nonce"].is_null() {
             assert_eq!(signed_like(&request, vector), vector["expected"].as_str().unwrap(), "{name}");
         }
         checked += 1;
     }
-    assert_eq!(checked, 38);
+    assert_eq!(checked, 45);
 }
 
 fn vector_request(vector: &Value) -> Request {
@@ -558,10 +667,12 @@ fn vector_request(vector: &Value) -> Request {
         "vapi" => (Provider::Vapi, "x-signature"),
         "telnyx" => (Provider::Telnyx, "telnyx-signature-ed25519"),
         "generic" => (Provider::Generic, "x-webhook-signature"),
+        "plivo-v3" => (Provider::Plivo, "x-plivo-signature-v3"),
         other => panic!("{other}"),
     };
     let mut headers: Vec<(&'static str, String)> = signature.map(|value| (header, value)).into_iter().collect();
     headers.extend(timestamp_header(provider).zip(text("timestamp")));
+    headers.extend(text("nonce").map(|nonce| ("x-plivo-signature-v3-nonce", nonce)));
     let url = text("signed_url").unwrap_or("https://example.com/".to_owned());
     let (base, query) = url.split_once('?').unwrap_or((&url, ""));
     let path_at = base.find("://").unwrap() + 3;

@@ -2,6 +2,7 @@
 
 mod elevenlabs;
 mod generic;
+mod plivo;
 mod retell;
 mod telnyx;
 mod twilio;
@@ -27,6 +28,10 @@ pub(super) fn retell(event: &str, call: Value) -> Reading {
 
 pub(super) fn twilio(query: &str, form: &str) -> Reading {
     read_body(Provider::Twilio, query, form.as_bytes())
+}
+
+pub(super) fn plivo(query: &str, form: &str) -> Reading {
+    read_body(Provider::Plivo, query, form.as_bytes())
 }
 
 pub(super) fn generic(body: Value) -> Reading {

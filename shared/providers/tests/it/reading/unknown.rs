@@ -20,6 +20,7 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     };
     let generic = |word: &str| notes(Provider::Generic, &json!({"event_type": word, "call_id": "c"}).to_string());
     let twilio = |form: &str| notes(Provider::Twilio, form);
+    let plivo = |form: &str| notes(Provider::Plivo, form);
     let elevenlabs = |event_type: &str, data: Value| {
         notes(Provider::ElevenLabs, &json!({"type": event_type, "data": data}).to_string())
     };
@@ -52,6 +53,9 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (twilio("CallSid=CA1&CallStatus=new"), Some("CallStatus")),
         (twilio("CallSid=CA1&AnsweredBy=new"), Some("AnsweredBy")),
         (twilio("CallSid=CA1&AnsweredBy=unknown"), None),
+        (plivo("CallUUID=c&CallStatus=new"), Some("CallStatus")),
+        (plivo("CallUUID=c&CallStatus=cancel"), None),
+        (plivo("CallUUID=c&Event=RecordStop"), None),
         (conversation("done", "new"), Some("call_result")),
         (conversation("new", "answered"), Some("status")),
         (conversation("done", "answered"), None),

@@ -1,0 +1,452 @@
+//! Plivo's API.
+//!
+//! * Dial: `POST /v1/Account/{auth_id}/Call/`. Plivo has no idempotency key for it. The response names the request, and a request for
+//!   one number has the id of its call.
+//! * Lookup: `GET /v1/Account/{auth_id}/Call/{id}/` shows a live call with `?status=live`, a queued one with `?status=queued`, and
+//!   the record of an ended call without a status. If the id is unknown, or Plivo does not know it, the lists of queued, live and
+//!   ended calls are searched for calls between both numbers around the time of our dial.
+//!
+//! Plivo stores no metadata. Our ids are in the query of the callback URLs, which Plivo signs. No answer of the API shows them, so a
+//! search that finds several calls is undecided.
+//!
+//! Plivo writes a number with or without `+`. So its filters are tried with both, and digits are compared.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use switchhook_domain::{PhoneNumber, Timestamp};
+
+use super::payload::{CallStatus, has_offset, parse_time};
+use crate::api::{ApiRequest, basic, encoded, error_messages, object, objects, query, text};
+use crate::config::{Account, AccountConfig, PlivoAccount};
+use crate::dial::{DialRequest, Refusal};
+use crate::ids::bounded;
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+
+const CALLBACK_PATH: &str = "/webhooks/plivo";
+/// Five retries, after every kind of failure. By default, Plivo repeats a callback once, and never one that was answered with an
+/// error.
+const CALLBACK_RETRIES: &str = "rc=5&rp=ct,rt,4xx,5xx";
+/// Calls per page of a list. Plivo allows no more.
+const PAGE_SIZE: usize = 20;
+/// Event of the callback that [`callback`] makes of a record. It differs from Plivo's own `Hangup`, because the record does not have
+/// all fields of that callback.
+const CALL_RECORD: &str = "CallRecord";
+
+pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
+    let account = account(config)?;
+    let echo = request.metadata_to_echo();
+    let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
+    let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
+    let callback = format!("{}{CALLBACK_PATH}?{ids}#{CALLBACK_RETRIES}", config.public_url()?);
+    // The application that answers with XML gets the metadata here. Other providers give it to their agent.
+    let separator = if account.answer_url.contains('?') { '&' } else { '?' };
+    let answer_url = format!("{}{separator}{}", account.answer_url, query(echo));
+
+    let mut body = json!({
+        "from": digits(request.from.as_str()),
+        "to": digits(request.to.as_str()),
+        "answer_url": answer_url,
+        "answer_method": "POST",
+        "ring_url": callback,
+        "ring_method": "POST",
+        "hangup_url": callback,
+        "hangup_method": "POST",
+    });
+    if account.machine_detection
+        && let Value::Object(body) = &mut body
+    {
+        // With a URL the detection is asynchronous: the person who answers hears the call at once.
+        body.insert("machine_detection".to_owned(), "true".into());
+        body.insert("machine_detection_url".to_owned(), callback.into());
+        body.insert("machine_detection_method".to_owned(), "POST".into());
+    }
+    Some(ApiRequest::post_json(calls_path(account), basic(&account.auth_id, &account.auth_token), &body))
+}
+
+pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
+    text(&object(body)?, "request_uuid").map(|id| bounded("", id))
+}
+
+/// Reads the `error` of a response. Plivo documents no codes, so only a message that names the parameter `to` blames the number.
+pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+    let messages = error_messages(body);
+    let says = |words: &[&str]| messages.iter().any(|message| words.iter().any(|word| message.contains(word)));
+    if says(&["concurrent call", "concurrency"]) {
+        Some(Refusal::Capacity("concurrency_limit"))
+    } else if says(&["geo permission", "country", "barred"]) {
+        Some(Refusal::NumberOrAccount("country_not_enabled"))
+    } else if says(&["destination number", "to number", "`to`", "'to'"]) {
+        Some(Refusal::Number("invalid_number"))
+    } else {
+        None
+    }
+}
+
+/// Request of a search that waits for its response.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    /// Reads the call by its id.
+    ById(Kind),
+    /// Reads a page of a list. `offset` is the number of calls before it.
+    List { list: List, offset: usize, found: Found },
+    /// Reads a queued or live call that a list names.
+    Listed { kind: Kind, list: List, offset: Option<usize>, found: Found },
+}
+
+/// State in which a call is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Queued,
+    Live,
+    Ended,
+}
+
+impl Kind {
+    const fn status(self) -> Option<&'static str> {
+        match self {
+            Self::Queued => Some("queued"),
+            Self::Live => Some("live"),
+            Self::Ended => None,
+        }
+    }
+}
+
+/// A list, in the order of a call's life. So a call that goes on during the search is not missed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum List {
+    Queued,
+    Live { with_plus: bool },
+    Ended { with_plus: bool },
+}
+
+impl List {
+    const fn next(self) -> Option<Self> {
+        match self {
+            Self::Queued => Some(Self::Live { with_plus: false }),
+            Self::Live { with_plus: false } => Some(Self::Live { with_plus: true }),
+            Self::Live { with_plus: true } => Some(Self::Ended { with_plus: false }),
+            Self::Ended { with_plus: false } => Some(Self::Ended { with_plus: true }),
+            Self::Ended { with_plus: true } => None,
+        }
+    }
+
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Queued => Kind::Queued,
+            Self::Live { .. } => Kind::Live,
+            Self::Ended { .. } => Kind::Ended,
+        }
+    }
+}
+
+/// Calls that a search has found so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Calls that may be ours, by their ids.
+    candidates: BTreeMap<String, (Kind, Map<String, Value>)>,
+    /// Ids of listed calls that are not read yet, the next one last.
+    unread: Vec<String>,
+    /// True if a call could be ours that cannot be told: it went on before it was read, or its time has no zone. Then nothing proves
+    /// that there was no call.
+    is_unclear: bool,
+}
+
+pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    let account = account(config)?;
+    match lookup.provider_call_id {
+        Some(id) => Some((call_request(account, id, Kind::Live), Search::ById(Kind::Live))),
+        None => first_list(account, lookup),
+    }
+}
+
+/// Starts to read the lists. `None` if the numbers or the time of the dial are unknown.
+fn first_list(account: &PlivoAccount, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
+    lookup.from?;
+    let list = List::Queued;
+    Some((list_request(account, lookup, list, 0)?, Search::List { list, offset: 0, found: Found::default() }))
+}
+
+/// Reads a response. `body` is `None` if Plivo does not know the call.
+pub(crate) fn next_step(
+    config: &AccountConfig,
+    lookup: &Lookup<'_>,
+    search: Search,
+    body: Option<&[u8]>,
+) -> Step<Search> {
+    let Some(account) = account(config) else { return Step::Answer(ParsedAnswer::Unreadable) };
+    match search {
+        Search::ById(kind) => by_id(account, lookup, kind, body),
+        Search::List { list, offset, mut found } => {
+            let Some(page) = body.and_then(object) else { return Step::Answer(ParsedAnswer::Unreadable) };
+            let has_next = match list.kind() {
+                Kind::Queued | Kind::Live => {
+                    let Some(ids) = listed_ids(&page) else { return Step::Answer(ParsedAnswer::Unreadable) };
+                    let has_next = ids.len() >= PAGE_SIZE;
+                    found.unread = ids;
+                    has_next
+                }
+                Kind::Ended => {
+                    let Some((calls, has_next)) = records(page) else {
+                        return Step::Answer(ParsedAnswer::Unreadable);
+                    };
+                    for call in calls {
+                        found.consider(lookup, Kind::Ended, call);
+                    }
+                    has_next
+                }
+            };
+            let offset = has_next.then(|| offset.saturating_add(PAGE_SIZE));
+            read_on(account, lookup, list, offset, found)
+        }
+        Search::Listed { kind, list, offset, mut found } => {
+            match body.map(object) {
+                Some(Some(call)) => found.consider(lookup, kind, call),
+                Some(None) => return Step::Answer(ParsedAnswer::Unreadable),
+                None => found.is_unclear = true,
+            }
+            read_on(account, lookup, list, offset, found)
+        }
+    }
+}
+
+/// Reads the response about one id.
+fn by_id(account: &PlivoAccount, lookup: &Lookup<'_>, kind: Kind, body: Option<&[u8]>) -> Step<Search> {
+    let Some(id) = lookup.provider_call_id else { return Step::Answer(ParsedAnswer::Unreadable) };
+    if let Some(body) = body {
+        let call = object(body);
+        let is_asked =
+            |call: &&Map<String, Value>| [text(call, "call_uuid"), text(call, "request_uuid")].contains(&Some(id));
+        return Step::Answer(match call.as_ref().filter(is_asked) {
+            Some(call) => parse_call(kind, call, ids_query(lookup)),
+            None => ParsedAnswer::Unreadable,
+        });
+    }
+    // A call that ends between two requests is found by the later one. A queued call that goes on is found next time.
+    let next = match kind {
+        Kind::Live => Kind::Ended,
+        Kind::Ended => Kind::Queued,
+        Kind::Queued => {
+            // Plivo's own id of the request may not be the id of the call.
+            return match first_list(account, lookup) {
+                Some((request, search)) => Step::Ask(request, search),
+                None => Step::Answer(ParsedAnswer::Gone),
+            };
+        }
+    };
+    Step::Ask(call_request(account, id, next), Search::ById(next))
+}
+
+/// Reads the next listed call, the next page, or the next list. Without any, the search is over.
+fn read_on(
+    account: &PlivoAccount,
+    lookup: &Lookup<'_>,
+    list: List,
+    offset: Option<usize>,
+    mut found: Found,
+) -> Step<Search> {
+    while let Some(id) = found.unread.pop() {
+        if !found.candidates.contains_key(&id) {
+            let kind = list.kind();
+            return Step::Ask(call_request(account, &id, kind), Search::Listed { kind, list, offset, found });
+        }
+    }
+    let next = match offset {
+        Some(offset) => Some((list, offset)),
+        None => list.next().map(|list| (list, 0)),
+    };
+    let Some((list, offset)) = next else { return Step::Answer(found.answer(lookup)) };
+    match list_request(account, lookup, list, offset) {
+        Some(request) => Step::Ask(request, Search::List { list, offset, found }),
+        None => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+impl Found {
+    /// Keeps the call if it may be ours.
+    fn consider(&mut self, lookup: &Lookup<'_>, kind: Kind, call: Map<String, Value>) {
+        let number = |names: [&str; 2]| names.into_iter().find_map(|name| text(&call, name)).map(digits);
+        let is_between = |asked: Option<&PhoneNumber>, names| {
+            asked.is_some_and(|asked| number(names) == Some(digits(asked.as_str())))
+        };
+        let is_ours_by_number = is_between(lookup.from, ["from_number", "from"])
+            && is_between(lookup.to, ["to_number", "to"])
+            && text(&call, "parent_call_uuid").is_none();
+        if !is_ours_by_number {
+            return;
+        }
+        let Some(id) = text(&call, "call_uuid").or_else(|| text(&call, "request_uuid")) else {
+            self.is_unclear = true;
+            return;
+        };
+        let created = text(&call, "initiation_time").or_else(|| text(&call, "session_start"));
+        let created_at = created.and_then(parse_time);
+        let period = lookup.dialled_at.map(|at| Period { from: created_from(at), until: created_until(at) });
+        match (created_at, period) {
+            (Some(at), Some(period)) if period.contains(at) => {
+                self.candidates.insert(id.to_owned(), (kind, call));
+            }
+            (Some(_), Some(_)) if created.is_some_and(has_offset) => {}
+            (Some(_) | None, Some(_) | None) => self.is_unclear = true,
+        }
+    }
+
+    /// Decides between the calls that may be ours. If there is one, it is ours.
+    fn answer(mut self, lookup: &Lookup<'_>) -> ParsedAnswer {
+        match (self.candidates.len(), self.candidates.pop_first()) {
+            (1, Some((_, (kind, call)))) => parse_call(kind, &call, ids_query(lookup)),
+            (_, Some(_)) => ParsedAnswer::Undecided("several_calls"),
+            (_, None) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
+            (_, None) if lookup.provider_call_id.is_some() => ParsedAnswer::Gone,
+            (_, None) => ParsedAnswer::NotFound,
+        }
+    }
+}
+
+/// Lists the records of the calls that ended since the start of the period.
+pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
+    let account = account(config)?;
+    let since = list_time(period.from);
+    let (limit, offset) = (PAGE_SIZE.to_string(), page.unwrap_or("0"));
+    let filters = query([("end_time__gte", since.as_str()), ("limit", &limit), ("offset", offset)]);
+    Some(get(account, format!("{}?{filters}", calls_path(account))))
+}
+
+/// Reads one page. Calls that another call dialled are left out. The ids that we gave to a call are not in the list.
+pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
+    let offset: usize = page.map_or(Some(0), |page| page.parse().ok())?;
+    let (calls, has_next) = records(object(body)?)?;
+    let next_page = has_next.then(|| offset.saturating_add(PAGE_SIZE).to_string());
+    let wanted = calls.iter().filter(|call| {
+        let created_at = text(call, "initiation_time").and_then(parse_time);
+        text(call, "parent_call_uuid").is_none() && created_at.is_some_and(|at| period.contains(at))
+    });
+    Some((endings(wanted.map(|call| parse_call(Kind::Ended, call, String::new()))), next_page))
+}
+
+fn calls_path(account: &PlivoAccount) -> String {
+    format!("/v1/Account/{}/Call/", encoded(&account.auth_id))
+}
+
+fn get(account: &PlivoAccount, path: String) -> ApiRequest {
+    ApiRequest::get(path, basic(&account.auth_id, &account.auth_token))
+}
+
+fn call_request(account: &PlivoAccount, id: &str, kind: Kind) -> ApiRequest {
+    let status = kind.status().map(|status| format!("?status={status}")).unwrap_or_default();
+    get(account, format!("{}{}/{status}", calls_path(account), encoded(id)))
+}
+
+/// `None` if the called number or the time of the dial is unknown.
+fn list_request(account: &PlivoAccount, lookup: &Lookup<'_>, list: List, offset: usize) -> Option<ApiRequest> {
+    let to = |with_plus: bool| {
+        let digits = digits(lookup.to?.as_str());
+        Some(if with_plus { format!("+{digits}") } else { digits.to_owned() })
+    };
+    let (limit, offset) = (PAGE_SIZE.to_string(), offset.to_string());
+    let since = list_time(created_from(lookup.dialled_at?));
+    let filters = match list {
+        List::Queued => query([("status", "queued"), ("limit", &limit), ("offset", &offset)]),
+        List::Live { with_plus } => {
+            query([("status", "live"), ("to_number", &to(with_plus)?), ("limit", &limit), ("offset", &offset)])
+        }
+        List::Ended { with_plus } => query([
+            ("to_number", to(with_plus)?.as_str()),
+            ("end_time__gte", &since),
+            ("limit", &limit),
+            ("offset", &offset),
+        ]),
+    };
+    Some(get(account, format!("{}?{filters}", calls_path(account))))
+}
+
+/// Time in a filter: UTC, with a resolution of one second.
+fn list_time(time: Timestamp) -> String {
+    let time = time.to_string();
+    time.split('.').next().unwrap_or(&time).trim_end_matches('Z').replace('T', " ")
+}
+
+/// Ids of a list of queued or live calls. `None` if this is no list.
+fn listed_ids(page: &Map<String, Value>) -> Option<Vec<String>> {
+    let ids = page.get("calls")?.as_array()?;
+    ids.iter().map(|id| id.as_str().map(str::to_owned)).collect()
+}
+
+/// Records of a page, and whether another page follows. `None` if this is no page of records.
+fn records(mut page: Map<String, Value>) -> Option<(Vec<Map<String, Value>>, bool)> {
+    let Some(Value::Array(calls)) = page.remove("objects") else { return None };
+    let has_next = page.get("meta")?.get("next").is_some_and(|next| !next.is_null());
+    Some((objects(calls).collect(), has_next))
+}
+
+/// Digits of a number, without the `+` that Plivo does not always write.
+fn digits(number: &str) -> &str {
+    number.trim_start_matches('+')
+}
+
+/// Reads a call. `ids` is the query of the callback that would report its ending.
+fn parse_call(kind: Kind, call: &Map<String, Value>, ids: String) -> ParsedAnswer {
+    let Some(id) = text(call, "call_uuid").or_else(|| text(call, "request_uuid")) else {
+        return ParsedAnswer::Unreadable;
+    };
+    match kind {
+        Kind::Queued | Kind::Live => ParsedAnswer::Alive { provider_call_id: bounded("", id) },
+        Kind::Ended if text(call, "end_time").is_none() => ParsedAnswer::Unreadable,
+        Kind::Ended => match record_status(call) {
+            Some(status) => ParsedAnswer::Ended { query: ids, body: callback(call, status).into_bytes() },
+            None => ParsedAnswer::UnknownValue("hangup_cause_code"),
+        },
+    }
+}
+
+/// `CallStatus` of a record, which has none. A call that nobody answered ended for the reason in its hangup cause: see
+/// <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
+fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
+    let is_billed = call.get("bill_duration").and_then(Value::as_f64).is_some_and(|seconds| seconds > 0.0);
+    if is_billed || text(call, "answer_time").is_some() || text(call, "call_state") == Some("ANSWER") {
+        return Some(CallStatus::Completed);
+    }
+    if text(call, "hangup_cause_name").is_some_and(|name| name.eq_ignore_ascii_case("no answer")) {
+        return Some(CallStatus::NoAnswer);
+    }
+    match call.get("hangup_cause_code").and_then(Value::as_u64)? {
+        1000 | 1010 | 1020 => Some(CallStatus::Cancel),
+        2000..=2070 => Some(CallStatus::Failed),
+        3010 | 3020 => Some(CallStatus::Busy),
+        _ => None,
+    }
+}
+
+/// Our ids, as in the query of a callback URL.
+fn ids_query(lookup: &Lookup<'_>) -> String {
+    query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
+}
+
+/// Callback that reports the ending of a record. It contains only fields that never change after the call, and times in UTC, because
+/// the record has them in the time zone of the account.
+fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.append_pair("Event", CALL_RECORD).append_pair("CallStatus", status.name());
+    for (name, field) in
+        [("CallUUID", "call_uuid"), ("Direction", "call_direction"), ("From", "from_number"), ("To", "to_number")]
+    {
+        if let Some(value) = text(call, field) {
+            form.append_pair(name, value);
+        }
+    }
+    for (name, field) in [("StartTime", "initiation_time"), ("AnswerTime", "answer_time"), ("EndTime", "end_time")] {
+        if let Some(time) = text(call, field).and_then(parse_time) {
+            form.append_pair(name, &time.to_string());
+        }
+    }
+    form.finish()
+}
+
+fn account(config: &AccountConfig) -> Option<&PlivoAccount> {
+    match config.account() {
+        Account::Plivo(account) => Some(account),
+        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::ElevenLabs(_) => {
+            None
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Meaning of Plivo's callbacks.
+//!
+//! Plivo posts one callback when the phone rings (`ring_url`), one after the call (`hangup_url`), and one with the verdict about an
+//! answering machine. Each implies the earlier events. Hangup causes are ignored: `CallStatus` says how the call ended.
+
+use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{CallStatus, Callback};
+use crate::call_events::CallEventSet;
+use crate::correlation::{EchoedIds, correlate};
+use crate::ending::{CallTimes, Ending};
+use crate::form::Form;
+use crate::ids;
+use crate::normalized::NormalizedEvent;
+use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::webhook::VerifiedWebhook;
+
+/// Event of a callback about an answering machine.
+const MACHINE_DETECTION: &str = "MachineDetection";
+/// Fewest digits of a number with a country code.
+const INTERNATIONAL_DIGITS_MIN: usize = 8;
+
+pub(crate) fn read(
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
+    let callback: Callback = Form::parse(webhook.body()).read().unwrap_or_default();
+    let kind = Kind::from_callback(&callback);
+    if matches!(status(&callback), Some(CallStatus::Other)) {
+        notes.unknown_value = Some("CallStatus");
+    }
+    // Another leg of the same call, such as a transfer, is recorded with the first leg, and does not change the call.
+    let call_uuid = match kind {
+        Kind::OtherLeg => callback.a_leg_uuid.as_deref(),
+        Kind::Status(_) | Kind::MachineDetection { .. } | Kind::Other => callback.call_uuid.as_deref(),
+    };
+    // The signature does not cover the order of the query. If a name occurs twice, the first value in byte order counts.
+    let echoed: EchoedIds = Form::parse(webhook.query().as_bytes()).read().unwrap_or_default();
+    let correlation = correlate(Provider::Plivo, &echoed, call_uuid, notes);
+    let event_id = event_id(&callback, &kind, webhook.body());
+    let event_type = event_type(&callback, &kind);
+
+    let call_events = match kind {
+        Kind::Status(status) => call_events(&callback, status).into_sorted(),
+        Kind::MachineDetection { is_machine } => machine_events(&callback, is_machine).into_sorted(),
+        Kind::OtherLeg | Kind::Other => Vec::new(),
+    };
+    if call_events.is_empty() {
+        return Ok(Reading::Recorded {
+            event_id,
+            event_type: ids::event_type(event_type),
+            call_id: correlation.call_id,
+        });
+    }
+    let (event_type, direction) = (event_type.to_owned(), direction(&callback));
+    let normalized = NormalizedEvent {
+        provider: Provider::Plivo,
+        event_id,
+        event_type,
+        correlation,
+        direction,
+        from: callback.from.map(with_plus),
+        to: callback.to.map(with_plus),
+        call_events,
+        block_number: false,
+    };
+    normalized.into_reading(received_at)
+}
+
+enum Kind {
+    Status(CallStatus),
+    MachineDetection {
+        is_machine: bool,
+    },
+    OtherLeg,
+    /// A callback with an unknown status, or about something else: a recording, a conference.
+    Other,
+}
+
+impl Kind {
+    fn from_callback(callback: &Callback) -> Self {
+        if callback.a_leg_uuid.is_some() && callback.a_leg_uuid != callback.call_uuid {
+            return Self::OtherLeg;
+        }
+        if let Some(is_machine) = callback.machine
+            && callback.event.as_deref() == Some(MACHINE_DETECTION)
+        {
+            return Self::MachineDetection { is_machine };
+        }
+        match status(callback) {
+            Some(CallStatus::Other) | None => Self::Other,
+            Some(status) => Self::Status(status),
+        }
+    }
+}
+
+fn status(callback: &Callback) -> Option<CallStatus> {
+    callback.call_status.as_deref().map(CallStatus::from_name)
+}
+
+fn event_type<'a>(callback: &'a Callback, kind: &Kind) -> &'a str {
+    let status = callback.call_status.as_deref();
+    match kind {
+        Kind::MachineDetection { .. } => MACHINE_DETECTION,
+        Kind::Status(_) | Kind::OtherLeg | Kind::Other => status.or(callback.event.as_deref()).unwrap_or("unknown"),
+    }
+}
+
+/// Id of the event. Plivo names none. A call reaches each status once, so a callback that Plivo sends again has the same id, also the
+/// one of `ring_url`, which Plivo may post several times. Other callbacks are distinguished by the hash of the body.
+fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
+    let Some(call_uuid) = &callback.call_uuid else {
+        return ids::event_id_of_body(Provider::Plivo, body);
+    };
+    let event = callback.event.as_deref().unwrap_or("-");
+    let status = callback.call_status.as_deref().unwrap_or("-");
+    let suffix = match kind {
+        Kind::Status(_) => format!("{call_uuid}:{event}:{status}"),
+        Kind::MachineDetection { is_machine: true } => format!("{call_uuid}:{MACHINE_DETECTION}:machine"),
+        Kind::MachineDetection { is_machine: false } => format!("{call_uuid}:{MACHINE_DETECTION}:human"),
+        Kind::OtherLeg | Kind::Other => format!("{call_uuid}:{event}:{status}:{}", ids::short_hash(body)),
+    };
+    ids::event_id(Provider::Plivo, &suffix)
+}
+
+fn direction(callback: &Callback) -> Option<Direction> {
+    match callback.direction.as_deref()? {
+        "inbound" => Some(Direction::Inbound),
+        "outbound" => Some(Direction::Outbound),
+        _ => None,
+    }
+}
+
+/// E.164 form of a number. Plivo leaves out the `+` of most numbers. A short number is one of a network, and a SIP address is none.
+fn with_plus(number: String) -> String {
+    let is_international = number.len() >= INTERNATIONAL_DIGITS_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
+    if is_international { format!("+{number}") } else { number }
+}
+
+fn call_events(callback: &Callback, status: CallStatus) -> CallEventSet {
+    let answered = |kind| Some(Ending::Answered { kind, voicemail: false });
+    // Billed seconds prove an answer. Such a call reached its time limit, or broke off.
+    let ending = match (status, callback.is_billed()) {
+        (CallStatus::Ringing | CallStatus::InProgress | CallStatus::Other, _) => None,
+        (CallStatus::Completed, _) | (CallStatus::Timeout, true) => answered(EventKind::Completed),
+        (CallStatus::Busy, true) => answered(EventKind::Busy),
+        (CallStatus::Failed, true) => answered(EventKind::Failed),
+        (CallStatus::Busy, false) => Some(Ending::BUSY),
+        // Plivo's timeout is one of connecting the call, so nothing says that a phone rang.
+        (CallStatus::Failed | CallStatus::Timeout, false) => Some(Ending::FAILED),
+        (CallStatus::NoAnswer, _) => Some(Ending::NO_ANSWER),
+        (CallStatus::Cancel, _) => Some(Ending::CANCELED),
+    };
+    match (ending, status) {
+        (Some(ending), _) => ending.reported(CallTimes {
+            started_at: callback.answered_at().or_else(|| callback.started_at()),
+            ended_at: callback.ended_at(),
+        }),
+        (None, CallStatus::Ringing) => CallEventSet::reporting(EventKind::Ringing, callback.started_at()),
+        (None, CallStatus::InProgress) => {
+            let occurred_at = callback.answered_at().or_else(|| callback.started_at());
+            let mut call_events = CallEventSet::reporting(EventKind::InProgress, occurred_at);
+            call_events.imply(EventKind::Ringing, occurred_at, None);
+            call_events
+        }
+        (
+            None,
+            CallStatus::Completed
+            | CallStatus::Busy
+            | CallStatus::Failed
+            | CallStatus::Timeout
+            | CallStatus::NoAnswer
+            | CallStatus::Cancel
+            | CallStatus::Other,
+        ) => CallEventSet::new(None),
+    }
+}
+
+/// Call events of a verdict about an answering machine. Any verdict means that the call was answered.
+fn machine_events(callback: &Callback, is_machine: bool) -> CallEventSet {
+    let answered_at = callback.answered_at();
+    let mut call_events =
+        if is_machine { CallEventSet::reporting(EventKind::VoicemailDetected, None) } else { CallEventSet::new(None) };
+    call_events.imply(EventKind::Ringing, answered_at, None);
+    call_events.imply(EventKind::InProgress, answered_at, None);
+    call_events
+}

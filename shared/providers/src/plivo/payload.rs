@@ -1,0 +1,119 @@
+//! Plivo's names: the parameters of a callback. Every value is a text, and Plivo may add parameters at any time.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use switchhook_domain::Timestamp;
+
+use crate::lenient;
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(super) struct Callback {
+    #[serde(rename = "CallUUID", deserialize_with = "lenient::text")]
+    pub(super) call_uuid: Option<String>,
+    /// First leg of the call. Differs from `call_uuid` if the callback is about another leg.
+    #[serde(rename = "ALegUUID", deserialize_with = "lenient::text")]
+    pub(super) a_leg_uuid: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub(super) event: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub(super) call_status: Option<String>,
+    /// Verdict of answering-machine detection.
+    #[serde(deserialize_with = "lenient::flag")]
+    pub(super) machine: Option<bool>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub(super) direction: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub(super) from: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    pub(super) to: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    bill_duration: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    session_start: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    start_time: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    answer_time: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
+    end_time: Option<String>,
+}
+
+impl Callback {
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        [&self.start_time, &self.session_start].into_iter().find_map(|time| parse_time(time.as_deref()?))
+    }
+
+    pub(super) fn answered_at(&self) -> Option<Timestamp> {
+        parse_time(self.answer_time.as_deref()?)
+    }
+
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        parse_time(self.end_time.as_deref()?)
+    }
+
+    /// True if Plivo bills seconds of the call, so somebody or something answered.
+    pub(super) fn is_billed(&self) -> bool {
+        self.bill_duration.as_deref().and_then(|seconds| seconds.trim().parse::<f64>().ok()).is_some_and(|s| s > 0.0)
+    }
+}
+
+/// Parses `2020-04-08 11:34:33.238707`, with or without a fraction, and with or without an offset. Plivo documents no zone for a
+/// time without an offset; it counts as UTC.
+pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Some(Timestamp::from(time));
+    }
+    let time = text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?;
+    Some(Timestamp::from(time.timestamp()))
+}
+
+/// True if a time that [`parse_time`] accepts states its offset from UTC.
+pub(super) fn has_offset(text: &str) -> bool {
+    text.parse::<jiff::Timestamp>().is_ok()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallStatus {
+    Ringing,
+    InProgress,
+    Completed,
+    Busy,
+    Failed,
+    Timeout,
+    NoAnswer,
+    Cancel,
+    Other,
+}
+
+impl CallStatus {
+    pub(super) fn from_name(name: &str) -> Self {
+        match name {
+            "ringing" => Self::Ringing,
+            "in-progress" => Self::InProgress,
+            "completed" => Self::Completed,
+            "busy" => Self::Busy,
+            "failed" => Self::Failed,
+            "timeout" => Self::Timeout,
+            "no-answer" => Self::NoAnswer,
+            "cancel" => Self::Cancel,
+            _ => Self::Other,
+        }
+    }
+
+    /// Plivo's name.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ringing => "ringing",
+            Self::InProgress => "in-progress",
+            Self::Completed => "completed",
+            Self::Busy => "busy",
+            Self::Failed => "failed",
+            Self::Timeout => "timeout",
+            Self::NoAnswer => "no-answer",
+            Self::Cancel => "cancel",
+            Self::Other => "other",
+        }
+    }
+}

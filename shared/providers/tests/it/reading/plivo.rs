@@ -1,0 +1,94 @@
+//! Meaning of Plivo's callbacks.
+
+use switchhook_domain::{CallId, EventId, Timestamp};
+use switchhook_providers::Reading;
+
+use super::{ids, into_event, kinds, plivo};
+
+#[test]
+fn plivo_statuses_say() {
+    for (form, expected) in [
+        ("CallStatus=ringing", "ringing"),
+        ("CallStatus=in-progress", "~ringing in_progress"),
+        ("CallStatus=completed", "~ringing ~in_progress completed"),
+        ("CallStatus=completed&BillDuration=0", "~ringing ~in_progress completed"),
+        ("CallStatus=busy", "~ringing busy"),
+        ("CallStatus=busy&HangupCauseCode=4000", "~ringing busy"),
+        ("CallStatus=busy&BillDuration=9", "~ringing ~in_progress busy"),
+        ("CallStatus=no-answer", "~ringing no_answer"),
+        ("CallStatus=timeout", "failed"),
+        ("CallStatus=timeout&BillDuration=9", "~ringing ~in_progress completed"),
+        ("CallStatus=failed", "failed"),
+        ("CallStatus=failed&BillDuration=9", "~ringing ~in_progress failed"),
+        ("CallStatus=cancel", "canceled"),
+        ("CallStatus=Completed", "recorded"),
+        ("CallStatus=completed&ALegUUID=p1", "~ringing ~in_progress completed"),
+        ("CallStatus=completed&ALegUUID=p0", "recorded"),
+        ("Event=MachineDetection&CallStatus=in-progress&Machine=true", "~ringing ~in_progress voicemail_detected"),
+        ("Event=MachineDetection&CallStatus=in-progress&Machine=false", "~ringing ~in_progress"),
+        ("Event=MachineDetection&CallStatus=in-progress", "~ringing in_progress"),
+        // Only the callback about a machine is its verdict.
+        ("Event=Hangup&CallStatus=no-answer&Machine=false", "~ringing no_answer"),
+        ("Event=RecordStop", "recorded"),
+    ] {
+        assert_eq!(kinds(&plivo("", &format!("CallUUID=p1&{form}"))), expected, "{form}");
+    }
+    assert_eq!(kinds(&plivo("", "CallStatus=ringing")), "the event names no call");
+}
+
+#[test]
+fn plivo_times_count_as_utc_without_an_offset() {
+    let times = |form: &str| {
+        let event = into_event(plivo("", &format!("CallUUID=p1&{form}")));
+        event.call_events.iter().map(|event| event.occurred_at).collect::<Vec<_>>()
+    };
+    let at = |seconds: i64| Some(Timestamp::from_millis(1_760_962_400_000 + seconds * 1000));
+    let answered = "StartTime=2025-10-20+12:13:20&AnswerTime=2025-10-20+12:13:25&EndTime=2025-10-20+12:14:20";
+    assert_eq!(times(&format!("CallStatus=completed&{answered}")), [at(5), at(5), at(60)]);
+    let unanswered = "StartTime=2025-10-20+12:13:20&AnswerTime=&EndTime=2025-10-20+12:14:20";
+    assert_eq!(times(&format!("CallStatus=no-answer&{unanswered}")), [at(0), at(60)]);
+    assert_eq!(times("CallStatus=ringing&SessionStart=2025-10-20+12:13:20.000000"), [at(0)]);
+    assert_eq!(times("CallStatus=ringing&SessionStart=2025-10-20+17:43:20%2B05:30"), [at(0)]);
+    for wrong in ["20.10.2025+12:13:20", "now", "1760962400", "2025-13-20+12:13:20"] {
+        assert_eq!(times(&format!("CallStatus=ringing&SessionStart={wrong}")), [None], "{wrong}");
+    }
+}
+
+#[test]
+fn plivo_event_ids_repeat_only_for_the_same_event() {
+    let id = |form: &str| plivo("", form).event_id().to_string();
+    assert_eq!(id("CallUUID=p1&Event=Ring&CallStatus=ringing"), "plivo:p1:Ring:ringing");
+    assert_eq!(id("CallUUID=p1&CallStatus=ringing&Event=Ring&X=2"), "plivo:p1:Ring:ringing");
+    assert_eq!(id("CallUUID=p1&Event=Hangup&CallStatus=busy"), "plivo:p1:Hangup:busy");
+    let machine = |flag: &str| id(&format!("CallUUID=p1&Event=MachineDetection&CallStatus=in-progress&Machine={flag}"));
+    assert_eq!(machine("true"), "plivo:p1:MachineDetection:machine");
+    assert_eq!(machine("false"), "plivo:p1:MachineDetection:human");
+    // Two recordings of one call are two events.
+    let recording = |id_of: &str| id(&format!("CallUUID=p1&Event=RecordStop&RecordingID={id_of}"));
+    assert_ne!(recording("1"), recording("2"));
+    assert_eq!(recording("1"), recording("1"));
+}
+
+#[test]
+fn plivo_belongs_to_the_call_in_the_signed_query() {
+    let of = |query: &str| ids(plivo(query, "CallUUID=p1&CallStatus=ringing&switchhook_call_id=unasked"));
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(of(""), ("plivo:p1".to_owned(), some("plivo:p1"), None));
+    assert_eq!(of("appointment_id=a%201"), ("appointment:a 1".to_owned(), some("plivo:p1"), some("a 1")));
+    assert_eq!(
+        of("switchhook_call_id=x&switchhook_attempt=2&appointment_id=a"),
+        ("x".to_owned(), some("2"), some("a"))
+    );
+    // The order of the query is not signed, so it decides nothing.
+    assert_eq!(of("switchhook_call_id=y&switchhook_call_id=x").0, "x");
+    assert_eq!(of("switchhook_call_id=x&switchhook_call_id=y").0, "x");
+}
+
+#[test]
+fn plivo_other_leg_is_filed_with_its_call() {
+    let reading = plivo("", "CallUUID=p2&ALegUUID=p1&Event=Hangup&CallStatus=completed");
+    let Reading::Recorded { event_id, event_type, call_id } = reading else { panic!("{reading:?}") };
+    assert!(event_id.as_str().starts_with("plivo:p2:Hangup:completed:"), "{event_id}");
+    assert_ne!(event_id, EventId::new("plivo:p2:Hangup:completed"));
+    assert_eq!((event_type.as_str(), call_id), ("completed", Some(CallId::new("plivo:p1"))));
+}
