@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use switchhook_domain::{CallId, EventId, Origin, Timestamp};
+use switchhook_domain::{CallId, ENTITY_PREFIX, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
 use switchhook_operate::events::{
     self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
@@ -325,7 +325,10 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
     let line = &path.line;
     writeln!(out, "{}", line.event_id)?;
     writeln!(out, "  type       {} from {}, {} {}", type_of(line), line.provider, mark(line.status), line.status)?;
-    writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?;
+    match &line.entity {
+        Some(entity) => writeln!(out, "  entity     {}", entity.trim_start_matches(ENTITY_PREFIX))?,
+        None => writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?,
+    }
     let late = line.late_ms.map_or_else(String::new, |ms| format!(", {} after it happened", duration(ms)));
     writeln!(out, "  received   {}{late}", line.received_at)?;
     match (path.key_number, path.source) {

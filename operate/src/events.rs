@@ -8,7 +8,7 @@ mod unfolded;
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
-use switchhook_domain::{Call, Disposition, EventId, HistoryEntry, Origin, Timestamp};
+use switchhook_domain::{Call, CallId, Disposition, EntityPosition, EventId, HistoryEntry, Origin, Timestamp};
 
 use crate::audit;
 use crate::concurrent::concurrently;
@@ -33,6 +33,8 @@ pub struct EventLine {
     pub event_type: String,
     /// The call that has the event. If the event arrived under a derived id, this is the call that the alias leads to.
     pub call_id: Option<String>,
+    /// Key of the entity that the event is about, if it is about no call.
+    pub entity: Option<String>,
     /// Disposition of the event, or `queued`, `retrying` or `dead_lettered` if it has none yet. `unknown` if the row of its call
     /// cannot be read, and nothing else tells.
     pub status: &'static str,
@@ -76,6 +78,8 @@ pub(crate) struct Fate {
     pub(crate) call: Option<Call>,
     /// Error of the row of its call, if this program cannot read the row.
     pub(crate) call_error: Option<String>,
+    /// Disposition of an event that is about no call. `None` for every other event, and while it is not known.
+    pub(crate) in_entity: Option<Disposition>,
 }
 
 impl Fate {
@@ -86,7 +90,16 @@ impl Fate {
             return Ok(None);
         }
         let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
+        let mut in_entity = None;
         let (call, call_error) = match &stored.call_id {
+            Some(key) if key.is_entity() => match entity_disposition(stack, key, &stored).await {
+                Ok(disposition) => {
+                    in_entity = disposition;
+                    (None, None)
+                }
+                Err(Error::Aws(error)) if is_unreadable(&error) => (None, Some(error.to_string())),
+                Err(error) => return Err(error),
+            },
             Some(call_id) => match stack.calls.resolve_eventual(call_id).await {
                 Ok(resolved) => (resolved.call, None),
                 Err(error) if is_unreadable(&error) => (None, Some(error.to_string())),
@@ -97,7 +110,7 @@ impl Fate {
         let is_folded = call.as_ref().is_some_and(|call| call.contains_event(id));
         // The note tells why an event was not folded, or how often it was tried before.
         let note = if is_folded && stored.disposition.is_some() { None } else { stack.inbox.get_note(id).await? };
-        Ok(Some(Self { stored, note: note.unwrap_or_default(), call, call_error }))
+        Ok(Some(Self { stored, note: note.unwrap_or_default(), call, call_error, in_entity }))
     }
 
     /// Returns the entries of the event in the history of its call. The event itself comes before the events that it implies.
@@ -109,7 +122,7 @@ impl Fate {
     }
 
     pub(crate) fn status(&self) -> &'static str {
-        let decided = self.stored.disposition.or(self.note.disposition);
+        let decided = self.in_entity.or(self.stored.disposition).or(self.note.disposition);
         match (self.entries().first(), decided) {
             (Some((_, entry)), _) => entry.disposition.as_str(),
             (None, Some(disposition)) => Disposition::as_str(disposition),
@@ -121,14 +134,19 @@ impl Fate {
     }
 
     pub(crate) fn line(&self) -> EventLine {
-        let Self { stored, note, call, call_error } = self;
+        let Self { stored, note, call, call_error, .. } = self;
+        let (entity, own_call) = match &stored.call_id {
+            Some(key) if key.is_entity() => (Some(key), None),
+            call_id => (None, call_id.as_ref()),
+        };
         let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
         let shown = |time: Timestamp| time.to_string();
         EventLine {
             event_id: stored.event_id.to_string(),
             provider: stored.origin,
             event_type: stored.event_type.clone(),
-            call_id: call.as_ref().map(|call| &call.call_id).or(stored.call_id.as_ref()).map(ToString::to_string),
+            call_id: call.as_ref().map(|call| &call.call_id).or(own_call).map(ToString::to_string),
+            entity: entity.map(ToString::to_string),
             status: self.status(),
             received_at: shown(stored.received_at),
             occurred_at: stored.occurred_at.map(shown),
@@ -177,12 +195,27 @@ impl Fates {
     }
 }
 
+/// Returns what became of an event that is about an entity. `None` if its row does not say.
+///
+/// # Errors
+/// A read failed.
+pub(crate) async fn entity_disposition(
+    stack: &Stack,
+    key: &CallId,
+    stored: &StoredEvent,
+) -> Result<Option<Disposition>, Error> {
+    let Some(entity) = stack.calls.entity_eventual(key).await? else { return Ok(None) };
+    let event = stack.inbox.renormalize(stored).await?;
+    Ok(event.and_then(|event| entity.disposition(&EntityPosition::of(&event)?)))
+}
+
 /// True if an item or a row was found, and this program cannot read it.
 const fn is_unreadable(error: &switchhook_aws::Error) -> bool {
     matches!(
         error,
         switchhook_aws::Error::DecodeInbox(_)
             | switchhook_aws::Error::DecodeCall(_)
+            | switchhook_aws::Error::DecodeEntity(_)
             | switchhook_aws::Error::NewerSchema(_)
     )
 }

@@ -19,6 +19,7 @@ use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Ti
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
+use crate::events::entity_disposition;
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
@@ -338,6 +339,10 @@ async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candida
         return Ok(Selected::As(decided));
     }
     let Some(call_id) = &candidate.call_id else { return Ok(Selected::NotFolded) };
+    if call_id.is_entity() {
+        let disposition = entity_disposition(stack, call_id, stored).await?;
+        return Ok(disposition.map_or(Selected::NotFolded, Selected::As));
+    }
     let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
     let entries = || {
         let history = call.iter().flat_map(|call| &call.history);

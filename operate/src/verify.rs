@@ -14,8 +14,8 @@ use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{is_kept_without_event, minute_of};
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, Difference, EventId, Origin, ProviderEvent, StopReason, Timestamp,
-    differences,
+    AttemptKey, AttemptRecord, Call, CallId, Difference, EntityPosition, EventId, Origin, ProviderEvent, StopReason,
+    Timestamp, differences,
 };
 
 use crate::concurrent::concurrently;
@@ -159,6 +159,7 @@ pub async fn verify(
         }
     };
     let is_search = *filter == VerifyFilter::Since;
+    let (entities, named): (CallEvents, CallEvents) = named.into_iter().partition(|(key, _)| key.is_entity());
     let resolved = named.into_iter().map(|(id, events)| locate(stack, id, events));
     let resolved = concurrently(CONCURRENCY, resolved).await?;
     let mut report = VerifyReport::default();
@@ -188,6 +189,13 @@ pub async fn verify(
             events = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await?.unwrap_or_default();
         }
         report.findings.extend(lost_call(stack, call_id, events, is_search, now).await?);
+    }
+    let checked = entities.into_iter().map(|(key, events)| verify_entity(stack, key, events));
+    for finding in concurrently(CONCURRENCY, checked).await? {
+        match finding {
+            Some(finding) => report.findings.push(finding),
+            None => report.matching += 1,
+        }
     }
     report.findings.sort_by(|a, b| a.call_id.cmp(&b.call_id));
     Ok(report)
@@ -255,6 +263,37 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Checks that the row of an entity includes these events. Events that may still be on their way are left out.
+async fn verify_entity(stack: &Stack, key: CallId, events: Vec<EventId>) -> Result<Option<Finding>, Error> {
+    let finding = |key, problem| Ok(Some(Finding { call_id: key, problem }));
+    let is_named = events.is_empty();
+    let entity = match stack.calls.entity(&key).await {
+        Ok(entity) => entity,
+        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return finding(key, Problem::Unreadable { error: error.to_string() });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if is_named && entity.is_none() {
+        return finding(key, Problem::Unknown);
+    }
+    let arrived_until = stack.now().minus(ARRIVAL_MARGIN);
+    let stored = match stack.inbox.read_by_id(events.into_iter().collect()).await {
+        Ok(stored) => stored,
+        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return finding(key, Problem::Unreadable { error: error.to_string() });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let is_missing = |event: &ProviderEvent| {
+        let position = EntityPosition::of(event);
+        let is_included = entity.as_ref().zip(position).is_some_and(|(entity, position)| entity.includes(&position));
+        event.received_at < arrived_until && !is_included
+    };
+    let events: Vec<EventId> = stored.into_iter().filter(is_missing).map(|event| event.event_id).collect();
+    if events.is_empty() { Ok(None) } else { finding(key, Problem::Lost { events, is_placed: false }) }
 }
 
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.

@@ -17,6 +17,7 @@ mod operator;
 mod outbound;
 mod outbound_budget;
 mod privacy;
+mod received;
 mod reconciled;
 mod recovery;
 mod repair;

@@ -42,7 +42,7 @@ fn each_type_has_an_example_that_is_as_described() {
 
 #[tokio::test(start_paused = true)]
 async fn every_type_is_published_and_no_other() {
-    let world = World::new();
+    let world = World::with_secret(&crate::received::secret());
     // Somebody changes a row by hand, and the drift check repairs it.
     world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     let altered = create(&world, &call_request("declines")).await;
@@ -81,6 +81,9 @@ async fn every_type_is_published_and_no_other() {
     let stack = stack_of(&world);
     let plan = plan_replay(&stack, &of_call(&canceled)).await;
     carry_out(&stack, &plan).await.unwrap();
+    // A webhook is about no call.
+    let payment = json!({"id": "e1", "type": "payment.changed", "payment": {"id": "pi_1"}});
+    assert_eq!(crate::received::post(&world, &payment).await, "accepted");
     // A webhook cannot be read.
     let (_, answer) = world.post(Provider::Generic, "{").await;
     assert_eq!(answer["status"], "quarantined");
@@ -265,6 +268,7 @@ fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
         from: None,
         to: None,
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

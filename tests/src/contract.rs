@@ -10,11 +10,12 @@ use switchhook_local::bus::BusEvent;
 
 use crate::fixtures::text;
 
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 6] = [
     include_str!("../../infra/events/appointment.json"),
     include_str!("../../infra/events/call.json"),
     include_str!("../../infra/events/operator.json"),
     include_str!("../../infra/events/provider.json"),
+    include_str!("../../infra/events/received.json"),
     include_str!("../../infra/events/webhook.json"),
 ];
 

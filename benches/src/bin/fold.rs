@@ -71,6 +71,7 @@ fn event(number: usize) -> ProviderEvent {
             never_dialled: false,
         }],
         block_number: false,
+        entity: None,
         forgotten_at: None,
         trace_id: None,
     }

@@ -80,6 +80,7 @@ fn content(path: &EventPath, unmask: &Markup) -> Markup {
             (parts::badge(line.status))
             span { (line.provider) " " (parts::foreign(&line.event_type)) }
             @if let Some(call) = &line.call_id { span { "call " (parts::call_link(call)) } }
+            @if let Some(entity) = &line.entity { span { (entity) } }
         }
         (steps(path))
         @if !path.folded.is_empty() { (folded(&path.folded)) }
@@ -303,6 +304,7 @@ mod tests {
             provider: Origin::Provider(Provider::Retell),
             event_type: "call_ended".to_owned(),
             call_id: Some("call-1".to_owned()),
+            entity: None,
             status: "applied",
             received_at: at.clone(),
             occurred_at: Some("2026-11-22T14:49:36.343Z".to_owned()),

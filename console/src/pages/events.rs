@@ -304,6 +304,7 @@ mod tests {
             provider: Origin::Provider(Provider::Retell),
             event_type: "call_ended".to_owned(),
             call_id: Some("call/1".to_owned()),
+            entity: None,
             status: "applied",
             received_at: received_at.to_owned(),
             occurred_at: None,

@@ -32,7 +32,8 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{
-    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
+    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EntityPosition, EventId, Job, Policy,
+    RetryPolicy,
 };
 
 pub use crate::api::Api;
@@ -208,11 +209,17 @@ impl Api {
     async fn show_status(&self, id: &EventId) -> Result<Answer, RequestError> {
         let Some(stored) = self.inbox.get(id).await? else { return Err(RequestError::unknown_id()) };
         let note = self.inbox.get_note(id).await?;
-        let call = match &stored.call_id {
-            Some(call_id) => self.find(call_id).await?,
-            None => None,
-        };
-        let body = json!(StatusView::of(&stored, note, call.as_ref()));
+        let (mut call, mut in_entity) = (None, None);
+        match &stored.call_id {
+            Some(key) if key.is_entity() => {
+                let (entity, event) = (self.calls.entity(key).await?, self.inbox.renormalize(&stored).await?);
+                let position = event.as_ref().and_then(EntityPosition::of);
+                in_entity = entity.zip(position).and_then(|(entity, position)| entity.disposition(&position));
+            }
+            Some(call_id) => call = self.find(call_id).await?,
+            None => {}
+        }
+        let body = json!(StatusView::of(&stored, note, call.as_ref(), in_entity));
         Ok(Answer { event_id: Some(stored.event_id), ..Answer::ok("shown", body) })
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
     AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Origin, Provider, StopReason,
-    Timestamp,
+    Timestamp, WebhookReceived,
 };
 
 #[derive(Debug, Serialize)]
@@ -181,7 +181,13 @@ pub(crate) struct StatusView<'a> {
 }
 
 impl<'a> StatusView<'a> {
-    pub(crate) fn of(stored: &'a StoredEvent, note: Option<Note>, call: Option<&'a Call>) -> Self {
+    /// `in_entity` is the disposition of an event that is about no call. It is `None` for every other event.
+    pub(crate) fn of(
+        stored: &'a StoredEvent,
+        note: Option<Note>,
+        call: Option<&'a Call>,
+        in_entity: Option<Disposition>,
+    ) -> Self {
         let note = note.unwrap_or_default();
         let entries = call.map(|call| call.history.iter().filter(|entry| entry.source_event_id == stored.event_id));
         let mut entries: Vec<&HistoryEntry> = entries.map(Iterator::collect).unwrap_or_default();
@@ -191,22 +197,26 @@ impl<'a> StatusView<'a> {
         let decided = stored.disposition.or(note.disposition);
         let (status, disposition) = match (decided, folded) {
             (_, Some(entry)) => ("processed", Some(entry.disposition)),
+            (_, None) if in_entity.is_some() => ("processed", in_entity),
             (Some(Disposition::Refused), None) => ("processed", decided),
             (Some(disposition), None) => (disposition.as_str(), Some(disposition)),
             (None, None) if note.dead_lettered_at.is_some() => ("dead_lettered", None),
             (None, None) if note.attempts > 0 => ("retrying", None),
             (None, None) => ("queued", None),
         };
-        let action = call.map_or_else(Vec::new, |call| {
+        let mut action = call.map_or_else(Vec::new, |call| {
             let caused = |event: &switchhook_domain::DomainEvent| {
                 event.source_event_id.as_deref() == Some(stored.event_id.as_str())
             };
             call.domain_events_from(1).into_iter().filter(caused).map(|event| event.event_type).collect()
         });
+        if in_entity == Some(Disposition::Applied) {
+            action.push(WebhookReceived::TYPE.to_owned());
+        }
         let retries = note.attempts;
         Self {
             event_id: &stored.event_id,
-            call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref()),
+            call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref().filter(|id| !id.is_entity())),
             provider: stored.origin,
             event_type: &stored.event_type,
             status,

@@ -12,6 +12,7 @@
 //! a row that does not match its events from the inbox.
 
 mod block;
+mod entity;
 mod forget;
 mod refold;
 
@@ -165,7 +166,10 @@ impl Consumer {
         };
         for same_call in readable.chunk_by(together) {
             let received = messages.get(done..done + same_call.len()).unwrap_or_default();
-            let folded = match self.fold_call(same_call, invoked_at).await {
+            let is_entity = same_call.first().is_some_and(|message| message.event.call_id.is_entity());
+            let folded =
+                if is_entity { self.fold_entity(same_call).await } else { self.fold_call(same_call, invoked_at).await };
+            let folded = match folded {
                 Ok(counts_of_call) => {
                     counts.extend(counts_of_call);
                     self.end_retries(received, same_call).await

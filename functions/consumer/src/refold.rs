@@ -23,7 +23,7 @@ pub(crate) struct Refolder<'a> {
 
 /// True if the event reports drift, and so asks for a refold of its call.
 pub(crate) fn is_drift_event(event: &ProviderEvent) -> bool {
-    event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
+    event.entity.is_none() && event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
 }
 
 impl<'a> Refolder<'a> {

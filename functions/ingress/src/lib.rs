@@ -235,7 +235,7 @@ impl Ingress {
                 let new_event = NewEvent {
                     call_id: Some(event.call_id.clone()),
                     event_type: event.event_type.clone(),
-                    occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+                    occurred_at: event.occurred_at(),
                     reading: webhook.provider().is_configured().then(|| event.clone()),
                     ..new_event(event.event_id.clone())
                 };

@@ -23,7 +23,7 @@ use switchhook_aws::dynamodb::Page;
 use switchhook_aws::inbox::{ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, EventId, Timestamp};
+use switchhook_domain::{CallId, Entity, EntityPosition, EventId, Timestamp, TraceId};
 
 use crate::limits::SWEEP_MAX;
 use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
@@ -208,6 +208,9 @@ impl Reconciler {
         if requeued.is_incomplete {
             return Ok(requeued);
         }
+        if call_id.is_entity() {
+            return self.requeue_missing_of_entity(call_id, events, stop_at).await;
+        }
         let Resolved { call, alias } = match self.calls.resolve_eventual(call_id).await {
             Ok(resolved) => resolved,
             // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
@@ -235,6 +238,50 @@ impl Reconciler {
                     self.log_unreadable(event_id, call_id, &error)
                 }
                 Err(error) => return Err(error),
+            }
+        }
+        Ok(requeued)
+    }
+
+    /// Queues the events of one entity that its row does not include.
+    async fn requeue_missing_of_entity(
+        &self,
+        key: &CallId,
+        events: &[ReceivedEvent],
+        stop_at: Timestamp,
+    ) -> Result<Requeued, Error> {
+        let mut requeued = Requeued::default();
+        let entity = match self.calls.entity_eventual(key).await {
+            Ok(entity) => entity,
+            // The consumer reports the same error for each event, and retries.
+            Err(Error::DecodeEntity(_) | Error::NewerSchema(_)) => None,
+            Err(error) => return Err(error),
+        };
+        for ReceivedEvent { event_id, decided, .. } in events {
+            let is_latest = |entity: &Entity| entity.latest.iter().any(|position| position.event_id == *event_id);
+            if *decided || entity.as_ref().is_some_and(is_latest) {
+                continue;
+            }
+            if self.is_time_up(stop_at) {
+                requeued.is_incomplete = true;
+                break;
+            }
+            // Only the event itself says whether it is older than the row.
+            let event = match self.inbox.get_normalized(event_id).await {
+                Ok(Some(event)) => event,
+                Ok(None) => continue,
+                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
+                    self.log_unreadable(event_id, key, &error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_included =
+                |entity: &Entity| EntityPosition::of(&event).is_none_or(|position| entity.includes(&position));
+            if !entity.as_ref().is_some_and(is_included) {
+                let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);
+                self.queue.send(&event, trace_id).await?;
+                requeued.events += 1;
             }
         }
         Ok(requeued)

@@ -1,4 +1,4 @@
-//! The relay: publishes the domain events of every committed write of a call, or of a provider's health.
+//! The relay: publishes the domain events of every committed write of a call, of an entity, or of a provider's health.
 //!
 //! **It decides nothing.** The attribute `outbox_start` of a row is the sequence number of the first announcement that its last
 //! write added. A write that leaves this attribute unchanged announces nothing.
@@ -14,11 +14,11 @@ use aws_lambda_events::event::dynamodb::{Event, EventRecord};
 use aws_lambda_events::event::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use switchhook_aws::Error;
 use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
-use switchhook_aws::calls::{CallRow, HealthRow};
+use switchhook_aws::calls::{CallRow, EntityRow, HealthRow};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{ENTITY_PREFIX, Timestamp};
 
 /// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
@@ -87,7 +87,9 @@ impl Relay {
                     received_at.extend(more.received_at);
                 }
                 // This record can never be read, and the records after it must not wait until the stream drops it.
-                Err(error @ (Error::DecodeCall(_) | Error::DecodeHealth(_))) => self.log_skipped(record, &error),
+                Err(error @ (Error::DecodeCall(_) | Error::DecodeHealth(_) | Error::DecodeEntity(_))) => {
+                    self.log_skipped(record, &error)
+                }
                 Err(error) => {
                     failed = Some((index, error));
                     break;
@@ -206,6 +208,12 @@ fn domain_events_of(record: &EventRecord) -> Result<RecordEvents, Error> {
         let row = HealthRow::parse(new.clone())?;
         let events = row.domain_event().map(OutboxEvent::OfProvider).into_iter().collect();
         return Ok(RecordEvents { events, received_at: None });
+    }
+    if key_of(record).is_some_and(|key| key.starts_with(ENTITY_PREFIX)) {
+        let entity = EntityRow::decode(new.clone())?;
+        let received_at = entity.announced.iter().map(|event| event.received_at).max();
+        let events = entity.domain_events().into_iter().map(OutboxEvent::OfEntity).collect();
+        return Ok(RecordEvents { events, received_at });
     }
     let row = CallRow::parse(new.clone())?;
     let Some(from) = row.outbox_start else { return Ok(RecordEvents::default()) };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 use switchhook_aws::inbox::Note;
-use switchhook_domain::{AnnouncementSource, Call, EventId, Origin, explain};
+use switchhook_domain::{AnnouncementSource, Call, Disposition, EventId, Origin, WebhookReceived, explain};
 use switchhook_providers::key_number;
 
 use super::{EventLine, Fate};
@@ -127,7 +127,11 @@ pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Re
         body_bytes: body.len(),
         folded: folded(&fate),
         folded_at: fate.entries().first().map(|(_, entry)| entry.folded_at.to_string()),
-        announced: fate.call.as_ref().map_or_else(Vec::new, |call| announced(call, id)),
+        announced: match (&fate.call, fate.in_entity) {
+            (Some(call), _) => announced(call, id),
+            (None, Some(Disposition::Applied)) => vec![received(id)],
+            (None, _) => Vec::new(),
+        },
         retries: retries(&fate.note, masker),
         headers,
         erased_at: stored.erased_at.map(|at| at.to_string()),
@@ -151,6 +155,11 @@ fn folded(fate: &Fate) -> Vec<FoldedEntry> {
         })
     });
     entries.collect()
+}
+
+/// Domain event of an event that is about no call.
+fn received(id: &EventId) -> Announced {
+    Announced { id: WebhookReceived::id_of(id), event_type: WebhookReceived::TYPE.to_owned(), at: None }
 }
 
 /// Returns the domain events whose source is the event.

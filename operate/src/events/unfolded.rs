@@ -88,5 +88,11 @@ fn ids_of(call: &Call) -> BTreeSet<CallId> {
 async fn fate(stack: &Stack, call: &Call, id: &EventId) -> Result<Option<Fate>, Error> {
     let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
     let note = if stored.disposition.is_some() { None } else { stack.inbox.get_note(id).await? };
-    Ok(Some(Fate { stored, note: note.unwrap_or_default(), call: Some(call.clone()), call_error: None }))
+    Ok(Some(Fate {
+        stored,
+        note: note.unwrap_or_default(),
+        call: Some(call.clone()),
+        call_error: None,
+        in_entity: None,
+    }))
 }

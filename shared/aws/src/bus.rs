@@ -6,6 +6,7 @@ use aws_sdk_eventbridge::types::PutEventsRequestEntry;
 use serde::Serialize;
 use switchhook_domain::{
     DomainEvent, OperatorAction, OperatorAttention, ProviderAvailability, Timestamp, WebhookQuarantined,
+    WebhookReceived,
 };
 
 use crate::error::Error;
@@ -23,6 +24,7 @@ pub const SOURCE: &str = "switchhook";
 pub enum OutboxEvent {
     OfCall(Box<DomainEvent>),
     OfProvider(ProviderAvailability),
+    OfEntity(WebhookReceived),
 }
 
 impl OutboxEvent {
@@ -32,6 +34,7 @@ impl OutboxEvent {
         match self {
             Self::OfCall(event) => &event.event_type,
             Self::OfProvider(event) => &event.event_type,
+            Self::OfEntity(event) => event.event_type,
         }
     }
 
@@ -40,6 +43,7 @@ impl OutboxEvent {
     pub fn trace_id(&self) -> Option<&str> {
         match self {
             Self::OfCall(event) => event.trace_id.as_deref(),
+            Self::OfEntity(event) => event.trace_id.as_deref(),
             Self::OfProvider(_) => None,
         }
     }
@@ -48,6 +52,7 @@ impl OutboxEvent {
         match self {
             Self::OfCall(event) => &event.occurred_at,
             Self::OfProvider(event) => &event.occurred_at,
+            Self::OfEntity(event) => &event.occurred_at,
         }
     }
 }

@@ -39,6 +39,12 @@ pub enum Error {
     WriteHealth(#[source] Source),
     #[error("could not read the row of the provider's health")]
     DecodeHealth(#[source] Source),
+    #[error("could not read the entity")]
+    ReadEntity(#[source] Source),
+    #[error("could not write the entity")]
+    WriteEntity(#[source] Source),
+    #[error("could not read the row of the entity")]
+    DecodeEntity(#[source] Source),
     #[error("could not list calls")]
     ListCalls(#[source] Source),
     #[error("could not read {0} of the call's row")]
@@ -83,6 +89,9 @@ impl Error {
             Self::ReadHealth(_) => "read_health",
             Self::WriteHealth(_) => "write_health",
             Self::DecodeHealth(_) => "decode_health",
+            Self::ReadEntity(_) => "read_entity",
+            Self::WriteEntity(_) => "write_entity",
+            Self::DecodeEntity(_) => "decode_entity",
             Self::ListCalls(_) => "list_calls",
             Self::DecodeCall(_) => "decode_call",
             Self::CopyTable(_) => "copy_table",

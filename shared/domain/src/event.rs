@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::entity_report::EntityReport;
 use crate::provider::{Provider, UnknownProvider};
 use crate::time::Timestamp;
 
@@ -100,6 +101,14 @@ id! {
     AttemptKey
 }
 
+impl CallId {
+    /// True if this is the key of an [entity](crate::Entity), which shares the table with the calls.
+    #[must_use]
+    pub fn is_entity(&self) -> bool {
+        self.as_str().starts_with(ENTITY_PREFIX)
+    }
+}
+
 /// Id of the request that brought an event or created a call: of API Gateway, or of a function's invocation. It leads
 /// from a domain event to the log lines of everything that caused it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,6 +150,9 @@ pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
 /// Prefix of the keys of the rows that hold a provider's health. They share a table with the calls too.
 pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
+
+/// Prefix of the keys of [entities](crate::Entity), which share the table with the calls too.
+pub const ENTITY_PREFIX: &str = "entity:";
 
 /// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -441,7 +453,11 @@ pub struct ProviderEvent {
     pub to: Option<PhoneNumber>,
     /// Time by our clock at which the event was first stored.
     pub received_at: Timestamp,
+    /// Empty if the event is about an entity.
     pub call_events: Vec<CallEvent>,
+    /// What the event reports if it is about no call. `call_id` is then the key of the entity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<EntityReport>,
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,
@@ -452,6 +468,17 @@ pub struct ProviderEvent {
     /// another trace id. The queue message and the inbox hold it in a field of their own.
     #[serde(skip)]
     pub trace_id: Option<TraceId>,
+}
+
+impl ProviderEvent {
+    /// Time by the provider's clock of what the event reports. `None` if the provider names no time.
+    #[must_use]
+    pub fn occurred_at(&self) -> Option<Timestamp> {
+        match &self.entity {
+            Some(entity) => entity.occurred_at,
+            None => self.call_events.iter().find(|event| !event.implied).and_then(|event| event.occurred_at),
+        }
+    }
 }
 
 #[cfg(test)]

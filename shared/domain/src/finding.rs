@@ -160,6 +160,7 @@ impl Call {
             from: None,
             to: None,
             block_number: false,
+            entity: None,
             forgotten_at: None,
             trace_id: None,
             received_at: now,

@@ -1,7 +1,7 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
 //!
 //! The modules build on each other in this order:
-//! - `time`, `provider`, `event`: what a provider reported;
+//! - `time`, `provider`, `entity_report`, `event`: what a provider reported;
 //! - `number`: how phone numbers are compared;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
@@ -13,6 +13,7 @@
 //! - `dialling`: when the next dial is due, and which provider is asked;
 //! - `reason`, `explain`: why an event has its disposition;
 //! - `past`: a call as it was known at an earlier time;
+//! - `entity`: things that webhooks are about and that are no calls;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
@@ -24,6 +25,8 @@ mod compare;
 mod derive;
 mod dialling;
 mod domain_event;
+mod entity;
+mod entity_report;
 mod event;
 mod explain;
 mod finding;
@@ -56,9 +59,11 @@ pub use derive::Transition;
 pub use domain_event::{
     DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, OperatorAttention, TroubledEvent, WebhookQuarantined,
 };
+pub use entity::{AnnouncedEvent, ENTITY_EVENTS_MAX, Entity, EntityFold, EntityPosition, WebhookReceived, fold_entity};
+pub use entity_report::{EntityReport, Scalar};
 pub use event::{
-    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, EventId, EventKind, Origin, PROVIDER_HEALTH_PREFIX,
-    PhoneNumber, ProviderEvent, TraceId,
+    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, Origin,
+    PROVIDER_HEALTH_PREFIX, PhoneNumber, ProviderEvent, TraceId,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use finding::ALIVE_MAX;

@@ -119,6 +119,7 @@ impl Call {
             received_at: entry.received_at,
             call_events: siblings().map(|other| other.event.clone()).collect(),
             block_number: false,
+            entity: None,
             trace_id: entry.trace_id.clone(),
             forgotten_at: self.forgotten_at,
         })

@@ -46,6 +46,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
         from: None,
         to: None,
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

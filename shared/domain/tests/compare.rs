@@ -28,6 +28,7 @@ fn event(id: &str, kind: EventKind, second: i64) -> ProviderEvent {
         from: None,
         to: None,
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

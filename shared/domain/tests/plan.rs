@@ -91,6 +91,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         from: None,
         to: None,
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

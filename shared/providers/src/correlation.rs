@@ -1,7 +1,7 @@
 //! The call and the attempt that an event belongs to. The event alone decides, without reading any table.
 
 use serde::Deserialize;
-use switchhook_domain::{AttemptKey, CallId, DO_NOT_CALL_PREFIX, PROVIDER_HEALTH_PREFIX, Provider};
+use switchhook_domain::{AttemptKey, CallId, DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX, Provider};
 
 use crate::form::query_value;
 use crate::ids::bounded;
@@ -80,6 +80,7 @@ pub(crate) fn correlate(
 fn is_reserved(provider: Provider, call_id: &str) -> bool {
     let owner = call_id.split_once(':').and_then(|(name, _)| name.parse::<Provider>().ok());
     call_id.starts_with(DO_NOT_CALL_PREFIX)
+        || call_id.starts_with(ENTITY_PREFIX)
         || call_id.starts_with(PROVIDER_HEALTH_PREFIX)
         || owner.is_some_and(|owner| owner != provider)
 }
@@ -159,6 +160,7 @@ mod tests {
             (Provider::Twilio, "generic:call_1"),
             (Provider::Generic, "do-not-call:+15550100"),
             (Provider::Generic, "provider-health:retell"),
+            (Provider::Generic, "entity:generic:1"),
         ] {
             assert_eq!(call_id(provider, named, None), (format!("{provider}:p1"), true), "{named}");
             assert_eq!(call_id(provider, named, Some("a")), ("appointment:a".to_owned(), true), "{named}");

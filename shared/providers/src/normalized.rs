@@ -1,9 +1,12 @@
 //! Result of every provider's `normalize.rs`, and its conversion into a [`Reading`].
 
-use switchhook_domain::{CallEvent, Direction, EventId, Origin, PhoneNumber, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{
+    CallEvent, CallId, Direction, ENTITY_PREFIX, EntityReport, EventId, Origin, PhoneNumber, Provider, ProviderEvent,
+    Timestamp,
+};
 
 use crate::correlation::Correlation;
-use crate::ids;
+use crate::ids::{self, bounded};
 use crate::reading::{ReadError, Reading};
 
 /// Longest accepted phone number or SIP address, in bytes. A longer text is neither, and could make a queue message too
@@ -53,6 +56,7 @@ impl NormalizedEvent {
             from: number(self.from),
             to: number(self.to),
             block_number: self.block_number,
+            entity: None,
             dialled_provider: None,
             forgotten_at: None,
             trace_id: None,
@@ -62,9 +66,48 @@ impl NormalizedEvent {
     }
 }
 
+/// Reading of an event that is about no call. Events of one entity share the key of its row; an event without an id of its entity
+/// has a row of its own.
+pub(crate) fn of_entity(
+    provider: Provider,
+    event_id: EventId,
+    event_type: &str,
+    report: EntityReport,
+    received_at: Timestamp,
+) -> Reading {
+    let key = match &report.id {
+        Some(id) => bounded(&format!("{ENTITY_PREFIX}{provider}:"), id),
+        None => bounded(&format!("{ENTITY_PREFIX}event:"), event_id.as_str()),
+    };
+    let occurred_at = report.occurred_at.filter(|at| is_plausible(*at));
+    Reading::Event(ProviderEvent {
+        event_id,
+        origin: Origin::Provider(provider),
+        event_type: ids::event_type(event_type),
+        call_id: CallId::new(key),
+        attempt: None,
+        provider_call_id: None,
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        block_number: false,
+        entity: Some(EntityReport { occurred_at, ..report }),
+        dialled_provider: None,
+        forgotten_at: None,
+        trace_id: None,
+        received_at,
+        call_events: Vec::new(),
+    })
+}
+
+fn is_plausible(at: Timestamp) -> bool {
+    TIMES_PLAUSIBLE_MS.contains(&at.as_millis())
+}
+
 /// Removes an implausible time from the event. Example: microseconds that were sent as milliseconds.
 fn with_plausible_time(event: CallEvent) -> CallEvent {
-    let occurred_at = event.occurred_at.filter(|at| TIMES_PLAUSIBLE_MS.contains(&at.as_millis()));
+    let occurred_at = event.occurred_at.filter(|at| is_plausible(*at));
     CallEvent { occurred_at, ..event }
 }
 

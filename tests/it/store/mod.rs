@@ -34,6 +34,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
         from: None,
         to: None,
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

@@ -59,6 +59,7 @@ prop_compose! {
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
             block_number: false,
+            entity: None,
             dialled_provider: None,
             forgotten_at: None,
             received_at: Timestamp::from_millis(received_at),

@@ -38,6 +38,7 @@ fn event(call_id: &str, id: &str, attempt: &str, kind: EventKind, second: i64, l
             never_dialled: false,
         }],
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

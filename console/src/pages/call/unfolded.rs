@@ -125,6 +125,7 @@ mod tests {
             provider: Origin::Provider(Provider::Generic),
             event_type: hostile.clone(),
             call_id: None,
+            entity: None,
             status: "quarantined",
             received_at: "2026-11-22T14:00:00.000Z".to_owned(),
             occurred_at: None,

@@ -11,11 +11,13 @@
 //! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
 //!   [`Calls::erase_alias`] removes from an alias what the call left there.
 //!
-//! The table holds three more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
+//! The table holds four more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
 //! to the call that the attempt belongs to. An entry of the [do-not-call list](crate::do_not_call) blocks a phone number. The
-//! health of a provider says whether it gets calls, and how fast.
+//! health of a provider says whether it gets calls, and how fast. An [entity](switchhook_domain::Entity) orders the webhooks that are
+//! about one thing that is no call.
 
 mod encoding;
+mod entity;
 mod erase;
 mod index;
 mod load;
@@ -26,6 +28,7 @@ mod row;
 mod table;
 mod wake_queue;
 
+pub use entity::EntityRow;
 pub use index::{BY_APPOINTMENT, BY_PARTY, BY_WAKE, TimeRange, WakeEntry};
 pub use load::Loaded;
 pub use merge::{Merge, Order};

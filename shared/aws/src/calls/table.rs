@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DO_NOT_CALL_PREFIX, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition,
+    AttemptKey, Call, CallId, DO_NOT_CALL_PREFIX, ENTITY_PREFIX, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition,
 };
 
 use super::encoding::encode_move;
@@ -320,7 +320,10 @@ impl Calls {
         {
             return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
         }
-        if [DO_NOT_CALL_PREFIX, PROVIDER_HEALTH_PREFIX].iter().any(|prefix| call_id.as_str().starts_with(prefix)) {
+        if [DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX]
+            .iter()
+            .any(|prefix| call_id.as_str().starts_with(prefix))
+        {
             return Ok(Found::Nothing);
         }
         CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))

@@ -49,7 +49,7 @@ impl Inbox {
         reading: Option<Vec<u8>>,
     ) -> Result<bool, Error> {
         let bucket = self.received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
-        let occurred_at = event.call_events.iter().find(|event| !event.implied).and_then(|event| event.occurred_at);
+        let occurred_at = event.occurred_at();
         let mut update = "SET call_id = :call, #type = :type, received_bucket = :bucket".to_owned();
         if occurred_at.is_some() {
             update.push_str(", occurred_at = :occurred");

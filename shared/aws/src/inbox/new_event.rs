@@ -85,7 +85,7 @@ impl NewEvent {
             call_id: Some(event.call_id.clone()),
             origin: Origin::Provider(answer.provider()),
             event_type: event.event_type.clone(),
-            occurred_at: event.call_events.iter().find(|e| !e.implied).and_then(|e| e.occurred_at),
+            occurred_at: event.occurred_at(),
             received_at: event.received_at,
             query: answer.query().to_owned(),
             body: answer.body().to_vec(),

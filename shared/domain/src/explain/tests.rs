@@ -58,6 +58,7 @@ fn event(letter: Letter, name: &str, second: i64) -> ProviderEvent {
         received_at: at(second),
         call_events: vec![call_event],
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

@@ -42,6 +42,7 @@ fn event(n: usize, kind: EventKind, attempt: Option<&str>, occurred: Option<i64>
             never_dialled: false,
         }],
         block_number: false,
+        entity: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

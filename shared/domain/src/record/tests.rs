@@ -75,6 +75,7 @@ fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
             never_dialled: false,
         }],
         block_number: false,
+        entity: None,
         trace_id: None,
         dialled_provider: None,
         forgotten_at: None,

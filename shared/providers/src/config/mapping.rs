@@ -5,7 +5,7 @@ use switchhook_domain::EventKind;
 
 use super::fields::Fields;
 use super::scheme::{algorithm, encoding, header_name, one_of};
-use crate::configured::{Condition, EventMapping, Place, Rule, implied_by};
+use crate::configured::{Condition, EventMapping, Meaning, Place, Rule, implied_by};
 use crate::hmac::HmacAlgorithm;
 use crate::scheme::{
     Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, wrong_template,
@@ -14,6 +14,11 @@ use crate::scheme::{
 /// Most rules of a mapping, and most conditions of a rule. Every webhook may try all of them.
 const RULES_MAX: usize = 100;
 const CONDITIONS_MAX: usize = 8;
+/// Most values that `webhook.received` repeats, and the longest name of one.
+const DATA_MAX: usize = 16;
+const DATA_NAME_MAX: usize = 32;
+/// Name of the meaning of an event that is about no call.
+const RECEIVED: &str = "received";
 /// Most values that together identify an event.
 const ID_PARTS_MAX: usize = 4;
 
@@ -173,20 +178,29 @@ impl EventMapping {
             sequence: place(&mut fields, "sequence"),
             from: place(&mut fields, "from"),
             to: place(&mut fields, "to"),
+            entity_id: place(&mut fields, "entity_id"),
+            data: data(&mut fields),
             rules: rules(&mut fields, event_type.as_ref()),
             event_type,
         };
         let names_no_call =
             mapping.call_id.is_none() && mapping.switchhook_call_id.is_none() && mapping.appointment_id.is_none();
-        if names_no_call && !mapping.rules.is_empty() {
-            fields.problem(
-                "call_id",
-                "missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id",
-            );
+        let (received, of_calls): (Vec<&Rule>, Vec<&Rule>) =
+            mapping.rules.iter().partition(|rule| rule.meaning == Meaning::Received);
+        if names_no_call && !of_calls.is_empty() {
+            fields
+                .problem("call_id", "missing: an event of a call needs call_id, appointment_id or switchhook_call_id");
+        }
+        if received.is_empty() {
+            for (name, is_there) in [("entity_id", mapping.entity_id.is_some()), ("data", !mapping.data.is_empty())] {
+                if is_there {
+                    fields.problem(name, "needs a rule with the event received");
+                }
+            }
         }
         fields.reject_unknown(
             "event_id, type, call_id, switchhook_call_id, switchhook_attempt, appointment_id, attempt, time, sequence, from, to, \
-             rules",
+             entity_id, data, rules",
         );
         Some(mapping)
     }
@@ -203,6 +217,32 @@ fn place(fields: &mut Fields<'_>, name: &str) -> Option<Place> {
 }
 
 const NOT_A_POINTER: &str = "not a JSON pointer such as /data/id";
+
+/// Reads the object `data`: the names of values, and their places.
+fn data(fields: &mut Fields<'_>) -> Vec<(String, Place)> {
+    let object = match fields.take("data") {
+        None => return Vec::new(),
+        Some(Value::Object(object)) if (1..=DATA_MAX).contains(&object.len()) => object,
+        Some(_) => {
+            fields.problem("data", &format!("not an object with one to {DATA_MAX} JSON pointers"));
+            return Vec::new();
+        }
+    };
+    let mut data = Vec::new();
+    for (name, value) in object {
+        let is_name = (1..=DATA_NAME_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        match value.as_str().and_then(Place::new) {
+            _ if !is_name => {
+                let problem = format!("not a name of at most {DATA_NAME_MAX} letters, digits and underscores");
+                fields.problem(&format!("data.{name:?}"), &problem);
+            }
+            Some(place) => data.push((name, place)),
+            None => fields.problem(&format!("data.{name}"), NOT_A_POINTER),
+        }
+    }
+    data
+}
 
 /// Reads a JSON pointer, or a list of them.
 fn places(fields: &mut Fields<'_>, name: &str) -> Vec<Place> {
@@ -248,17 +288,24 @@ fn rules(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Rule> {
 }
 
 fn rule(mut fields: Fields<'_>, event_type: Option<&Place>) -> Option<Rule> {
-    let conditions = conditions(&mut fields, event_type);
-    let kind = match fields.text("event") {
-        Some(text) => kind_of(&text).or_else(|| {
-            fields.problem("event", &not_a_kind());
+    let event = fields.text("event");
+    let is_received = event.as_deref() == Some(RECEIVED);
+    // A rule without a condition may end the list, for everything that is about no call.
+    let conditions = if is_received && !fields.has("when") { Vec::new() } else { conditions(&mut fields, event_type) };
+    if is_received {
+        fields.reject("implies", "not beside the event received");
+        fields.reject_unknown("when, event, implies");
+        return Some(Rule { conditions, meaning: Meaning::Received });
+    }
+    let kind = event.and_then(|text| {
+        kind_of(&text).or_else(|| {
+            fields.problem("event", &format!("{}, {RECEIVED}", not_a_kind()));
             None
-        }),
-        None => None,
-    };
+        })
+    });
     let implies = implies(&mut fields, kind);
     fields.reject_unknown("when, event, implies");
-    Some(Rule { conditions, kind: kind?, implies })
+    Some(Rule { conditions, meaning: Meaning::OfCall { kind: kind?, implies } })
 }
 
 /// Reads the object `when`: the value that `type` or a JSON pointer must have.

@@ -25,6 +25,7 @@ fn the_documented_shape_is_read() {
             "telnyx":{"keys":["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
                       "dial":{"api_key":"KEY0","connection_id":"281"}},
             "elevenlabs":{"keys":["e"]},
+            "plivo":{"keys":["p"],"public_url":"https://example.com"},
             "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
     )
     .unwrap();
@@ -503,6 +504,14 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
             "signature": {"scheme": "hmac", "header": "h", "id_header": "i", "timestamp_header": "t", "timestamp_field": "t",
                           "signature_field": "v=1", "separator": "comma", "signed": "{id}{timestamp}.{body}"},
             "events": {"rules": [{"when": {"/a": 1}, "event": "completed"}]}
+        },
+        "x-d": {
+            "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
+            "events": {"entity_id": "/a", "data": {"SE CRET": "/b", "c": "SECRET", "d": "/d"}}
+        },
+        "x-e": {
+            "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
+            "events": {"entity_id": "a", "data": {}, "rules": [{"event": "received", "implies": []}, {"event": "busy"}]}
         }}"#;
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
@@ -512,7 +521,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.type: not a JSON pointer such as /data/id
     x-a.events.time: not a text
     x-a.events.rules[0].when: not an object with one to 8 conditions
-    x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
+    x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled, received
     x-a.events.rules[1].when: missing: the values that make the rule apply
     x-a.events.rules[1].implies[0]: the event itself
     x-a.events.rules[1].implies[1]: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
@@ -521,7 +530,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.rules[3].when."status": neither type nor a JSON pointer such as /data/status
     x-a.events.rules[3].when."type": needs events.type, the place of the type
     x-a.events.rules[3]."then": unknown field: known are when, event, implies
-    x-a.events.call_id: missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id
+    x-a.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-a.reports_outcome: neither true nor false
     x-a.keys[0]: starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_
     x-a."dial": unknown field: known are keys, signature, events, reports_outcome, window_seconds, allowed_sources
@@ -537,7 +546,18 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-c.signature.timestamp_field: not beside timestamp_header
     x-c.signature.signature_field: not the name of a field, such as v1
     x-c.signature.signed: it needs a text, such as a dot, between {id} and the next placeholder
-    x-c.events.call_id: missing: an event with a meaning needs call_id, appointment_id or switchhook_call_id
+    x-c.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
+    x-d.events.data."SE CRET": not a name of at most 32 letters, digits and underscores
+    x-d.events.data.c: not a JSON pointer such as /data/id
+    x-d.events.entity_id: needs a rule with the event received
+    x-d.events.data: needs a rule with the event received
+    x-d.keys[0]: not whsec_ followed by base64
+    x-e.events.entity_id: not a JSON pointer such as /data/id
+    x-e.events.data: not an object with one to 16 JSON pointers
+    x-e.events.rules[0].implies: not beside the event received
+    x-e.events.rules[1].when: missing: the values that make the rule apply
+    x-e.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
+    x-e.keys[0]: not whsec_ followed by base64
     x-none.signature: missing: there is no default, because it decides whose webhooks are accepted
     x-none.events: missing: the places of the ids, and the rules
     x-none.keys: missing

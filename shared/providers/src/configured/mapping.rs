@@ -1,10 +1,13 @@
 //! Mapping of a configured provider: where its JSON holds what, and what its events mean.
 
 use serde_json::Value;
-use switchhook_domain::{EventKind, Timestamp};
+use switchhook_domain::{EventKind, Scalar, Timestamp};
 
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
 const MILLIS_FROM: f64 = 100_000_000_000.0;
+
+/// Longest text that `webhook.received` repeats, in bytes. The row of the entity holds it, and each KB of a row costs a write unit.
+const DATA_BYTES_MAX: usize = 256;
 
 /// Mapping from the provider's JSON to call events.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +25,10 @@ pub(crate) struct EventMapping {
     pub(crate) sequence: Option<Place>,
     pub(crate) from: Option<Place>,
     pub(crate) to: Option<Place>,
+    /// Id of the thing that an event is about, if it is about no call.
+    pub(crate) entity_id: Option<Place>,
+    /// Values that `webhook.received` repeats, by their names there.
+    pub(crate) data: Vec<(String, Place)>,
     /// The first rule whose conditions hold decides.
     pub(crate) rules: Vec<Rule>,
 }
@@ -29,9 +36,18 @@ pub(crate) struct EventMapping {
 /// Meaning of the events that fulfil all conditions.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
+    /// Empty if the rule holds for every event.
     pub(crate) conditions: Vec<Condition>,
-    pub(crate) kind: EventKind,
-    pub(crate) implies: Vec<EventKind>,
+    pub(crate) meaning: Meaning,
+}
+
+/// What an event is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// A call: the event reports this kind of call event, and implies earlier ones.
+    OfCall { kind: EventKind, implies: Vec<EventKind> },
+    /// No call. The event is published as `webhook.received`.
+    Received,
 }
 
 /// Condition that a value of the body equals this one.
@@ -63,6 +79,18 @@ impl Place {
             Value::String(text) => Some(text.clone()).filter(|text| !text.trim().is_empty()),
             Value::Number(number) if number.is_i64() || number.is_u64() => Some(number.to_string()),
             Value::Number(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+
+    /// Text of limited length, whole number, true or false. A number with a fraction becomes text. `None` for every other value.
+    pub(crate) fn scalar(&self, body: &Value) -> Option<Scalar> {
+        match self.value(body)? {
+            Value::String(text) => Some(Scalar::Text(shortened(text))),
+            Value::Number(number) => {
+                Some(number.as_i64().map_or_else(|| Scalar::Text(number.to_string()), Scalar::Integer))
+            }
+            Value::Bool(value) => Some(Scalar::Bool(*value)),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
         }
     }
 
@@ -106,6 +134,15 @@ impl Condition {
             (_, Some(_)) => false,
         }
     }
+}
+
+/// The beginning of a text, at most [`DATA_BYTES_MAX`] bytes.
+fn shortened(text: &str) -> String {
+    let mut end = text.len().min(DATA_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
 }
 
 /// Earlier facts that an event of this kind proves, if the configuration names none.

@@ -1,14 +1,14 @@
 //! Meaning of the events of a configured provider, by its mapping.
 
 use serde_json::Value;
-use switchhook_domain::{AttemptKey, CallEvent, EventKind, Timestamp};
+use switchhook_domain::{AttemptKey, CallEvent, EntityReport, EventKind, Timestamp};
 
-use super::mapping::{EventMapping, Place, Rule};
+use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
-use crate::ids;
+use crate::ids::{self, bounded};
 use crate::lenient;
-use crate::normalized::NormalizedEvent;
+use crate::normalized::{self, NormalizedEvent};
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
@@ -51,6 +51,16 @@ pub(crate) fn read(
     };
     let occurred_at = mapping.time.as_ref().and_then(|place| place.time(&body));
     let sequence = mapping.sequence.as_ref().and_then(|place| place.number(&body));
+    let (kind, implies) = match &rule.meaning {
+        Meaning::OfCall { kind, implies } => (*kind, implies),
+        Meaning::Received => {
+            let id = text(&mapping.entity_id);
+            let data = mapping.data.iter().filter_map(|(name, place)| Some((name.clone(), place.scalar(&body)?)));
+            let report =
+                EntityReport { id: id.map(|id| bounded("", &id)), occurred_at, sequence, data: data.collect() };
+            return Ok(normalized::of_entity(provider, event_id, &event_type, report, received_at));
+        }
+    };
     let normalized = NormalizedEvent {
         provider,
         event_id,
@@ -59,7 +69,7 @@ pub(crate) fn read(
         direction: None,
         from: text(&mapping.from),
         to: text(&mapping.to),
-        call_events: call_events(rule, occurred_at, sequence),
+        call_events: call_events(kind, implies, occurred_at, sequence),
         block_number: false,
     };
     normalized.into_reading(received_at)
@@ -81,9 +91,14 @@ fn joined(texts: &[String]) -> Option<String> {
 ///
 /// A decision or a voicemail can be reported after the end of the call. So the beginnings that it implies get no time: they come
 /// before every event with a time.
-fn call_events(rule: &Rule, occurred_at: Option<Timestamp>, sequence: Option<u32>) -> Vec<CallEvent> {
+fn call_events(
+    kind: EventKind,
+    implies: &[EventKind],
+    occurred_at: Option<Timestamp>,
+    sequence: Option<u32>,
+) -> Vec<CallEvent> {
     let mut call_events = CallEventSet::new(Some(CallEvent {
-        kind: rule.kind,
+        kind,
         implied: false,
         occurred_at,
         sequence,
@@ -91,10 +106,10 @@ fn call_events(rule: &Rule, occurred_at: Option<Timestamp>, sequence: Option<u32
         never_dialled: false,
     }));
     let is_late = matches!(
-        rule.kind,
+        kind,
         EventKind::VoicemailDetected | EventKind::UserConfirmed | EventKind::UserDeclined | EventKind::RetryScheduled
     );
-    for kind in &rule.implies {
+    for kind in implies {
         let has_no_time = is_late && kind.is_beginning();
         call_events.imply(*kind, occurred_at.filter(|_| !has_no_time), sequence.filter(|_| !has_no_time));
     }

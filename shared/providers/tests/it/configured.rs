@@ -52,6 +52,11 @@ fn read(provider: Provider, config: &WebhookConfig, body: &[u8]) -> Reading {
 
 fn shown(reading: &Reading) -> String {
     match reading {
+        Reading::Event(ProviderEvent { event_id, call_id, entity: Some(report), event_type, .. }) => {
+            let at = report.occurred_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+            let data = serde_json::to_string(&report.data).unwrap();
+            format!("{event_id} of {call_id}: received {event_type} {at} {data}")
+        }
         Reading::Event(ProviderEvent { event_id, call_id, attempt, call_events, .. }) => {
             let kinds: Vec<String> = call_events
                 .iter()
@@ -93,17 +98,18 @@ fn examples_read_their_payloads() {
             lines.push(format!("{name}/{payload}: {}", shown(&read(provider, config, &body))));
         }
     }
-    insta::assert_snapshot!(lines.join("\n"), @r"
+    insta::assert_snapshot!(lines.join("\n"), @r#"
     bland/declined: x-bland:c-7f3a of appointment:apt_3, attempt x-bland:c-7f3a: implied ringing -, implied in_progress -, user_declined 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     bland/voicemail: x-bland:c-7f3b of appointment:apt_4, attempt x-bland:c-7f3b: implied ringing -, implied in_progress -, voicemail_detected 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     elevenlabs/confirmed: x-elevenlabs:conv_1:post_call_transcription of appointment:apt_1, attempt x-elevenlabs:conv_1: implied ringing -, implied in_progress -, user_confirmed 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
-    github/closed: recorded closed of appointment:I_1
+    github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received closed 2026-01-01T00:02:00.000Z {"number":7,"repository":"example/appointments"}
     github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
-    stripe/other: recorded customer.created of -
+    stripe/other: x-stripe:evt_2 of entity:x-stripe:cus_1: received customer.created 2026-01-01T00:01:00.000Z {}
     stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
-    ");
+    stripe/payment: x-stripe:evt_3 of entity:x-stripe:pi_1: received payment_intent.succeeded 2026-01-01T00:01:00.000Z {"amount":4500,"currency":"eur","status":"succeeded"}
+    "#);
 }
 
 /// Configuration of the provider `x-a` with this signature. Its events have no meaning.

@@ -36,6 +36,7 @@ fn generic_tutorial_event_is_read() {
             from: Some(PhoneNumber::new("+4420xxxxxxx")),
             to: Some(PhoneNumber::new("+447700900000")),
             block_number: false,
+            entity: None,
             dialled_provider: None,
             forgotten_at: None,
             trace_id: None,

@@ -1,0 +1,153 @@
+//! Rows of entities: things that webhooks are about and that are no calls.
+//!
+//! **Each change is one conditional write, which carries the domain events that it announces.** An event that is stale changes
+//! nothing, so it costs a read.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use serde::{Deserialize, Serialize};
+use switchhook_domain::{AnnouncedEvent, CallId, Entity, EntityPosition, EventId, Timestamp};
+
+use super::table::{Calls, StoreOutcome};
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
+use crate::error::Error;
+
+/// Schema version of a stored entity.
+const ENTITY_SCHEMA: u32 = 1;
+
+/// Stored entity. The names of the fields are the attributes of the row.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EntityRow {
+    /// Key of the entity. Its attribute is the key of the calls table.
+    call_id: CallId,
+    schema_version: u32,
+    version: u64,
+    /// The same as `version`: each write announces something. It tells the relay so.
+    outbox_start: u64,
+    /// `{time} {counter} {event id}` of the latest events. `-` stands for a missing counter.
+    latest: Vec<String>,
+    announced: Vec<AnnouncedEvent>,
+    /// Unix seconds. DynamoDB removes the row some time after.
+    expires_at: i64,
+}
+
+impl EntityRow {
+    /// Reads a row, from the table or from its stream.
+    ///
+    /// # Errors
+    /// [`Error::NewerSchema`], [`Error::DecodeEntity`].
+    pub fn decode(item: serde_dynamo::Item) -> Result<Entity, Error> {
+        match item.get("schema_version") {
+            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > ENTITY_SCHEMA) => {
+                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
+            }
+            _ => {}
+        }
+        let row: Self = serde_dynamo::from_item(item).map_err(|error| Error::DecodeEntity(Box::new(error)))?;
+        let latest: Option<Vec<EntityPosition>> = row.latest.iter().map(|text| decode_position(text)).collect();
+        Ok(Entity {
+            key: row.call_id,
+            version: row.version,
+            latest: latest.ok_or_else(|| Error::DecodeEntity("an event of the row is malformed".into()))?,
+            announced: row.announced,
+        })
+    }
+}
+
+impl Calls {
+    /// Reads an entity by one strongly consistent read. `None` if it has no row.
+    ///
+    /// # Errors
+    /// [`Error::ReadEntity`], [`Error::DecodeEntity`], [`Error::NewerSchema`].
+    pub async fn entity(&self, key: &CallId) -> Result<Option<Entity>, Error> {
+        self.read_entity(key, true).await
+    }
+
+    /// Does the same by one eventually consistent read. It costs half as much, and may miss writes of the last few hundred
+    /// milliseconds.
+    ///
+    /// # Errors
+    /// The same as [`Calls::entity`].
+    pub async fn entity_eventual(&self, key: &CallId) -> Result<Option<Entity>, Error> {
+        self.read_entity(key, false).await
+    }
+
+    /// Writes an entity, if its row still has the version before. The row is kept for `retention`.
+    ///
+    /// # Errors
+    /// [`Error::WriteEntity`].
+    pub async fn store_entity(
+        &self,
+        entity: &Entity,
+        now: Timestamp,
+        retention: Duration,
+    ) -> Result<StoreOutcome, Error> {
+        let row = EntityRow {
+            call_id: entity.key.clone(),
+            schema_version: ENTITY_SCHEMA,
+            version: entity.version,
+            outbox_start: entity.version,
+            latest: entity.latest.iter().map(encode_position).collect(),
+            announced: entity.announced.clone(),
+            expires_at: expires_at(now, retention),
+        };
+        let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteEntity(Box::new(error)))?;
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = if entity.version == 1 {
+            request.condition_expression("attribute_not_exists(call_id)")
+        } else {
+            request
+                .condition_expression("version = :read")
+                .expression_attribute_values(":read", AttributeValue::N((entity.version - 1).to_string()))
+        };
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteEntity)?;
+        Ok(if write.is_applied() { StoreOutcome::Committed } else { StoreOutcome::LostRace })
+    }
+
+    async fn read_entity(&self, key: &CallId, consistent: bool) -> Result<Option<Entity>, Error> {
+        let answer = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("call_id", text(key.as_str()))
+            .consistent_read(consistent)
+            .send()
+            .await
+            .map_err(|error| Error::ReadEntity(Box::new(error)))?;
+        answer.item.map(|item| EntityRow::decode(item.into())).transpose()
+    }
+}
+
+fn encode_position(position: &EntityPosition) -> String {
+    let sequence = position.sequence.map_or_else(|| "-".to_owned(), |sequence| sequence.to_string());
+    format!("{} {sequence} {}", position.at.as_millis(), position.event_id)
+}
+
+/// Reads the text of a position. `None` if it is malformed.
+fn decode_position(text: &str) -> Option<EntityPosition> {
+    let mut parts = text.splitn(3, ' ');
+    let at = Timestamp::from_millis(parts.next()?.parse().ok()?);
+    let sequence = match parts.next()? {
+        "-" => None,
+        sequence => Some(sequence.parse().ok()?),
+    };
+    Some(EntityPosition { at, sequence, event_id: EventId::new(parts.next()?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_is_read_as_it_was_written() {
+        for sequence in [None, Some(0), Some(u32::MAX)] {
+            let (at, event_id) = (Timestamp::from_millis(-1), EventId::new("x-acme:an id: with blanks"));
+            let position = EntityPosition { at, sequence, event_id };
+            assert_eq!(decode_position(&encode_position(&position)), Some(position));
+        }
+        for malformed in ["", "1", "1 -", "a - id", "1 a id"] {
+            assert_eq!(decode_position(malformed), None, "{malformed}");
+        }
+    }
+}

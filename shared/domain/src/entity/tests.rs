@@ -1,0 +1,151 @@
+use super::*;
+use crate::provider::Provider;
+
+const KEY: &str = "entity:generic:pay_1";
+const SECOND: i64 = 1_000;
+
+/// Event of an entity. `at` is its time in seconds, `counter` the sender's counter; it is received at second 100.
+fn event(id: &str, at: Option<i64>, counter: Option<u32>) -> ProviderEvent {
+    ProviderEvent {
+        event_id: EventId::new(format!("generic:{id}")),
+        origin: Origin::Provider(Provider::Generic),
+        event_type: "payment.changed".to_owned(),
+        call_id: CallId::new(KEY),
+        attempt: None,
+        provider_call_id: None,
+        dialled_provider: None,
+        appointment_id: None,
+        direction: None,
+        from: None,
+        to: None,
+        received_at: Timestamp::from_millis(100 * SECOND),
+        call_events: Vec::new(),
+        entity: Some(EntityReport {
+            id: Some("pay_1".to_owned()),
+            occurred_at: at.map(|at| Timestamp::from_millis(at * SECOND)),
+            sequence: counter,
+            data: BTreeMap::from([("amount".to_owned(), Scalar::Integer(5))]),
+        }),
+        block_number: false,
+        forgotten_at: None,
+        trace_id: TraceId::new("trace"),
+    }
+}
+
+fn fold(entity: Option<&Entity>, events: &[ProviderEvent]) -> EntityFold {
+    fold_entity(entity, &CallId::new(KEY), events)
+}
+
+/// Folds each event by itself. Returns the row, the ids that were announced, and the dispositions.
+fn folded(events: &[ProviderEvent]) -> (Option<Entity>, Vec<String>, Vec<Disposition>) {
+    let (mut entity, mut announced, mut dispositions) = (None, Vec::new(), Vec::new());
+    for event in events {
+        let fold = fold(entity.as_ref(), std::slice::from_ref(event));
+        dispositions.extend(fold.dispositions);
+        if let Some(next) = fold.next {
+            announced.extend(next.domain_events().into_iter().map(|event| event.event_id));
+            entity = Some(next);
+        }
+    }
+    (entity, announced, dispositions)
+}
+
+fn permutations(events: &[ProviderEvent]) -> Vec<Vec<ProviderEvent>> {
+    if events.len() < 2 {
+        return vec![events.to_vec()];
+    }
+    (0..events.len())
+        .flat_map(|first| {
+            let mut rest = events.to_vec();
+            let first = rest.remove(first);
+            permutations(&rest).into_iter().map(move |rest| [vec![first.clone()], rest].concat())
+        })
+        .collect()
+}
+
+#[test]
+fn every_order_and_every_division_leads_to_the_same_latest_event() {
+    let events =
+        [event("a", Some(1), None), event("b", Some(2), Some(1)), event("c", Some(2), Some(2)), event("d", None, None)];
+    let expected = EntityPosition::of(&events[3]).unwrap();
+    for order in permutations(&events) {
+        for split in 0..=order.len() {
+            let (first, rest) = order.split_at(split);
+            let begun = fold(None, first).next;
+            let end = fold(begun.as_ref(), rest).next.or(begun).unwrap();
+            assert_eq!(end.latest.last(), Some(&expected));
+            // A repetition changes nothing.
+            let again = fold(Some(&end), &order);
+            assert_eq!(again.next, None);
+            assert!(again.dispositions.iter().all(|one| *one != Disposition::Applied));
+        }
+    }
+}
+
+#[test]
+fn older_event_is_stale_and_not_announced() {
+    let (new, old) = (event("new", Some(2), None), event("old", Some(1), None));
+    let (entity, announced, dispositions) = folded(&[new.clone(), old.clone(), new.clone(), old.clone()]);
+    assert_eq!(announced, ["generic:new"]);
+    let [applied, stale, duplicate, again] = dispositions.try_into().unwrap();
+    assert_eq!((applied, stale, duplicate, again), {
+        (Disposition::Applied, Disposition::Stale, Disposition::Duplicate, Disposition::Stale)
+    });
+    let entity = entity.unwrap();
+    let of = |event: &ProviderEvent| entity.disposition(&EntityPosition::of(event).unwrap());
+    assert_eq!((of(&new), of(&old)), (Some(Disposition::Applied), Some(Disposition::Stale)));
+    assert_eq!(of(&event("newer", Some(3), None)), None);
+}
+
+#[test]
+fn events_of_one_time_are_all_announced() {
+    let events = [event("b", Some(1), None), event("a", Some(1), None), event("c", Some(1), None)];
+    for order in permutations(&events) {
+        let (_, mut announced, _) = folded(&order);
+        announced.sort();
+        assert_eq!(announced, ["generic:a", "generic:b", "generic:c"]);
+    }
+    // The counter decides where both have one.
+    let (_, announced, _) = folded(&[event("b", Some(1), Some(2)), event("a", Some(1), Some(1))]);
+    assert_eq!(announced, ["generic:b"]);
+}
+
+#[test]
+fn time_in_the_future_does_not_make_later_events_stale() {
+    let wrong = event("wrong", Some(100 + 301), None);
+    let mut later = event("later", Some(101), None);
+    later.received_at = Timestamp::from_millis(102 * SECOND);
+    let (_, announced, _) = folded(&[wrong, later]);
+    assert_eq!(announced, ["generic:wrong", "generic:later"]);
+}
+
+#[test]
+fn row_remembers_the_latest_events() {
+    let count = ENTITY_EVENTS_MAX + 3;
+    let events: Vec<ProviderEvent> =
+        (0..count).map(|at| event(&format!("{at:02}"), i64::try_from(at).ok(), None)).collect();
+    let (entity, announced, _) = folded(&events);
+    let entity = entity.unwrap();
+    assert_eq!((entity.latest.len(), announced.len(), entity.version), (ENTITY_EVENTS_MAX, count, count as u64));
+    let of = |event: &ProviderEvent| entity.disposition(&EntityPosition::of(event).unwrap());
+    // It has forgotten whether the first was applied or stale, but knows that nothing is left to do.
+    assert_eq!((of(&events[0]), of(&events[count - 1])), (None, Some(Disposition::Applied)));
+    assert!(events.iter().all(|event| entity.includes(&EntityPosition::of(event).unwrap())));
+    // A batch is announced whole.
+    let batch = fold(None, &events).next.unwrap();
+    assert_eq!((batch.announced.len(), batch.latest.len()), (count, count));
+}
+
+#[test]
+fn domain_event_repeats_what_the_webhook_says() {
+    let (entity, ..) = folded(&[event("a", Some(1), None)]);
+    let [published] = <[WebhookReceived; 1]>::try_from(entity.unwrap().domain_events()).unwrap();
+    assert_eq!(
+        serde_json::to_value(published).unwrap(),
+        serde_json::json!({
+            "schema_version": 1, "id": "generic:a/received", "type": "webhook.received", "provider": "generic",
+            "event_id": "generic:a", "webhook_type": "payment.changed", "entity_id": "pay_1", "data": {"amount": 5},
+            "trace_id": "trace", "occurred_at": "1970-01-01T00:00:01.000Z", "received_at": "1970-01-01T00:01:40.000Z",
+        })
+    );
+}
