@@ -84,8 +84,8 @@ impl Reconciler {
                 requests.failed += 1;
                 break;
             };
-            let page =
-                read_discovery_answer(provider, period, cursor.page.as_deref(), response.status, &response.body, now);
+            let (status, body) = (response.status, &response.body);
+            let page = read_discovery_answer(provider, config, period, cursor.page.as_deref(), status, body, now);
             let Some(page) = page else {
                 requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);

@@ -54,6 +54,7 @@ pub fn discovery_api_request(
 #[must_use]
 pub fn read_discovery_answer(
     provider: Provider,
+    config: &AccountConfig,
     period: Period,
     page: Option<&str>,
     status: u16,
@@ -77,7 +78,7 @@ pub fn read_discovery_answer(
     }?;
     let endings = webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-        let webhook = VerifiedWebhook::new(provider, &query, body, 0);
+        let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
         match read(&webhook, now) {
             Reading::Event(event) => Some((webhook, event)),
             Reading::Recorded { .. } | Reading::Quarantined { .. } => None,

@@ -43,7 +43,7 @@ pub fn verify(
         Provider::Plivo => plivo::verify(config, webhook)?,
         Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
-    Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index))
+    Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index).decided_by(config.decision()))
 }
 
 /// Reads a verified webhook of a provider that Switchhook has code for. The same webhook always gives the same event id and the same call events.

@@ -111,7 +111,7 @@ impl<'a> CallSearch<'a> {
             Step::Ask(request, stage) => {
                 return SearchStep::Ask(Self { config, lookup, request, stage, requests: requests + 1 });
             }
-            Step::Answer(parsed) => lookup_answer(provider, parsed, now),
+            Step::Answer(parsed) => lookup_answer(provider, config, parsed, now),
         };
         SearchStep::Answer(answer)
     }
@@ -137,11 +137,11 @@ fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
     SearchStep::Answer(LookupAnswer::RetryLater { reason })
 }
 
-fn lookup_answer(provider: Provider, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
+fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
         ParsedAnswer::Ended { query, body } => {
             // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-            let webhook = VerifiedWebhook::new(provider, &query, body, 0);
+            let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
             match read(&webhook, now) {
                 Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
                 Reading::Recorded { .. } | Reading::Quarantined { .. } => {

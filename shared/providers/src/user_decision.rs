@@ -1,8 +1,10 @@
 //! The person's decision about the appointment, from a provider's analysis of the conversation.
 
 use serde::Deserialize;
+use serde_json::Value;
 use switchhook_domain::EventKind;
 
+use crate::configured::{Place, equals};
 use crate::lenient;
 
 /// Fields that a team defines for the provider's analysis of a conversation. Our documentation asks for these two
@@ -16,7 +18,7 @@ pub(crate) struct CustomData {
     appointment_confirmed: Option<bool>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UserDecision {
     Confirmed,
     Declined,
@@ -31,6 +33,29 @@ impl CustomData {
             (_, Some(true)) => Some(UserDecision::Confirmed),
             (_, Some(false)) => Some(UserDecision::Declined),
             (_, None) => None,
+        }
+    }
+}
+
+/// Rule of the configuration: the values that say yes, and those that say no.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DecisionRule {
+    /// Places of the value. The first one that the body has counts.
+    pub(crate) places: Vec<Place>,
+    pub(crate) confirmed: Vec<Value>,
+    pub(crate) declined: Vec<Value>,
+}
+
+impl DecisionRule {
+    /// The decision that a body holds. `None` if it has no such value, or if the body is not JSON.
+    pub(crate) fn decision(&self, body: &[u8]) -> Option<UserDecision> {
+        let body = Value::Object(lenient::from_body(body).ok()?);
+        let value = self.places.iter().find_map(|place| place.value(&body).filter(|value| !value.is_null()))?;
+        let is_one_of = |expected: &[Value]| expected.iter().any(|expected| equals(expected, value));
+        match (is_one_of(&self.confirmed), is_one_of(&self.declined)) {
+            (true, _) => Some(UserDecision::Confirmed),
+            (false, true) => Some(UserDecision::Declined),
+            (false, false) => None,
         }
     }
 }

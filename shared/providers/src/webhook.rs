@@ -7,6 +7,8 @@ use http::HeaderMap;
 use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
 
+use crate::user_decision::{DecisionRule, UserDecision};
+
 /// Request as it arrived. Anybody can have sent it, so no part of it can be trusted.
 #[derive(Clone, Copy)]
 pub struct UnverifiedWebhook<'a> {
@@ -37,6 +39,8 @@ pub struct VerifiedWebhook {
     key_index: usize,
     /// Id that the signature covers, if the scheme has one in a header.
     signed_id: Option<String>,
+    /// The person's decision, by a rule of the configuration.
+    decision: Option<UserDecision>,
 }
 
 impl VerifiedWebhook {
@@ -59,7 +63,25 @@ impl VerifiedWebhook {
             | Provider::Generic
             | Provider::Configured(_) => String::new(),
         };
-        Self { provider, query, body, key_index, signed_id: None }
+        Self { provider, query, body, key_index, signed_id: None, decision: None }
+    }
+
+    /// Adds the person's decision, if the rule of the configuration finds one in the body.
+    pub(crate) fn decided_by(self, rule: Option<&DecisionRule>) -> Self {
+        let decision = rule.and_then(|rule| rule.decision(&self.body));
+        Self { decision, ..self }
+    }
+
+    /// The person's decision by the rule of the configuration. `None` if there is no rule, or if it finds none.
+    pub(crate) const fn decision(&self) -> Option<UserDecision> {
+        self.decision
+    }
+
+    /// True if the configuration decided what the webhook says. Then its reading is stored with it, because whoever reads it again
+    /// does not know the configuration.
+    #[must_use]
+    pub const fn is_read_by_configuration(&self) -> bool {
+        self.provider.is_configured() || self.decision.is_some()
     }
 
     /// Adds the id that the signature covers.

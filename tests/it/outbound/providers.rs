@@ -2,7 +2,7 @@
 //! them looks drifted.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{EventKind, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 
@@ -129,6 +129,28 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Configured(_) => confirmed,
         };
         assert_eq!(states, [confirmed, response_lost, BUSY], "{provider}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
+    let mut secret = all_accounts();
+    // The opposite of what the built-in fields say.
+    secret["retell"]["decision"] = json!({
+        "pointer": "/call/call_analysis/custom_analysis_data/outcome", "confirmed": ["declined"], "declined": ["confirmed"],
+    });
+    for delivery_faults in [DeliveryFaults::NONE, DeliveryFaults::ALL_LOST] {
+        let world = World::with_secret(&secret);
+        world.cloud.fake().set_delivery_faults(delivery_faults);
+        let call_id = create(&world, &call_request("confirms")).await;
+        world.wait(MINUTE * 60).await;
+        assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Declined, attempts [completed]");
+        let call = world.call(&call_id).await;
+        let decided = call.history.iter().find(|entry| entry.event.kind == EventKind::UserDeclined).unwrap();
+        // Whoever reads the stored event again finds the same decision, without the rule.
+        let event = world.inbox.get_normalized(&decided.source_event_id).await.unwrap().unwrap();
+        assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{event:?}");
+        assert_eq!(world.logged("drift_found").len(), 0);
     }
 }
 

@@ -36,8 +36,8 @@ pub struct NewEvent {
     pub headers: BTreeMap<String, String>,
     /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
     pub disposition: Option<Disposition>,
-    /// Event that ingress read from the body by the mapping of a configured provider. `None` for every other event, which is read
-    /// from its body again.
+    /// Event that was read from the body by the configuration: by a mapping, or by a rule for the person's decision. `None` for every
+    /// other event, which is read from its body again.
     pub reading: Option<ProviderEvent>,
     /// Short name of the reason for a quarantine.
     pub cause: Option<&'static str>,
@@ -92,7 +92,7 @@ impl NewEvent {
             key_index: 0,
             headers,
             disposition: None,
-            reading: None,
+            reading: answer.is_read_by_configuration().then(|| event.clone()),
             cause: None,
             trace_id: trace_id.to_owned(),
         }

@@ -9,6 +9,7 @@ use switchhook_domain::Provider;
 
 use super::fields::Fields;
 use crate::key::Key;
+use crate::user_decision::DecisionRule;
 
 /// Account that places the calls of one provider, and answers questions about them. `Debug` hides the account.
 #[derive(Clone)]
@@ -16,6 +17,7 @@ pub struct AccountConfig {
     pub(super) account: Account,
     pub(super) public_url: Option<String>,
     pub(super) discover: bool,
+    pub(super) decision: Option<DecisionRule>,
 }
 
 impl AccountConfig {
@@ -27,6 +29,11 @@ impl AccountConfig {
     /// [`WebhookConfig::public_url`](super::WebhookConfig::public_url).
     pub(crate) fn public_url(&self) -> Option<&str> {
         self.public_url.as_deref()
+    }
+
+    /// Rule that finds the person's decision in the answer to a lookup. The same as that of the webhooks.
+    pub(crate) const fn decision(&self) -> Option<&DecisionRule> {
+        self.decision.as_ref()
     }
 
     /// True if discovery reads the provider's own list of calls, to find calls that no webhook reported.

@@ -9,7 +9,7 @@ use super::account::AccountConfig;
 use super::edge::{EDGE, Edge};
 use super::entries::Entries;
 use super::fields::ConfigError;
-use super::parse::{self, ACCOUNT_FIELDS, KeyLengths, PUBLIC_URL, Part};
+use super::parse::{self, ACCOUNT_FIELDS, KeyLengths, Part, SHARED_FIELDS};
 use super::webhook::WebhookConfig;
 
 /// The configured providers.
@@ -111,7 +111,8 @@ impl ProvidersFile {
     pub fn dial_accounts_document(&self) -> Map<String, Value> {
         let account = |(name, entry): (&String, &Value)| {
             let fields = entry.as_object().filter(|fields| fields.contains_key("dial"))?.iter();
-            let fields = fields.filter(|(field, _)| ACCOUNT_FIELDS.contains(&field.as_str()) || *field == PUBLIC_URL);
+            let belongs = |name: &str| ACCOUNT_FIELDS.contains(&name) || SHARED_FIELDS.contains(&name);
+            let fields = fields.filter(|(field, _)| belongs(field));
             Some((name.clone(), fields.map(|(field, value)| (field.clone(), value.clone())).collect()))
         };
         self.document.iter().filter_map(account).collect()

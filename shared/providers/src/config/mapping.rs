@@ -245,7 +245,7 @@ fn data(fields: &mut Fields<'_>) -> Vec<(String, Place)> {
 }
 
 /// Reads a JSON pointer, or a list of them.
-fn places(fields: &mut Fields<'_>, name: &str) -> Vec<Place> {
+pub(super) fn places(fields: &mut Fields<'_>, name: &str) -> Vec<Place> {
     let texts = match fields.take(name) {
         None => return Vec::new(),
         Some(Value::String(text)) => vec![Value::String(text)],

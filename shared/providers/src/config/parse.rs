@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::{Provider, UnknownProvider};
 
 use super::account::{Account, AccountConfig};
+use super::decision;
 use super::fields::{ConfigError, Fields, is_base_url};
 use super::question::{self, QuestionConfig};
 use super::scheme::SharedKey;
@@ -17,6 +18,7 @@ use crate::configured::EventMapping;
 use crate::ed25519;
 use crate::key::Key;
 use crate::scheme::{KeyForm, Scheme};
+use crate::user_decision::DecisionRule;
 
 /// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our
 /// generic scheme use it. Vapi documents none.
@@ -37,8 +39,9 @@ const WEBHOOK_FIELDS: [&str; 8] =
 pub(super) const ACCOUNT_FIELDS: [&str; 2] = ["dial", "discover"];
 /// Entry that names the JSON Schema of the document, for editors. It is no provider.
 const SCHEMA: &str = "$schema";
-/// Field of both halves.
-pub(super) const PUBLIC_URL: &str = "public_url";
+/// Fields of both halves.
+pub(super) const SHARED_FIELDS: [&str; 2] = [PUBLIC_URL, "decision"];
+const PUBLIC_URL: &str = "public_url";
 
 /// Fewest characters of a key that the vendor makes, or that is entered at the vendor. No vendor documents a length. HMAC
 /// needs half the length of the hash at least (FIPS 198, section 3): 16 bytes of SHA-256.
@@ -134,39 +137,40 @@ pub(super) fn entry(
             return None;
         }
         Part::Both | Part::WebhookKeys if provider.is_configured() => {
-            let webhook = webhook(provider, None, &mut fields);
+            let webhook = webhook(provider, Shared::default(), &mut fields);
             fields.reject_unknown(webhook_field_names(provider));
             Halves { webhook: Some(webhook), account: None }
         }
         Part::Both => {
-            let public_url = public_url(provider, &mut fields);
-            let webhook = webhook(provider, public_url.clone(), &mut fields);
-            let account = account(provider, public_url, &mut fields);
+            let shared = Shared::read(provider, &mut fields);
+            let webhook = webhook(provider, shared.clone(), &mut fields);
+            let account = account(provider, shared, &mut fields);
             if account.is_none() && fields.flag("discover") == Some(true) {
                 fields.problem("discover", "needs dial, the account whose calls are listed");
             }
-            fields.reject_unknown(&format!("{}, {PUBLIC_URL}, dial, discover", webhook_field_names(provider)));
+            let known = [webhook_field_names(provider), Shared::field_names(provider), "dial, discover"];
+            fields.reject_unknown(&known.join(", "));
             Halves { webhook: Some(webhook), account }
         }
         Part::WebhookKeys => {
             for name in ACCOUNT_FIELDS {
                 fields.reject(name, "belongs in the secret of the dial accounts");
             }
-            let public_url = public_url(provider, &mut fields);
-            let webhook = webhook(provider, public_url, &mut fields);
-            fields.reject_unknown(&format!("{}, {PUBLIC_URL}", webhook_field_names(provider)));
+            let shared = Shared::read(provider, &mut fields);
+            let webhook = webhook(provider, shared, &mut fields);
+            fields.reject_unknown(&format!("{}, {}", webhook_field_names(provider), Shared::field_names(provider)));
             Halves { webhook: Some(webhook), account: None }
         }
         Part::DialAccounts => {
             for name in WEBHOOK_FIELDS {
                 fields.reject(name, "belongs in the secret of the webhook keys");
             }
-            let public_url = public_url(provider, &mut fields);
+            let shared = Shared::read(provider, &mut fields);
             if !fields.has("dial") {
                 fields.problem("dial", "missing");
             }
-            let account = account(provider, public_url, &mut fields);
-            fields.reject_unknown(&format!("{PUBLIC_URL}, dial, discover"));
+            let account = account(provider, shared, &mut fields);
+            fields.reject_unknown(&format!("{}, dial, discover", Shared::field_names(provider)));
             Halves { webhook: None, account }
         }
     };
@@ -186,7 +190,25 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
     }
 }
 
-fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> WebhookConfig {
+/// Settings of both halves.
+#[derive(Clone, Default)]
+struct Shared {
+    public_url: Option<String>,
+    decision: Option<DecisionRule>,
+}
+
+impl Shared {
+    fn read(provider: Provider, fields: &mut Fields<'_>) -> Self {
+        Self { public_url: public_url(provider, fields), decision: DecisionRule::read(provider, fields) }
+    }
+
+    /// Names of the fields, for the message about an unknown field.
+    const fn field_names(provider: Provider) -> &'static str {
+        if decision::can_decide(provider) { "public_url, decision" } else { "public_url" }
+    }
+}
+
+fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> WebhookConfig {
     let (mut scheme, mut shared_keys, mut mapping, mut reports_outcome) = (None, Vec::new(), None, false);
     match provider {
         Provider::Vapi => scheme = Scheme::read_vapi(fields),
@@ -203,7 +225,8 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
     }
     WebhookConfig {
         keys: keys(provider, scheme.as_ref(), !shared_keys.is_empty(), fields),
-        public_url,
+        public_url: shared.public_url,
+        decision: shared.decision,
         window: window(provider, scheme.as_ref(), fields),
         allowed_sources: allowed_sources(fields),
         scheme,
@@ -215,10 +238,10 @@ fn webhook(provider: Provider, public_url: Option<String>, fields: &mut Fields<'
 }
 
 /// Reads the account half. `None` if the provider has no `dial`, or if there is a problem.
-fn account(provider: Provider, public_url: Option<String>, fields: &mut Fields<'_>) -> Option<AccountConfig> {
+fn account(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Option<AccountConfig> {
     let account = dial(provider, fields)?;
     let discover = fields.flag("discover").unwrap_or(false);
-    Some(AccountConfig { account, public_url, discover })
+    Some(AccountConfig { account, public_url: shared.public_url, discover, decision: shared.decision })
 }
 
 /// Reads the list `keys`. It may be missing if there are shared keys.

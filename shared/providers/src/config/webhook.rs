@@ -11,6 +11,7 @@ use super::scheme::SharedKey;
 use crate::configured::EventMapping;
 use crate::key::Key;
 use crate::scheme::Scheme;
+use crate::user_decision::DecisionRule;
 
 /// Shortest time for which the inbox may remember an event id. Ingress and the parameter `InboxRetentionDays` accept no
 /// less.
@@ -35,6 +36,7 @@ pub struct WebhookConfig {
     pub(super) reports_outcome: bool,
     pub(super) shared_keys: Vec<SharedKey>,
     pub(super) question: Option<QuestionConfig>,
+    pub(super) decision: Option<DecisionRule>,
 }
 
 impl WebhookConfig {
@@ -95,6 +97,11 @@ impl WebhookConfig {
     #[must_use]
     pub const fn question(&self) -> Option<&QuestionConfig> {
         self.question.as_ref()
+    }
+
+    /// Rule that finds the person's decision in a body. `None` if the built-in fields count.
+    pub(crate) const fn decision(&self) -> Option<&DecisionRule> {
+        self.decision.as_ref()
     }
 
     /// Networks that webhooks may come from. Empty if every address is allowed.

@@ -125,14 +125,18 @@ impl EventMapping {
 impl Condition {
     /// True if the body has the value at the place. A whole number equals its text.
     fn holds(&self, body: &Value) -> bool {
-        match (&self.value, self.place.value(body)) {
-            (_, None) => false,
-            (expected, Some(value)) if expected == value => true,
-            (Value::String(text), Some(Value::Number(number))) | (Value::Number(number), Some(Value::String(text))) => {
-                number.to_string() == *text
-            }
-            (_, Some(_)) => false,
+        self.place.value(body).is_some_and(|value| equals(&self.value, value))
+    }
+}
+
+/// True if the value of a body is the expected one. A whole number equals its text.
+pub(crate) fn equals(expected: &Value, value: &Value) -> bool {
+    match (expected, value) {
+        (expected, value) if expected == value => true,
+        (Value::String(text), Value::Number(number)) | (Value::Number(number), Value::String(text)) => {
+            number.to_string() == *text
         }
+        (_, _) => false,
     }
 }
 

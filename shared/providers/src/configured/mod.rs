@@ -3,5 +3,5 @@
 mod mapping;
 mod normalize;
 
-pub(crate) use mapping::{Condition, EventMapping, Meaning, Place, Rule, implied_by};
+pub(crate) use mapping::{Condition, EventMapping, Meaning, Place, Rule, equals, implied_by};
 pub(crate) use normalize::read;

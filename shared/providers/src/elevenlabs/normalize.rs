@@ -13,6 +13,7 @@ use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
 pub(crate) fn read(
@@ -34,7 +35,7 @@ pub(crate) fn read(
         ended_at: conversation.ended_at().or_else(|| payload.occurred_at()),
     };
     let call_events = match event {
-        Event::PostCallTranscription => transcription(&conversation, times),
+        Event::PostCallTranscription => transcription(&conversation, webhook.decision(), times),
         Event::CallInitiationFailure => initiation_failure(&conversation).reported(times),
         Event::Other => {
             return Ok(Reading::Recorded {
@@ -112,11 +113,11 @@ fn direction(direction: payload::Direction) -> Option<Direction> {
 ///
 /// The decision is ignored if nobody answered, whatever the analysis found in the empty transcript, and if a voicemail
 /// answered: a machine cannot confirm.
-fn transcription(conversation: &Conversation, times: CallTimes) -> CallEventSet {
+fn transcription(conversation: &Conversation, decided: Option<UserDecision>, times: CallTimes) -> CallEventSet {
     let ending = ending(conversation);
     let decision = match ending {
         Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
-        Ending::Answered { voicemail: false, .. } | Ending::Unclear => conversation.decision(),
+        Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| conversation.decision()),
     };
     let Some(decision) = decision else {
         return ending.reported(times);

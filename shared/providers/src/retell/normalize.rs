@@ -37,7 +37,7 @@ pub(crate) fn read(
     let call_events = match event {
         Event::CallStarted => started(&call),
         Event::CallEnded => ended(&call),
-        Event::CallAnalyzed => analyzed(&call),
+        Event::CallAnalyzed => analyzed(&call, webhook.decision()),
         Event::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -129,10 +129,10 @@ fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
 /// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the
 /// analysis says `in_voicemail`: a machine cannot confirm. A person who asked not to be called again has declined,
 /// whatever the analysis says.
-fn analyzed(call: &Call) -> CallEventSet {
+fn analyzed(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
-    let decision = analysis.custom_analysis_data.and_then(|data| data.decision());
+    let decision = decided.or_else(|| analysis.custom_analysis_data.and_then(|data| data.decision()));
     let asked_not_to_be_called = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
     let outcome = match (analysis.in_voicemail, ending) {
         (_, _) if asked_not_to_be_called => None,

@@ -40,7 +40,7 @@ pub(crate) fn read(
             let machine = call.detection() == Detection::Machine;
             answered(machine.then_some(EventKind::VoicemailDetected), occurred_at)
         }
-        EventType::Analyzed => analyzed(&call, occurred_at),
+        EventType::Analyzed => analyzed(&call, webhook.decision(), occurred_at),
         EventType::Hangup => ending(&call)
             .reported(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
         EventType::Other => {
@@ -111,8 +111,8 @@ fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEven
 
 /// Call events of an analysis. It is made after the end of the call, so the answer that it proves has no time: such a
 /// beginning comes before every event with a time.
-fn analyzed(call: &Payload, occurred_at: Option<Timestamp>) -> CallEventSet {
-    let decision = call.decision().map(UserDecision::event_kind);
+fn analyzed(call: &Payload, decided: Option<UserDecision>, occurred_at: Option<Timestamp>) -> CallEventSet {
+    let decision = decided.or_else(|| call.decision()).map(UserDecision::event_kind);
     let mut call_events =
         decision.map_or_else(|| CallEventSet::new(None), |kind| CallEventSet::reporting(kind, occurred_at));
     if decision.is_some() || call.has_conversation() {

@@ -18,6 +18,7 @@ use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
 use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::user_decision::UserDecision;
 use crate::webhook::VerifiedWebhook;
 
 /// Message that asks which assistant shall take an inbound call.
@@ -45,7 +46,7 @@ pub(crate) fn read(
         Kind::Status(kind) => status(kind, message.occurred_at()),
         Kind::Forwarding => forwarding(message.occurred_at()),
         Kind::Ended => ending(&message, message.ended_at().is_some()).reported(call_times(&message)),
-        Kind::Report => report(&message),
+        Kind::Report => report(&message, webhook.decision()),
         Kind::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -155,11 +156,11 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
 ///
 /// The decision is ignored if nobody answered, whatever Vapi found in the empty transcript, and if a voicemail
 /// answered: a machine cannot confirm.
-fn report(message: &Message) -> CallEventSet {
+fn report(message: &Message, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(message, true);
     let decision = match ending {
         Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
-        Ending::Answered { voicemail: false, .. } | Ending::Unclear => message.decision(),
+        Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| message.decision()),
     };
     let Some(decision) = decision else {
         return ending.reported(call_times(message));

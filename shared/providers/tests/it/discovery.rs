@@ -19,7 +19,7 @@ fn request(provider: Provider, page: Option<&str>) -> String {
 }
 
 fn read(provider: Provider, page: Option<&str>, body: &Value) -> CallPage {
-    read_discovery_answer(provider, PERIOD, page, 200, body.to_string().as_bytes(), NOW).unwrap()
+    read_discovery_answer(provider, &config(provider), PERIOD, page, 200, body.to_string().as_bytes(), NOW).unwrap()
 }
 
 /// Ids of the events of a page, and the next page.
@@ -171,7 +171,11 @@ fn elevenlabs_list_names_the_conversations_that_have_ended() {
 fn response_without_a_list_is_not_read() {
     for provider in DIALLED {
         for (status, body) in [(200, ""), (200, "{}"), (200, "7"), (500, "{\"items\":[]}"), (404, "[]"), (429, "[]")] {
-            assert_eq!(read_discovery_answer(provider, PERIOD, None, status, body.as_bytes(), NOW), None, "{body}");
+            assert_eq!(
+                read_discovery_answer(provider, &config(provider), PERIOD, None, status, body.as_bytes(), NOW),
+                None,
+                "{body}"
+            );
         }
     }
 }

@@ -6,6 +6,7 @@ use switchhook_providers::{ConfigError, KeyLengths, ProvidersFile};
 
 mod api;
 mod configured;
+mod decision;
 mod dialling;
 mod discovery;
 mod folding;

@@ -269,7 +269,8 @@ fn wrong_signature_settings_are_refused() {
     assert_eq!(
         problems(json!({"retell": {"keys": ["k"], "signature": {}}})),
         [
-            "retell.\"signature\": unknown field: known are keys, window_seconds, allowed_sources, question, public_url, dial, discover"
+            "retell.\"signature\": unknown field: known are keys, window_seconds, allowed_sources, question, public_url, decision, dial, \
+             discover"
         ]
     );
 }
