@@ -51,6 +51,11 @@ def resolve(value):
             return LOCAL.get(name, name)
         case {"Fn::GetAtt": [resource, attribute]}:
             return LOCAL.get(f"{resource}.{attribute}", resource)
+        case {"Fn::Sub": [text, values]}:
+            # The dashboard of a stack that has all alarms.
+            values = {name: resolve(each["Fn::If"][1]) for name, each in values.items()}
+            text = re.sub(r"\$\{(\w+)\}", lambda found: values.get(found[1], found[0]), text)
+            return resolve({"Fn::Sub": text})
         case {"Fn::Sub": text}:
             return re.sub(r"\$\{([\w:.]+)\}", lambda found: LOCAL[found[1]], text)
         case {"Fn::If": [_, _, _]}:

@@ -640,8 +640,41 @@ def test_an_alarm_has_its_severity_in_its_name_and_wakes_somebody(name):
     kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", words).lower()
     assert alarm["AlarmName"] == {"Fn::Sub": f"${{AWS::StackName}}-{severity}-{kebab}"}
     assert alarm["AlarmActions"] == alarm["OKActions"] == ALARM_ACTION
-    # Local emulators accept neither metric math nor what depends on it, and shift no deployment.
-    assert RESOURCES[name].get("Condition") == ("IsGradual" if name == "P2ReleaseErrorsAlarm" else "OnAws" if "Metrics" in alarm else None)
+    assert RESOURCES[name].get("Condition") == ("IsGradual" if name == "P2ReleaseErrorsAlarm" else condition(severity, "Metrics" in alarm))
+
+
+def condition(severity: str, has_math: bool) -> str | None:
+    """Local emulators accept neither metric math nor what depends on it."""
+    if severity == "P1":
+        return "OnAws" if has_math else None
+    return f"Has{severity}MathAlarms" if has_math else f"Has{severity}Alarms"
+
+
+def test_the_parameter_leaves_out_the_milder_alarms():
+    assert TEMPLATE["Parameters"]["AlarmLevel"]["AllowedValues"] == ["P1", "P2", "P3"]
+    assert TEMPLATE["Parameters"]["AlarmLevel"]["Default"] == "P2"
+    conditions = TEMPLATE["Conditions"]
+    assert conditions["HasP2Alarms"] == {"Fn::Not": [{"Fn::Equals": [ref("AlarmLevel"), "P1"]}]}
+    assert conditions["HasP3Alarms"] == {"Fn::Equals": [ref("AlarmLevel"), "P3"]}
+    for severity in ("P2", "P3"):
+        assert conditions[f"Has{severity}MathAlarms"] == {"Fn::And": [{"Condition": "OnAws"}, {"Condition": f"Has{severity}Alarms"}]}
+    assert RESOURCES["FewWebhooksDetector"]["Condition"] == RESOURCES["P2FewWebhooksAlarm"]["Condition"]
+
+
+# Alarms that tell of calls or events that are lost, doubled or stuck. Every stack has them unless somebody asks for P1 alone.
+TELL_OF_CALLS = {
+    "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsQueueAgeAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1WebhooksThrottledAlarm",
+    "P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm", "P1SecretRefreshFailedAlarm", "P1ProviderDisabledAlarm",
+    "P2RunErrorsAlarm", "P2RejectedWebhooksAlarm", "P2FewWebhooksAlarm", "P2StuckDialingAlarm", "P2TimeoutsAlarm", "P2DialRefusalsAlarm",
+    "P2CircuitOpenAlarm", "P2DialInDoubtAlarm", "P2DialledBeforeAlarm", "P2DialFailedAlarm", "P2DialAccountMissingAlarm", "P2DialQueueAgeAlarm",
+    "P2DialUnconfiguredAlarm", "P2RelaySkippedAlarm", "P2RefoldLimitAlarm", "P2CallLimitAlarm", "P2ConflictingBodyAlarm", "P2DriftFoundAlarm",
+    "P2DriftCheckFailingAlarm",
+}  # fmt: skip
+
+
+def test_no_alarm_that_tells_of_a_lost_doubled_or_stuck_call_is_left_out_by_default():
+    by_default = {name for name in ALARMS if name[:2] in ("P1", "P2")} - {"P2ReleaseErrorsAlarm"}
+    assert by_default - TELL_OF_CALLS == {"P2LatencyAlarm"} and TELL_OF_CALLS <= by_default
 
 
 @pytest.mark.parametrize(
@@ -688,9 +721,16 @@ def test_an_alarm_looks_at_no_more_metrics_than_cloudwatch_allows_and_at_each_of
 
 def test_the_price_of_the_alarms_is_in_the_documentation():
     """An alarm costs $0.10 a month for each metric that it looks at, and a band counts as two more."""
-    always = [alarm for name, alarm in ALARMS.items() if RESOURCES[name].get("Condition") != "IsGradual"]
-    looked_at = sum(len(metrics_of(alarm)) + (2 if "ThresholdMetricId" in alarm else 0) for alarm in always)
-    assert f"{len(always)} alarms on {looked_at} metrics, $0.10 each | {looked_at / 10:.2f} |" in (ROOT / "docs" / "cost.md").read_text()
+    page = (ROOT / "docs" / "cost.md").read_text()
+    described = TEMPLATE["Parameters"]["AlarmLevel"]["Description"]
+    for level in ("P1", "P2", "P3"):
+        alarms = [alarm for name, alarm in ALARMS.items() if name[:2] <= level and RESOURCES[name].get("Condition") != "IsGradual"]
+        looked_at = sum(len(metrics_of(alarm)) + (2 if "ThresholdMetricId" in alarm else 0) for alarm in alarms)
+        assert f"| `{level}` | {len(alarms)} | {looked_at} | {looked_at / 10:.2f} |" in page
+        assert f"{level} {'costs ' if level == 'P1' else ''}${looked_at / 10:.2f}" in described
+        if level == TEMPLATE["Parameters"]["AlarmLevel"]["Default"]:
+            assert f"{len(alarms)} alarms on {looked_at} metrics, $0.10 each | {looked_at / 10:.2f} |" in page
+            assert f"none of {len(alarms)} alarms fires" in (ROOT / "docs" / "first-deployment.md").read_text()
 
 
 def dashboard() -> list[dict]:
@@ -706,6 +746,18 @@ def test_the_dashboard_fits_its_grid_and_asks_the_three_questions_first():
     assert all(each["x"] + each["width"] <= 24 for each in found)
     named = [arn.partition(":alarm:")[2] for each in found for arn in each["properties"].get("alarms", [])]
     assert sorted(named) == sorted(resolve(alarm["AlarmName"]) for alarm in ALARMS.values())
+
+
+def test_the_dashboard_names_no_alarm_that_the_stack_does_not_have():
+    text, lists = properties("StackDashboard")["DashboardBody"]["Fn::Sub"]
+    named = lambda body: set(re.findall(r"\$\{AWS::StackName\}-(P\d-[\w-]+)", body))  # noqa: E731
+    found = {condition: named(there["Fn::Sub"]) for condition, there, otherwise in (each["Fn::If"] for each in lists.values()) if otherwise == ""}
+    expected = {condition: set() for condition in ("IsGradual", "HasP2Alarms", "HasP3Alarms")}
+    for name, alarm in ALARMS.items():
+        if (condition := RESOURCES[name].get("Condition")) not in (None, "OnAws"):
+            expected[condition.replace("Math", "")] |= named(alarm["AlarmName"]["Fn::Sub"])
+    assert found == expected
+    assert all(each.startswith("P1-") for each in named(text))
 
 
 # Metrics that AWS makes itself. Source: the page of each service in the AWS documentation, "CloudWatch metrics" or "metrics and dimensions".
@@ -797,7 +849,7 @@ def test_nothing_that_is_not_there_sets_off_an_alarm():
     """CloudWatch evaluates an alarm over the time before it was created, which has no data. So missing data must not breach on a new stack."""
     assert {alarm["TreatMissingData"] for alarm in ALARMS.values()} == {"notBreaching"}
     # Silence is an alarm all the same: these have a second metric whose values are there as long as the stack is.
-    for name in ("P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm", "P3DriftCheckNotRunningAlarm"):
+    for name in ("P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm"):
         alarm = properties(name)
         assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
         assert [query["Expression"] for query in alarm["Metrics"] if "Expression" in query] == ["SUM([runs, 0 * waiting])"]

@@ -65,8 +65,8 @@ pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
         due_queue_url: queue_url(DUE_QUEUE),
         relay_failures_queue_url: queue_url(RELAY_FAILURES_QUEUE),
         event_bus: EVENT_BUS.to_owned(),
-        scheduler_function: "scheduler".to_owned(),
-        reconciler_function: "reconciler".to_owned(),
+        scheduler_function: metrics::function_name("scheduler"),
+        reconciler_function: metrics::function_name("reconciler"),
         webhook_keys_secret: WEBHOOK_KEYS_SECRET.to_owned(),
         dial_accounts_secret: DIAL_ACCOUNTS_SECRET.to_owned(),
         settings: StackSettings {

@@ -207,6 +207,11 @@ fn charges(bill: &Bill) -> String {
     table(["USD", "per million webhooks", "per month", "per webhook"], rows.chain([sum]))
 }
 
+/// True for a charge that does not depend on the traffic.
+fn is_fixed(name: &str) -> bool {
+    matches!(name, "idle stack" | "series of metrics")
+}
+
 fn growth(sizes: &[Traffic]) -> String {
     let base = sizes.get(sizes.len() / 2).map_or(0.0, |traffic| bill(traffic).dollars_per_million);
     let rows = sizes.iter().map(|traffic| {
@@ -221,15 +226,15 @@ fn growth(sizes: &[Traffic]) -> String {
         [
             number(traffic.webhooks_per_day),
             dollars(bill.dollars_per_month),
-            dollars(of(|name| !name.ends_with("stored") && name != "idle stack")),
+            dollars(of(|name| !name.ends_with("stored") && !is_fixed(name))),
             dollars(of(|name| name.ends_with("stored"))),
-            dollars(of(|name| name == "idle stack")),
+            dollars(of(is_fixed)),
             dollars(bill.dollars_per_million),
             format!("{:+.1} %", 100.0 * (bill.dollars_per_million / base - 1.0)),
         ]
     });
     let titles =
-        ["webhooks a day", "USD per month", "traffic, per million", "storage", "idle stack", "together", "difference"];
+        ["webhooks a day", "USD per month", "traffic, per million", "storage", "fixed", "together", "difference"];
     let one = sizes.first().map_or(0.0, |traffic| bill(traffic).batches_of_one);
     format!(
         "## Growth of the cost\n\n{}\n\

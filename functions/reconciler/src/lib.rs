@@ -155,8 +155,9 @@ impl Reconciler {
             ("notices", report.notices),
             ("failed", report.failed),
             ("budget_used_up", report.budget_used_up),
-            ("overdue_wake_ms", report.overdue_wake_ms),
         ];
+        // CloudWatch would charge for a series of zeros.
+        counts.extend(Some(("overdue_wake_ms", report.overdue_wake_ms)).filter(|(_, overdue)| *overdue > 0));
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {

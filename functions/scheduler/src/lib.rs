@@ -135,7 +135,8 @@ pub struct Report {
     pub unconfigured: u64,
     /// 1 if the run ended because its time was up.
     pub budget_used_up: u64,
-    /// Time since the oldest due time that a run of the schedule found, in milliseconds. `None` for a batch.
+    /// Time since the oldest due time that a run of the schedule found, in milliseconds. `None` for a batch, and for a run that found
+    /// no due call: CloudWatch would charge for a series of zeros.
     pub due_overdue_ms: Option<u64>,
 }
 
@@ -164,7 +165,7 @@ impl Scheduler {
     /// run.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
-        let mut report = Report { due_overdue_ms: Some(0), ..Report::default() };
+        let mut report = Report::default();
         let mut flow = self.flow();
         let claims = self.claim_due(&mut flow, &mut report, started, trace_id).await;
         let result = claims.and(self.look_again(&flow, &mut report).await);

@@ -12,7 +12,7 @@ mod units;
 
 use serde::Serialize;
 
-pub use bill::{Bill, Charge, IDLE_STACK, MONTH_DAYS, bill};
+pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
 pub use load::{Effect, Partitions, ReconcilerLimits, Resource, drift_share, partitions, resources};
 pub use units::{BATCH, DIAL, Profile, RETELL, TWILIO, Units};
 

@@ -153,7 +153,7 @@ pub const DIAL: Units = Units {
     reads: 7.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
-    log_bytes: 2_321.7,
+    log_bytes: 2_286.7,
     inbox_bytes: 1_119.0,
     calls_bytes: 732.9,
 };

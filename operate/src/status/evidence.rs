@@ -73,8 +73,7 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };
         lines.push(metrics(name, &|metrics| {
             let runs = if function == "scheduler" { &metrics.scheduler_runs } else { &metrics.reconciler_runs };
-            let runs: f64 = runs.iter().map(|series| last(series, now, RUNS_IN).sum()).sum();
-            schedule_line(name, alarm, command, runs, sources.is_local)
+            schedule_line(name, alarm, command, last(runs, now, RUNS_IN).sum(), sources.is_local)
         }));
     }
     lines.push(line("provider circuits", &sources.health, |health| {

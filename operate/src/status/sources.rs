@@ -59,8 +59,8 @@ pub(super) struct Metrics {
     pub(super) answer: Series,
     pub(super) applied: Series,
     pub(super) announced: Series,
-    pub(super) scheduler_runs: [Series; 2],
-    pub(super) reconciler_runs: [Series; 2],
+    pub(super) scheduler_runs: Series,
+    pub(super) reconciler_runs: Series,
     pub(super) doubts: Series,
     pub(super) drifted: Series,
     /// Reads of a secret that failed or found a wrong entry, and those that disabled a provider.
@@ -162,6 +162,14 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         statistic: statistic.to_owned(),
         period: PERIOD,
     };
+    // The stack names an alias. Lambda counts the invocations of all versions under the name before the colon.
+    let invocations = |function: &str| MetricQuery {
+        namespace: "AWS/Lambda".to_owned(),
+        name: "Invocations".to_owned(),
+        dimensions: vec![("FunctionName".to_owned(), function.split(':').next().unwrap_or_default().to_owned())],
+        statistic: "Sum".to_owned(),
+        period: PERIOD,
+    };
     let of_queue = |url: &str| MetricQuery {
         namespace: "AWS/SQS".to_owned(),
         name: "ApproximateAgeOfOldestMessage".to_owned(),
@@ -185,10 +193,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_function("ingress", "answer_ms", "p99"),
         of_function("consumer", "received_to_applied_ms", "p99"),
         of_function("relay", "received_to_announced_ms", "p99"),
-        of_function("scheduler", "scheduled", "Sum"),
-        of_function("scheduler", "schedule_failed", "Sum"),
-        of_function("reconciler", "reconciled", "Sum"),
-        of_function("reconciler", "reconcile_failed", "Sum"),
+        invocations(&stack.names.scheduler_function),
+        invocations(&stack.names.reconciler_function),
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
         of_function("secret", "secret_refresh_failed", "Sum"),
@@ -225,8 +231,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         answer: next(),
         applied: next(),
         announced: next(),
-        scheduler_runs: [next(), next()],
-        reconciler_runs: [next(), next()],
+        scheduler_runs: next(),
+        reconciler_runs: next(),
         doubts: next(),
         drifted: next(),
         secret_failures: next(),

@@ -167,14 +167,14 @@ pub(super) const RETRYING: Threshold = watch(
     "switchhook event list --status retrying",
 );
 pub(super) const CONFLICTS: Threshold = watch(
-    Some("P3ConflictingBodyAlarm"),
+    Some("P2ConflictingBodyAlarm"),
     0.0,
     "a sender used the id of an event again for other content",
     "switchhook event show EVENT_ID",
 );
 /// Disagreements found in the last day.
 pub(super) const DRIFT: Threshold = watch(
-    Some("P3DriftFoundAlarm"),
+    Some("P2DriftFoundAlarm"),
     0.0,
     "calls differed from their providers' reports",
     "switchhook verify --since 24h",

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn no_dimension_set_is_listed_twice() {
         // CloudWatch counts a metric once for each set in the list.
-        let line = logged(&Decision { function: "scheduler", action_taken: "scheduled", ..Decision::default() });
+        let line = logged(&Decision { function: "scheduler", action_taken: "schedule_failed", ..Decision::default() });
         assert_eq!(line["_aws"]["CloudWatchMetrics"][0]["Dimensions"], json!([["stack", "function"]]));
     }
 

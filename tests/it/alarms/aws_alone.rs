@@ -23,9 +23,9 @@ pub(super) struct Case {
 pub(super) const CASES: &[Case] = &[
     Case { alarm: "P1WebhooksThrottledAlarm", series: webhooks_throttled, values: (1.0, 0.0) },
     Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
-    Case { alarm: "P2FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
-    Case { alarm: "P2TableThrottlesAlarm", series: table_throttles, values: (1.0, 0.0) },
-    Case { alarm: "P2IndexReadThrottlesAlarm", series: index_read_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P3FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P3TableThrottlesAlarm", series: table_throttles, values: (1.0, 0.0) },
+    Case { alarm: "P3IndexReadThrottlesAlarm", series: index_read_throttles, values: (1.0, 0.0) },
     Case { alarm: "P1ForwardDeadLettersAlarm", series: forward_dead_letters, values: (1.0, 0.0) },
     Case { alarm: "P1ForwardEventsLostAlarm", series: forward_events_lost, values: (1.0, 0.0) },
     Case { alarm: "P2ForwardRetriesAlarm", series: forward_retries, values: (1.0, 0.0) },

@@ -19,8 +19,7 @@ use crate::traffic::retell_call;
 use template::alarms;
 
 /// Alarms of a stack whose schedules are gone.
-const WITHOUT_SCHEDULES: [&str; 3] =
-    ["P1ReconcilerNotRunningAlarm", "P1SchedulerNotRunningAlarm", "P3DriftCheckNotRunningAlarm"];
+const WITHOUT_SCHEDULES: [&str; 2] = ["P1ReconcilerNotRunningAlarm", "P1SchedulerNotRunningAlarm"];
 
 /// Times at which each alarm was in the state ALARM, from the start of a run until now. Alarms that never were are left out.
 fn fired(world: &World, start: Timestamp) -> BTreeMap<String, Vec<u64>> {

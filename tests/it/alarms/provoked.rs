@@ -64,13 +64,27 @@ provoked! {
         }
         world.clear_faults();
     }
-    consumer_that_crashes: "P2FunctionErrorsAlarm", all_providers(), |world| {
+    consumer_that_crashes: "P3FunctionErrorsAlarm", all_providers(), |world| {
         generic_event(&world, "c1", "e1", "RINGING").await;
         world.quiesce().await;
         world.crash_at("PutItem", CALLS_TABLE);
         generic_event(&world, "c1", "e2", "ANSWERED").await;
         world.wait(MINUTE * 12).await;
         world.clear_faults();
+    }
+    table_that_the_schedules_cannot_read: "P2RunErrorsAlarm", all_providers(), |world| {
+        world.set_fault_hook(|call| (call.operation == "Query" && is_request_to(call, CALLS_TABLE)).then(down));
+        world.wait(MINUTE * 12).await;
+        world.clear_faults();
+    }
+    drift_check_that_fails_every_hour: "P2DriftCheckFailingAlarm", all_providers(), |world| {
+        for _ in 0..4 {
+            world.wait(MINUTE * 59).await;
+            world.set_fault_hook(|call| (call.operation == "Query" && is_request_to(call, CALLS_TABLE)).then(down));
+            assert!(world.cloud.check_drift().await.unwrap().is_err());
+            world.clear_faults();
+            world.wait(MINUTE).await;
+        }
     }
     secret_with_a_typo: "P1SecretRefreshFailedAlarm", all_providers(), |world| {
         world = reading_secrets(world);
@@ -92,7 +106,7 @@ provoked! {
         create(&world, &call_request("confirms")).await;
         world.wait(MINUTE * 6).await;
     }
-    event_after_event_that_fails: "P2RetryRateAlarm", all_providers(), |world| {
+    event_after_event_that_fails: "P3RetryRateAlarm", all_providers(), |world| {
         world.set_fault_hook(|call| (call.operation == "GetItem" && is_request_to(call, CALLS_TABLE)).then(down));
         for number in 0..20 {
             generic_event(&world, &format!("c{number}"), &format!("e{number}"), "RINGING").await;
@@ -217,7 +231,7 @@ provoked! {
         world.reconciler.check_drift("test").await.unwrap();
         world.wait(MINUTE * 3).await;
     }
-    provider_without_a_dial_rate: "P3DialUnconfiguredAlarm", without_dial(), |world| {
+    provider_without_a_dial_rate: "P2DialUnconfiguredAlarm", without_dial(), |world| {
         create(&world, &call_request("confirms")).await;
         world.wait(MINUTE * 15).await;
     }
@@ -239,19 +253,19 @@ provoked! {
             world.wait(MINUTE).await;
         }
     }
-    row_that_differs_from_its_events: "P3DriftFoundAlarm", all_providers(), |world| {
+    row_that_differs_from_its_events: "P2DriftFoundAlarm", all_providers(), |world| {
         generic_event(&world, "c1", "e1", "RINGING").await;
         world.quiesce().await;
         world.alter_text("c1", "job", "FAILED").await;
         world.cloud.check_drift().await.unwrap().unwrap();
         world.wait(MINUTE * 10).await;
     }
-    one_id_with_two_bodies: "P3ConflictingBodyAlarm", all_providers(), |world| {
+    one_id_with_two_bodies: "P2ConflictingBodyAlarm", all_providers(), |world| {
         generic_event(&world, "c1", "e1", "RINGING").await;
         world.post(Provider::Generic, &generic("c1", "e1", "BUSY", 1)).await;
         world.wait(MINUTE * 2).await;
     }
-    one_id_for_every_call: "P3CallLimitAlarm", all_providers(), |world| {
+    one_id_for_every_call: "P2CallLimitAlarm", all_providers(), |world| {
         for number in 0..70 {
             generic_event(&world, "c1", &format!("e{number}"), "ANSWERED").await;
         }

@@ -8,7 +8,7 @@ use switchhook_local::CloudOptions;
 use switchhook_local::dynamodb::Count;
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
-use super::{LOG_LINE_BYTES, access_log_bytes, consume, post, price, reset_counters};
+use super::{LOG_LINE_BYTES, RUNS, access_log_bytes, consume, post, price, reset_counters};
 use crate::traffic::{Webhook, retell_call, twilio_call};
 
 /// Upper limit for the cost of a million accepted webhooks in USD, without the index of phone numbers. The limit includes two
@@ -31,9 +31,6 @@ struct Ledger {
     /// USD for the scheduled runs that these webhooks caused. The price of a run that finds nothing is not included.
     sweep: f64,
 }
-
-/// Runs of the reconciler in a month: one per minute.
-const RUNS: f64 = 30.0 * 24.0 * 60.0;
 
 impl Ledger {
     /// Adds the capacity units of some requests.

@@ -23,6 +23,8 @@ pub(crate) mod price {
     };
 }
 
+/// Runs of the reconciler in a month: one per minute.
+pub(crate) const RUNS: f64 = 30.0 * 24.0 * 60.0;
 /// Bytes that CloudWatch adds to each log line.
 pub(crate) const LOG_LINE_BYTES: f64 = 26.0;
 

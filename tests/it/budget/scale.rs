@@ -12,7 +12,7 @@ use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_operate::cost::MEMORY_GB;
-use switchhook_operate::scale::{BATCH, DIAL, IDLE_STACK, RETELL, TWILIO, Units, parameter};
+use switchhook_operate::scale::{BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, RETELL, TWILIO, Units, parameter};
 use switchhook_providers::{DialRates, Pacing};
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
@@ -318,7 +318,7 @@ fn defaults_of_the_model_are_those_of_the_template() {
 #[test]
 fn idle_stack_costs_what_the_page_about_cost_says() {
     let page = read("docs/cost.md");
-    for (item, dollars) in IDLE_STACK {
+    for (item, dollars) in IDLE_STACK.into_iter().chain([METRICS_IN_USE]) {
         // Metrics have a column with their number.
         let is_row =
             |line: &&str| line.starts_with(&format!("| {item} |")) && line.ends_with(&format!("| {dollars:.2} |"));
@@ -327,4 +327,7 @@ fn idle_stack_costs_what_the_page_about_cost_says() {
             "docs/cost.md and operate/src/scale/bill.rs differ: {item}, {dollars}"
         );
     }
+    let sum: f64 = IDLE_STACK.iter().map(|(_, dollars)| dollars).sum();
+    let row = format!("| **an idle stack, together** | **{sum:.2}** |");
+    assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");
 }
