@@ -18,6 +18,7 @@ mod reading;
 mod samples;
 mod signature_modes;
 mod signatures;
+mod vonage_search;
 
 /// Reads a providers file. Its keys may be as short as those of the vendors' own test vectors.
 fn providers_file(json: &str) -> Result<ProvidersFile, ConfigError> {
