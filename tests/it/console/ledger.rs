@@ -144,7 +144,7 @@ impl Footer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn page_of_health_that_is_open_for_an_hour_costs_less_than_two_cents() {
+async fn page_of_health_that_is_open_for_an_hour_costs_less_than_three_cents() {
     let world = world().await;
     let browser = Browser::open(&console(&world, false)).await;
     drop((world.requests(), world.capacity()));
@@ -177,7 +177,7 @@ async fn page_of_health_that_is_open_for_an_hour_costs_less_than_two_cents() {
     // The alarms of a deployed stack are one more request each time.
     let whole = footer.dollars + reads * price::CLOUDWATCH;
     println!("an hour of Health: {reads} reads, ${whole:.4}");
-    assert!(whole < 0.02, "{whole}");
+    assert!(whole < 0.03, "{whole}");
 
     // A page that is not open costs nothing.
     drop(stream);

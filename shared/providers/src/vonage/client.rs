@@ -205,8 +205,11 @@ fn list_time(time: Timestamp) -> String {
     format!("{}Z", time.split('.').next().unwrap_or(&time).trim_end_matches('Z'))
 }
 
+/// Calls of a page, as the API shows them.
+type Calls = Vec<Map<String, Value>>;
+
 /// Calls of a page that starts at `index`, and the index of the next page. `None` if this is no page.
-fn parse_list(body: &[u8], index: usize) -> Option<(Vec<Map<String, Value>>, Option<usize>)> {
+fn parse_list(body: &[u8], index: usize) -> Option<(Calls, Option<usize>)> {
     let mut page = object(body)?;
     let count = page.get("count")?.as_u64()?;
     let Value::Object(mut embedded) = page.remove("_embedded")? else { return None };

@@ -18,6 +18,8 @@ mod reading;
 mod samples;
 mod signature_modes;
 mod signatures;
+mod tokens;
+mod vonage_dialling;
 mod vonage_search;
 
 /// Reads a providers file. Its keys may be as short as those of the vendors' own test vectors.
