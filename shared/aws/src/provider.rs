@@ -417,8 +417,8 @@ pub(crate) mod tests {
         };
         let search = switchhook_providers::CallSearch::start(Provider::Vonage, config, lookup).unwrap();
         let (address, requests) = serve(Duration::ZERO, &[FOUND]).await;
-        let api = ProviderApi::new(ApiUrls::default().with(Provider::Vonage, &address));
         for now in [NOW, Timestamp::from_millis(NOW.as_millis() + 60_000)] {
+            let api = ProviderApi::new(ApiUrls::default().with(Provider::Vonage, &address));
             api.send(Provider::Vonage, search.request().clone(), now).await.unwrap();
         }
         let requests = requests.lock().unwrap();

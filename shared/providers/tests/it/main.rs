@@ -13,6 +13,7 @@ mod lookups;
 mod orders;
 mod pages;
 mod plivo_search;
+mod plivo_signatures;
 mod random;
 mod reading;
 mod samples;
