@@ -1,6 +1,6 @@
 //! The fake provider: a provider for development that dials nobody.
 //!
-//! It speaks the APIs of Retell, Twilio, Vapi, Telnyx, ElevenLabs and Plivo: dials, lookups and lists of calls. The path of a request tells which one it
+//! It speaks the APIs of Retell, Twilio, Vapi, Telnyx, ElevenLabs, Plivo and Vonage: dials, lookups and lists of calls. The path of a request tells which one it
 //! plays. A virtual person answers every number. It sends webhooks the way providers do: some late, some twice, some out of
 //! order, and some never.
 //!

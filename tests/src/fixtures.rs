@@ -75,6 +75,7 @@ pub fn all_providers() -> Value {
         "telnyx": {"keys": [telnyx]},
         "elevenlabs": {"keys": [KEY]},
         "plivo": {"keys": [KEY], "public_url": PUBLIC_URL},
+        "vonage": {"keys": [KEY]},
         "generic": {"keys": [KEY]},
     })
 }

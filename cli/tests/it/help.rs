@@ -190,7 +190,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["fake", "--webhooks-to", "http://h", "--key", " "], "the key is empty"),
         (&["fake", "--webhooks-to", "h", "--key", "k"], "not a URL"),
         (&["send", "--provider", "retell", "--key", "k", "--to", "http://127.0.0.1:1"], "--sample"),
-        (&["send", "--provider", "vonage", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"vonage\""),
+        (&["send", "--provider", "nobody", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"nobody\""),
         (&["send", "--provider", "retell", "--key", " ", "--sample", "x", "--to", "x"], "the key is empty"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "x", "--to", "x"], "retell/call_analyzed"),
         (
@@ -207,7 +207,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["call", "show", "c", "--to", "h"], "not a URL"),
         (&["call", "list", "--limit", "many", "--to", "http://h"], "--limit"),
         (&["call", "create", "--provider", "retell", "--to", "http://h"], "--from-number"),
-        (&[&CREATE[..], &["--provider", "vonage"]].concat(), "unknown provider"),
+        (&[&CREATE[..], &["--provider", "nobody"]].concat(), "unknown provider"),
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
@@ -222,7 +222,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["check", "--timeout", "soon"], "not a time such as"),
         (&["dlq"], "Usage"),
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
-        (&["quarantine", "reprocess", "--provider", "vonage"], "unknown provider"),
+        (&["quarantine", "reprocess", "--provider", "nobody"], "unknown provider"),
         (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/call?id=call"),
     ] {

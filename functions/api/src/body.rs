@@ -133,7 +133,8 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
         | Provider::Vapi
         | Provider::Telnyx
         | Provider::ElevenLabs
-        | Provider::Plivo => true,
+        | Provider::Plivo
+        | Provider::Vonage => true,
         Provider::Generic | Provider::Configured(_) => false,
     }
 }

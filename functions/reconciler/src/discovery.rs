@@ -77,7 +77,7 @@ impl Reconciler {
             let Ok(request) = discovery_api_request(provider, config, period, cursor.page.as_deref()) else { break };
             report.lookups += 1;
             let asked_at = self.clock.now();
-            let response = self.api.send(provider, request).await;
+            let response = self.api.send(provider, request, asked_at).await;
             let now = self.clock.now();
             requests.add_time(now.millis_since(asked_at));
             let Ok(response) = response else {
@@ -177,7 +177,7 @@ impl Reconciler {
         };
         let search = CallSearch::start(provider, config, lookup).ok()?;
         let asked_at = self.clock.now();
-        let response = self.api.send(provider, search.request().clone()).await;
+        let response = self.api.send(provider, search.request().clone(), asked_at).await;
         let now = self.clock.now();
         requests.add_time(now.millis_since(asked_at));
         let answer = response.map(|response| search.respond(response.status, &response.body, now));

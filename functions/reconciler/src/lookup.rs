@@ -231,7 +231,7 @@ impl Lookups<'_> {
                 return Ok(LookupOutcome::OverBudget);
             }
             let asked_at = self.clock.now();
-            let response = self.api.send(provider, search.request().clone()).await;
+            let response = self.api.send(provider, search.request().clone(), asked_at).await;
             let elapsed = self.clock.now().millis_since(asked_at);
             self.add(provider, |stats| stats.add_time(elapsed));
             let Ok(response) = response else {

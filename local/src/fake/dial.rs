@@ -52,6 +52,7 @@ impl State {
             Provider::Telnyx => "v3:",
             Provider::ElevenLabs => "conv_",
             Provider::Plivo => "plivo-",
+            Provider::Vonage => "vonage-",
         };
         let id = format!("{prefix}{:012x}{:020x}", self.started_at_ms, self.rng.u128(..) >> 48);
         let rings = self.rng.i64(2_000..12_000);

@@ -32,7 +32,7 @@ pub enum Mode {
     RateLimited,
     /// The account has as many calls as it may have. Retell accepts every dial, and no phone rings: the call ends at once with the
     /// status `error` and the reason `concurrency_limit_reached`. Vapi accepts it and says at once that it dials nobody. Twilio,
-    /// Telnyx, ElevenLabs and Plivo refuse it. Lookups work.
+    /// Telnyx, ElevenLabs, Plivo and Vonage refuse it. Lookups work.
     OverCapacity,
 }
 
@@ -104,6 +104,9 @@ impl Mode {
                 Provider::Telnyx => {
                     let error = json!({"code": "90041", "title": "User channel limit exceeded"});
                     dials(respond(403, &json!({"errors": [error]})), RequestResult::RateLimited)
+                }
+                Provider::Vonage => {
+                    dials(respond(429, &json!({"title": "Throughput exceeded"})), RequestResult::RateLimited)
                 }
                 Provider::Plivo => {
                     let message = json!({"error": "concurrent call limit reached"});

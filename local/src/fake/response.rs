@@ -45,6 +45,10 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
             let error = json!({"code": "10016", "title": "Phone number is invalid", "source": {"pointer": "/to"}});
             respond(422, &json!({"errors": [error]}))
         }
+        Provider::Vonage => {
+            let problem = json!({"title": "Bad Request", "invalid_parameters": {"to[0].number": "not a phone number"}});
+            respond(400, &problem)
+        }
         Provider::Plivo => respond(400, &json!({"error": "destination number is invalid"})),
         Provider::ElevenLabs => {
             let problem = json!({"loc": ["body", "to_number"], "msg": "not a phone number", "type": "value_error"});

@@ -17,7 +17,7 @@ use aws_smithy_runtime_api::client::http::{HttpConnector, SharedHttpConnector};
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
-use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_domain::{PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{ApiRequest, DialAnswer, api_url, read_dial_answer, repeats_safely_for};
 use thiserror::Error;
 
@@ -124,7 +124,7 @@ impl ProviderApi {
         Self { unpooled_connector: connector.clone(), connector, urls }
     }
 
-    /// Sends a request that calls `to`, and reads the answer.
+    /// Sends a request that calls `to`, and reads the answer. `now` is the time that a login by token contains.
     ///
     /// If the answer leaves the dial in doubt and the provider has an idempotency key, the identical request is sent
     /// once more. Only an accepted call ends the doubt: a refusal of the second request says nothing about the first.
@@ -136,7 +136,9 @@ impl ProviderApi {
         provider: Provider,
         to: &PhoneNumber,
         request: ApiRequest,
+        now: Timestamp,
     ) -> Result<DialAnswer, SendError> {
+        let request = authorized(request, now)?;
         let repeats_for = repeats_safely_for(provider);
         let connector = if repeats_for.is_some() { &self.connector } else { &self.unpooled_connector };
         let first = self.send_dial(connector, provider, to, request.clone(), REQUEST_TIMEOUT).await;
@@ -173,12 +175,17 @@ impl ProviderApi {
         Ok(read_dial_answer(provider, to, response.status, response.retry_after.as_deref(), &response.body))
     }
 
-    /// Sends a request, once.
+    /// Sends a request, once. `now` is the time that a login by token contains.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub async fn send(&self, provider: Provider, request: ApiRequest) -> Result<ApiResponse, SendError> {
-        self.send_through(&self.connector, provider, request, REQUEST_TIMEOUT).await
+    pub async fn send(
+        &self,
+        provider: Provider,
+        request: ApiRequest,
+        now: Timestamp,
+    ) -> Result<ApiResponse, SendError> {
+        self.send_through(&self.connector, provider, authorized(request, now)?, REQUEST_TIMEOUT).await
     }
 
     async fn send_through(
@@ -196,6 +203,11 @@ impl ProviderApi {
             Err(_) => Err(SendError::NoResponse("timed out")),
         }
     }
+}
+
+/// The request with the token that some providers want.
+fn authorized(request: ApiRequest, now: Timestamp) -> Result<ApiRequest, SendError> {
+    request.authorized(now).ok_or(SendError::NotSent("no token can be made"))
 }
 
 pub(crate) async fn exchange(connector: &SharedHttpConnector, request: HttpRequest) -> Result<ApiResponse, SendError> {
@@ -245,12 +257,20 @@ fn never_connected(error: &(dyn StdError + 'static)) -> bool {
 pub(crate) mod tests {
     use super::*;
 
+    const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
+
     fn number() -> PhoneNumber {
         PhoneNumber::new("+15550199")
     }
 
     fn request() -> ApiRequest {
-        ApiRequest { method: http::Method::GET, path: "/v2/x".to_owned(), headers: Vec::new(), body: Vec::new() }
+        ApiRequest {
+            method: http::Method::GET,
+            path: "/v2/x".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+            token_login: None,
+        }
     }
 
     #[tokio::test]
@@ -258,7 +278,7 @@ pub(crate) mod tests {
         // A port that was free a moment ago, so that nothing listens on it.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &format!("http://127.0.0.1:{port}")));
-        let answer = api.send(Provider::Retell, request()).await;
+        let answer = api.send(Provider::Retell, request(), NOW).await;
         assert_eq!(answer, Err(SendError::NotSent("never connected")));
     }
 
@@ -267,7 +287,7 @@ pub(crate) mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &format!("http://127.0.0.1:{port}/")));
-        let (answer, ()) = tokio::join!(api.send(Provider::Retell, request()), async {
+        let (answer, ()) = tokio::join!(api.send(Provider::Retell, request(), NOW), async {
             drop(listener.accept().await.unwrap());
             drop(listener);
         });
@@ -330,7 +350,13 @@ pub(crate) mod tests {
     const LOST: &str = "";
 
     fn dial() -> ApiRequest {
-        ApiRequest { method: http::Method::POST, path: "/".to_owned(), headers: Vec::new(), body: b"{}".to_vec() }
+        ApiRequest {
+            method: http::Method::POST,
+            path: "/".to_owned(),
+            headers: Vec::new(),
+            body: b"{}".to_vec(),
+            token_login: None,
+        }
     }
 
     #[tokio::test]
@@ -340,7 +366,7 @@ pub(crate) mod tests {
         let (address, requests) = serve(Duration::from_millis(200), &[ACCEPTED]).await;
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Twilio, &address));
         for _ in 0..3 {
-            let answer = api.dial(Provider::Twilio, &number(), dial()).await;
+            let answer = api.dial(Provider::Twilio, &number(), dial(), NOW).await;
             assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }));
         }
         assert_eq!(requests.lock().unwrap().len(), 3);
@@ -359,14 +385,52 @@ pub(crate) mod tests {
         ] {
             let (address, requests) = serve(Duration::ZERO, responses).await;
             let api = ProviderApi::new(ApiUrls::default().with(Provider::Retell, &address));
-            assert_eq!(api.dial(Provider::Retell, &number(), dial()).await, expected, "{responses:?}");
+            assert_eq!(api.dial(Provider::Retell, &number(), dial(), NOW).await, expected, "{responses:?}");
             assert!(requests.lock().unwrap().len() <= 2);
         }
         // Vapi would place a second call.
         let (address, requests) = serve(Duration::ZERO, &[ERROR, ACCEPTED]).await;
         let api = ProviderApi::new(ApiUrls::default().with(Provider::Vapi, &address));
-        assert_eq!(api.dial(Provider::Vapi, &number(), dial()).await, Ok(DialAnswer::InDoubt));
+        assert_eq!(api.dial(Provider::Vapi, &number(), dial(), NOW).await, Ok(DialAnswer::InDoubt));
         assert_eq!(requests.lock().unwrap().len(), 1);
+    }
+
+    /// The token is made when the request is sent, so it contains that time.
+    #[tokio::test]
+    async fn login_by_token_becomes_a_header() {
+        const FOUND: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        let pem = include_str!("../../providers/fixtures/vonage/private_key.pem").replace('\n', "\\n");
+        let accounts = format!(
+            r#"{{"vonage": {{"keys": ["a key of the tests, as long as it must be"], "dial": {{
+                "application_id": "a", "private_key": "{pem}", "answer_url": "https://app.example.com"}}}}}}"#
+        );
+        let file = switchhook_providers::ProvidersFile::from_json(&accounts).unwrap();
+        let config = file.dial_accounts().config(Provider::Vonage).unwrap();
+        let (call_id, attempt) = (switchhook_domain::CallId::new("c"), switchhook_domain::AttemptKey::new("1"));
+        let lookup = switchhook_providers::Lookup {
+            call_id: &call_id,
+            attempt: &attempt,
+            provider_call_id: Some("v1"),
+            dialled_at: None,
+            from: None,
+            to: None,
+        };
+        let search = switchhook_providers::CallSearch::start(Provider::Vonage, config, lookup).unwrap();
+        let (address, requests) = serve(Duration::ZERO, &[FOUND]).await;
+        for now in [NOW, Timestamp::from_millis(NOW.as_millis() + 60_000)] {
+            let api = ProviderApi::new(ApiUrls::default().with(Provider::Vonage, &address));
+            api.send(Provider::Vonage, search.request().clone(), now).await.unwrap();
+        }
+        let requests = requests.lock().unwrap();
+        let tokens: Vec<String> = requests
+            .iter()
+            .map(|request| {
+                let request = String::from_utf8_lossy(request);
+                let mut lines = request.lines();
+                lines.find_map(|line| line.strip_prefix("authorization: Bearer ")).unwrap().to_owned()
+            })
+            .collect();
+        assert!(tokens.len() == 2 && tokens[0] != tokens[1]);
     }
 
     /// Each provider with an idempotency key gets the same bytes again, so the key is the same.
@@ -399,7 +463,7 @@ pub(crate) mod tests {
             for responses in [&[ERROR, TAKEN][..], &[LOST, TAKEN]] {
                 let (address, requests) = serve(Duration::ZERO, responses).await;
                 let api = ProviderApi::new(ApiUrls::default().with(provider, &address));
-                let answer = api.dial(provider, &number(), request.clone()).await;
+                let answer = api.dial(provider, &number(), request.clone(), NOW).await;
                 assert_eq!(answer, Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() }), "{provider}");
                 let requests = requests.lock().unwrap();
                 assert_eq!((requests.len(), &requests[0]), (2, &requests[1]), "{provider}");

@@ -15,6 +15,7 @@ pub enum Provider {
     Telnyx,
     ElevenLabs,
     Plivo,
+    Vonage,
     /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
     /// Sender whose signature and events are described by the configuration of the stack. It has no API either.
@@ -23,8 +24,16 @@ pub enum Provider {
 
 impl Provider {
     /// Every provider that Switchhook has code for.
-    pub const ALL: [Self; 7] =
-        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Plivo, Self::Generic];
+    pub const ALL: [Self; 8] = [
+        Self::Retell,
+        Self::Twilio,
+        Self::Vapi,
+        Self::Telnyx,
+        Self::ElevenLabs,
+        Self::Plivo,
+        Self::Vonage,
+        Self::Generic,
+    ];
 
     /// Returns the name used in the URL, in the secret and in ids.
     #[must_use]
@@ -36,6 +45,7 @@ impl Provider {
             Self::Telnyx => "telnyx",
             Self::ElevenLabs => "elevenlabs",
             Self::Plivo => "plivo",
+            Self::Vonage => "vonage",
             Self::Generic => "generic",
             Self::Configured(name) => name.as_str(),
         }
@@ -48,7 +58,7 @@ impl Provider {
     pub const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Configured(_) => false,
+            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage | Self::Configured(_) => false,
         }
     }
 
@@ -62,6 +72,7 @@ impl Provider {
             | Self::Telnyx
             | Self::ElevenLabs
             | Self::Plivo
+            | Self::Vonage
             | Self::Generic => false,
             Self::Configured(_) => true,
         }
@@ -88,7 +99,7 @@ impl<'de> Deserialize<'de> for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic")]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -199,6 +210,7 @@ impl ProviderSet {
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Plivo
+            | Provider::Vonage
             | Provider::Generic => self.built_in & bit(provider) != 0,
         }
     }

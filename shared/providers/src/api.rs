@@ -8,14 +8,17 @@ use base64::prelude::BASE64_STANDARD;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
 
 use crate::correlation::EchoedIds;
+use crate::jwt::TokenLogin;
 use crate::key::Key;
 
 /// Characters that stay as they are in a path segment and in a query. Every decoder reads the result alike.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+const AUTHORIZATION: &str = "authorization";
 
 /// Base URL of the provider's API. `None` if the provider has no API (generic, and configured ones).
 #[must_use]
@@ -27,6 +30,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
         Provider::Telnyx => Some("https://api.telnyx.com"),
         Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
         Provider::Plivo => Some("https://api.plivo.com"),
+        Provider::Vonage => Some("https://api.nexmo.com"),
         Provider::Generic | Provider::Configured(_) => None,
     }
 }
@@ -42,12 +46,14 @@ pub struct ApiRequest {
     /// Names are in lower case.
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
+    /// Login that becomes a header when the request is sent. See [`Self::authorized`]. `None` if `headers` contain the login, or if
+    /// the request needs none.
+    pub token_login: Option<TokenLogin>,
 }
 
 impl ApiRequest {
     pub(crate) fn get(path: String, login: Login) -> Self {
-        let headers = vec![login, ("accept", "application/json".to_owned())];
-        Self { method: Method::GET, path, headers, body: Vec::new() }
+        Self::new(Method::GET, path, login, None, Vec::new())
     }
 
     pub(crate) fn post_json(path: String, login: Login, body: &Value) -> Self {
@@ -55,8 +61,29 @@ impl ApiRequest {
     }
 
     pub(crate) fn post(path: String, login: Login, content_type: &str, body: String) -> Self {
-        let headers = vec![login, ("accept", "application/json".to_owned()), ("content-type", content_type.to_owned())];
-        Self { method: Method::POST, path, headers, body: body.into_bytes() }
+        Self::new(Method::POST, path, login, Some(content_type), body.into_bytes())
+    }
+
+    fn new(method: Method, path: String, login: Login, content_type: Option<&str>, body: Vec<u8>) -> Self {
+        let (header, token_login) = match login {
+            Login::Header(name, value) => (Some((name, value)), None),
+            Login::Token(login) => (None, Some(login)),
+        };
+        let mut headers: Vec<_> = header.into_iter().collect();
+        headers.push(("accept", "application/json".to_owned()));
+        headers.extend(content_type.map(|content_type| ("content-type", content_type.to_owned())));
+        Self { method, path, headers, body, token_login }
+    }
+
+    /// Adds the header of a login by token. The token contains the time, so call this when the request is sent, each time. `None` if
+    /// no token can be made.
+    #[must_use]
+    pub fn authorized(mut self, now: Timestamp) -> Option<Self> {
+        if let Some(login) = self.token_login.take() {
+            let token = login.token(&[self.path.as_bytes(), &self.body], now)?;
+            self.headers.push((AUTHORIZATION, format!("Bearer {token}")));
+        }
+        Some(self)
     }
 }
 
@@ -80,15 +107,19 @@ pub enum ClientError {
     LookupUnsupported,
 }
 
-/// Header that authenticates a request: its name and its value.
-pub(crate) type Login = (&'static str, String);
+/// Data that authenticates a request.
+pub(crate) enum Login {
+    /// Name and value of a header.
+    Header(&'static str, String),
+    Token(TokenLogin),
+}
 
 pub(crate) fn bearer(key: &Key) -> Login {
-    ("authorization", format!("Bearer {}", key.as_str()))
+    Login::Header(AUTHORIZATION, format!("Bearer {}", key.as_str()))
 }
 
 pub(crate) fn basic(user: &str, password: &Key) -> Login {
-    ("authorization", format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.as_str()))))
+    Login::Header(AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{}", password.as_str()))))
 }
 
 pub(crate) fn encoded(text: &str) -> String {

@@ -15,7 +15,9 @@ use switchhook_domain::Provider;
 #[must_use]
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider {
-        Provider::Retell | Provider::Vapi | Provider::Generic | Provider::Configured(_) => canonical_json(body),
+        Provider::Retell | Provider::Vapi | Provider::Vonage | Provider::Generic | Provider::Configured(_) => {
+            canonical_json(body)
+        }
         // `event_timestamp` describes the delivery, or is missing if the event comes from a lookup. The type is part of the
         // event id.
         Provider::ElevenLabs => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),

@@ -77,6 +77,7 @@ pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
         | Provider::Vapi
         | Provider::ElevenLabs
         | Provider::Plivo
+        | Provider::Vonage
         | Provider::Generic
         | Provider::Configured(_) => None,
     }

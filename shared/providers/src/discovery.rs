@@ -12,7 +12,7 @@ use crate::dispatch::read;
 use crate::lookup::Period;
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi};
+use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi, vonage};
 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,7 @@ pub fn discovery_api_request(
         Provider::Telnyx => telnyx::discovery_request(config, period, page),
         Provider::ElevenLabs => elevenlabs::discovery_request(config, period, page),
         Provider::Plivo => plivo::discovery_request(config, period, page),
+        Provider::Vonage => vonage::discovery_request(config, period, page),
         Provider::Generic | Provider::Configured(_) => None,
     };
     request.ok_or(ClientError::LookupUnsupported)
@@ -70,6 +71,7 @@ pub fn read_discovery_answer(
         Provider::Vapi => vapi::parse_page(body, period, page),
         Provider::Telnyx => telnyx::parse_page(body, period, page),
         Provider::Plivo => plivo::parse_page(body, period, page),
+        Provider::Vonage => vonage::parse_page(body, period, page),
         Provider::ElevenLabs => {
             let (named, next_page) = elevenlabs::parse_page(body)?;
             return Some(CallPage { endings: Vec::new(), named, next_page });

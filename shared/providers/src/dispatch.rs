@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::scheme::Proof;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
-use crate::{configured, elevenlabs, generic, plivo, retell, telnyx, twilio, vapi};
+use crate::{configured, elevenlabs, generic, plivo, retell, telnyx, twilio, vapi, vonage};
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
 ///
@@ -41,6 +41,7 @@ pub fn verify(
         Provider::Telnyx => telnyx::verify(config, webhook, now)?,
         Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Plivo => plivo::verify(config, webhook)?,
+        Provider::Vonage => vonage::verify(config, webhook, now)?,
         Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index).decided_by(config.decision()))
@@ -65,6 +66,7 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::Telnyx => telnyx::read(webhook, received_at, &mut notes),
         Provider::ElevenLabs => elevenlabs::read(webhook, received_at, &mut notes),
         Provider::Plivo => plivo::read(webhook, received_at, &mut notes),
+        Provider::Vonage => vonage::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
         Provider::Configured(_) => Err(ReadError::UnknownMapping),
     };
@@ -99,9 +101,12 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
         Provider::Retell => has_type(retell::QUESTION),
         Provider::Vapi => has_type(vapi::QUESTION),
         Provider::Twilio => twilio::is_question(webhook),
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic | Provider::Configured(_) => {
-            false
-        }
+        Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Generic
+        | Provider::Configured(_) => false,
     }
 }
 
@@ -121,6 +126,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Telnyx => telnyx::sign(key, url, body, now),
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
         Provider::Plivo => plivo::sign(key, url, body, now),
+        Provider::Vonage => vonage::sign(key, url, body, now),
         Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
@@ -149,7 +155,7 @@ pub fn sign_as_configured(
         },
         Provider::Configured(_) => config.scheme()?.sign(key?, url, body, now),
         Provider::Telnyx => None,
-        Provider::Retell | Provider::ElevenLabs | Provider::Plivo | Provider::Generic => {
+        Provider::Retell | Provider::ElevenLabs | Provider::Plivo | Provider::Vonage | Provider::Generic => {
             Some(sign(provider, key?, url, body, now).into())
         }
     }
@@ -166,6 +172,7 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
         | Provider::Vapi
         | Provider::ElevenLabs
         | Provider::Plivo
+        | Provider::Vonage
         | Provider::Generic
         | Provider::Configured(_) => key.as_str().to_owned(),
     }
@@ -188,6 +195,7 @@ pub fn dial_api_request(
         Provider::Telnyx => telnyx::dial_api_request(config, request),
         Provider::ElevenLabs => elevenlabs::dial_api_request(config, request),
         Provider::Plivo => plivo::dial_api_request(config, request),
+        Provider::Vonage => vonage::dial_api_request(config, request),
         Provider::Generic | Provider::Configured(_) => None,
     };
     api_request.ok_or(ClientError::DialUnsupported)
@@ -210,6 +218,7 @@ pub fn read_dial_answer(
         Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Plivo => (plivo::dialled_call_id(body), plivo::refusal(body)),
+        Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(body)),
         Provider::Generic | Provider::Configured(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)

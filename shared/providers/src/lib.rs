@@ -38,6 +38,7 @@ mod form;
 mod generic;
 mod hmac;
 mod ids;
+mod jwt;
 mod key;
 mod lenient;
 mod lookup;
@@ -49,9 +50,11 @@ mod samples;
 mod scheme;
 mod search;
 mod telnyx;
+mod times;
 mod twilio;
 mod user_decision;
 mod vapi;
+mod vonage;
 mod webhook;
 
 pub use api::{ApiRequest, ClientError, api_url};
@@ -68,6 +71,7 @@ pub use dispatch::{
     sign_as_configured, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
+pub use jwt::TokenLogin;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer, Period};
 pub use reading::{ReadError, ReadNotes, Reading};

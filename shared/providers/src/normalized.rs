@@ -17,6 +17,9 @@ const NUMBER_BYTES_MAX: usize = 256;
 /// sender. If it were kept, every domain event would repeat it.
 const TIMES_PLAUSIBLE_MS: std::ops::Range<i64> = 946_684_800_000..4_102_444_800_000;
 
+/// Fewest digits of a number with a country code.
+const INTERNATIONAL_DIGITS_MIN: usize = 8;
+
 /// Event of a known type, in our own terms.
 pub(crate) struct NormalizedEvent {
     pub(crate) provider: Provider,
@@ -114,4 +117,10 @@ fn with_plausible_time(event: CallEvent) -> CallEvent {
 /// Phone number or SIP address. `None` if the text is too long for either.
 fn number(text: Option<String>) -> Option<PhoneNumber> {
     text.filter(|text| text.len() <= NUMBER_BYTES_MAX).map(PhoneNumber::new)
+}
+
+/// E.164 form of a number. Plivo and Vonage leave out the `+` of most numbers. A short number is one of a network, and a SIP address is none.
+pub(crate) fn with_plus(number: String) -> String {
+    let is_international = number.len() >= INTERNATIONAL_DIGITS_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
+    if is_international { format!("+{number}") } else { number }
 }

@@ -12,7 +12,7 @@ use crate::dispatch::read;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, Step};
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi};
+use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi, vonage};
 
 /// Limit on the requests of one search. Beyond it, the search is undecided.
 const REQUESTS_MAX: u32 = 30;
@@ -43,6 +43,7 @@ enum Stage {
     Telnyx(telnyx::Search),
     ElevenLabs(elevenlabs::Search),
     Plivo(plivo::Search),
+    Vonage(vonage::Search),
 }
 
 impl<'a> CallSearch<'a> {
@@ -63,6 +64,7 @@ impl<'a> CallSearch<'a> {
                 elevenlabs::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::ElevenLabs(next)))
             }
             Provider::Plivo => plivo::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Plivo(next))),
+            Provider::Vonage => vonage::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vonage(next))),
             Provider::Generic | Provider::Configured(_) => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
@@ -105,6 +107,9 @@ impl<'a> CallSearch<'a> {
             Stage::Plivo(search) => {
                 (Provider::Plivo, wrap(plivo::next_step(config, &lookup, search, body), Stage::Plivo))
             }
+            Stage::Vonage(search) => {
+                (Provider::Vonage, wrap(vonage::next_step(config, &lookup, search, body), Stage::Vonage))
+            }
         };
         let answer = match step {
             Step::Ask(_, _) if requests >= REQUESTS_MAX => LookupAnswer::Undecided { reason: "too_many_calls" },
@@ -120,7 +125,12 @@ impl<'a> CallSearch<'a> {
     fn is_unknown_at_retell(&self, status: u16, body: &[u8]) -> bool {
         match self.stage {
             Stage::Retell(_) => retell::is_unknown(status, body),
-            Stage::Twilio(_) | Stage::Vapi(_) | Stage::Telnyx(_) | Stage::ElevenLabs(_) | Stage::Plivo(_) => false,
+            Stage::Twilio(_)
+            | Stage::Vapi(_)
+            | Stage::Telnyx(_)
+            | Stage::ElevenLabs(_)
+            | Stage::Plivo(_)
+            | Stage::Vonage(_) => false,
         }
     }
 }

@@ -60,6 +60,7 @@ impl VerifiedWebhook {
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
+            | Provider::Vonage
             | Provider::Generic
             | Provider::Configured(_) => String::new(),
         };

@@ -32,6 +32,7 @@ fn query_of(provider: Provider) -> &'static str {
         | Provider::Vapi
         | Provider::Telnyx
         | Provider::ElevenLabs
+        | Provider::Vonage
         | Provider::Generic
         | Provider::Configured(_) => "",
     }
@@ -77,6 +78,10 @@ async fn every_sample_is_accepted_or_recorded() {
         "elevenlabs/post_call_audio",
         "plivo/other_leg",
         "plivo/record_stop",
+        "vonage/transfer",
+        "vonage/record",
+        "vonage/disconnected",
+        "vonage/input",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {

@@ -42,9 +42,12 @@ fn signed_at(world: &World, request: &Request<Bytes>, provider: Provider, second
     world.signed(provider, KEY, "", request.body(), at)
 }
 
+/// Header with a token of the algorithm `none`: `{"alg":"none"}` and `{}`.
+const UNSIGNED_TOKEN: &str = "Bearer eyJhbGciOiJub25lIn0.e30.";
+
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Tamper, &str); 37] = [
+    let cases: [(Provider, &str, Tamper, &str); 44] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
@@ -100,6 +103,13 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::Plivo, "other nonce", |_, r| with_header(r, "x-plivo-signature-v3-nonce", "1"), "bad_signature"),
         (Provider::Plivo, "flipped bit", |_, r| flipped(r), "bad_signature"),
         (Provider::Plivo, "other query", |_, r| with_uri(r, "/webhooks/plivo?appointment_id=8"), "bad_signature"),
+        (Provider::Vonage, "missing", |_, r| without_header(r, "authorization"), "bad_signature"),
+        (Provider::Vonage, "garbage", |_, r| with_header(r, "authorization", "Bearer garbage"), "bad_signature"),
+        (Provider::Vonage, "no scheme", |_, r| with_header(r, "authorization", "garbage"), "bad_signature"),
+        (Provider::Vonage, "no algorithm", |_, r| with_header(r, "authorization", UNSIGNED_TOKEN), "bad_signature"),
+        (Provider::Vonage, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (Provider::Vonage, "old", |w, r| signed_at(w, &r, Provider::Vonage, -301), "stale_timestamp"),
+        (Provider::Vonage, "of the future", |w, r| signed_at(w, &r, Provider::Vonage, 301), "stale_timestamp"),
         (Provider::Generic, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
         (Provider::Generic, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
         (Provider::Generic, "garbage", |_, r| with_header(r, "x-webhook-signature", "sha256=00"), "bad_signature"),
@@ -126,6 +136,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::ElevenLabs => sample("elevenlabs/post_call_transcription"),
             Provider::Twilio => sample("twilio/completed"),
             Provider::Plivo => sample("plivo/hangup"),
+            Provider::Vonage => sample("vonage/completed"),
             Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());

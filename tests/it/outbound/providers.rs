@@ -9,8 +9,18 @@ use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 use super::{call_request, call_state, create};
 
 /// Providers that place calls.
-const PROVIDERS: [Provider; 6] =
-    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo];
+const PROVIDERS: [Provider; 7] = [
+    Provider::Retell,
+    Provider::Twilio,
+    Provider::Vapi,
+    Provider::Telnyx,
+    Provider::ElevenLabs,
+    Provider::Plivo,
+    Provider::Vonage,
+];
+
+/// Private key of Vonage's application.
+const PRIVATE_KEY: &str = include_str!("../../../shared/providers/fixtures/vonage/private_key.pem");
 
 /// A secret with an account of every provider.
 pub(super) fn all_accounts() -> Value {
@@ -25,6 +35,10 @@ pub(super) fn all_accounts() -> Value {
         json!({"api_key": "a key of ElevenLabs for tests", "agent_id": "a", "agent_phone_number_id": "p"});
     secret["plivo"]["dial"] = json!({
         "auth_id": "MA1", "auth_token": "a token of Plivo for tests", "answer_url": "https://app.example.com/answer",
+    });
+    secret["vonage"]["public_url"] = json!(PUBLIC_URL);
+    secret["vonage"]["dial"] = json!({
+        "application_id": "a", "private_key": PRIVATE_KEY, "answer_url": "https://app.example.com/answer",
     });
     secret["telnyx"]["public_url"] = json!(PUBLIC_URL);
     secret
@@ -76,10 +90,10 @@ async fn place<const N: usize>(
 
 const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 
-/// Twilio, Telnyx and Plivo do not report what the person said.
+/// Twilio, Telnyx, Plivo and Vonage do not report what the person said.
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio | Provider::Telnyx | Provider::Plivo => {
+        Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => {
             "job COMPLETED, appointment Connected, attempts [completed]"
         }
         Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => {
@@ -114,12 +128,13 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Vapi
             | Provider::ElevenLabs
             | Provider::Plivo
+            | Provider::Vonage
             | Provider::Generic
             | Provider::Configured(_) => confirmed_at(provider),
         };
         let response_lost = match provider {
-            // Plivo shows none of our ids, so it cannot tell which of the three calls between the same numbers this one is.
-            Provider::Plivo => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
+            // They show none of our ids, so they cannot tell which of the three calls between the same numbers this one is.
+            Provider::Plivo | Provider::Vonage => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
             Provider::Retell
             | Provider::Twilio
             | Provider::Vapi
@@ -155,7 +170,9 @@ async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn plivo_finds_a_lost_dial_by_its_numbers_and_time() {
-    let states = place(Provider::Plivo, ["response_lost"], DeliveryFaults::ALL_LOST).await;
-    assert_eq!(states, [confirmed_at(Provider::Plivo)]);
+async fn lost_dial_is_found_by_its_numbers_and_time() {
+    for provider in [Provider::Plivo, Provider::Vonage] {
+        let states = place(provider, ["response_lost"], DeliveryFaults::ALL_LOST).await;
+        assert_eq!(states, [confirmed_at(provider)]);
+    }
 }

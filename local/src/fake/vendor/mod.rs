@@ -8,6 +8,7 @@ mod retell;
 mod telnyx;
 mod twilio;
 mod vapi;
+mod vonage;
 
 use std::collections::BTreeMap;
 
@@ -65,6 +66,8 @@ pub(super) fn provider_of(path: &str) -> Option<Provider> {
         Some(Provider::ElevenLabs)
     } else if starts_with(&["/v1/Account/"]) {
         Some(Provider::Plivo)
+    } else if path == "/v1/calls" || starts_with(&["/v1/calls/"]) {
+        Some(Provider::Vonage)
     } else {
         None
     }
@@ -79,6 +82,7 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::Telnyx => telnyx::order(request),
         Provider::ElevenLabs => elevenlabs::order(request),
         Provider::Plivo => plivo::order(request),
+        Provider::Vonage => vonage::order(request),
         Provider::Generic | Provider::Configured(_) => None,
     }
 }
@@ -90,6 +94,7 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::Telnyx => respond(200, &json!({"data": telnyx::call(call, id, now)})),
         Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
         Provider::Plivo => respond(201, &plivo::dialled(id)),
+        Provider::Vonage => respond(201, &vonage::dialled(id)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
         Provider::Retell | Provider::Generic | Provider::Configured(_) => respond(201, &retell::call(call, id, now)),
@@ -105,6 +110,7 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
         Provider::Telnyx => telnyx::webhooks(call, id),
         Provider::ElevenLabs => elevenlabs::webhooks(call, id),
         Provider::Plivo => plivo::webhooks(call, id),
+        Provider::Vonage => vonage::webhooks(call, id),
     }
 }
 
@@ -118,6 +124,7 @@ impl State {
             Provider::Telnyx => telnyx::answer(self, request, now),
             Provider::ElevenLabs => elevenlabs::answer(self, request, now),
             Provider::Plivo => plivo::answer(self, request, now),
+            Provider::Vonage => vonage::answer(self, request, now),
             Provider::Generic | Provider::Configured(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))

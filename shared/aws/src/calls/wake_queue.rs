@@ -27,13 +27,14 @@ pub enum WakeQueue {
 
 impl WakeQueue {
     /// Wake queues of pending calls.
-    pub const PENDING: [Self; 14] = [
+    pub const PENDING: [Self; 16] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
         Self::Dial(Provider::Telnyx),
         Self::Dial(Provider::ElevenLabs),
         Self::Dial(Provider::Plivo),
+        Self::Dial(Provider::Vonage),
         Self::Dial(Provider::Generic),
         Self::DialAny(Provider::Retell),
         Self::DialAny(Provider::Twilio),
@@ -41,6 +42,7 @@ impl WakeQueue {
         Self::DialAny(Provider::Telnyx),
         Self::DialAny(Provider::ElevenLabs),
         Self::DialAny(Provider::Plivo),
+        Self::DialAny(Provider::Vonage),
         Self::DialAny(Provider::Generic),
     ];
     /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up

@@ -5,9 +5,11 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use switchhook_domain::Provider;
 
 use super::fields::Fields;
+use crate::jwt::RsaKey;
 use crate::key::Key;
 use crate::user_decision::DecisionRule;
 
@@ -57,6 +59,7 @@ pub(crate) enum Account {
     Telnyx(TelnyxAccount),
     ElevenLabs(ElevenLabsAccount),
     Plivo(PlivoAccount),
+    Vonage(VonageAccount),
 }
 
 impl Account {
@@ -70,6 +73,7 @@ impl Account {
             Provider::Telnyx => TelnyxAccount::read(fields).map(Self::Telnyx),
             Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
             Provider::Plivo => PlivoAccount::read(fields).map(Self::Plivo),
+            Provider::Vonage => VonageAccount::read(fields).map(Self::Vonage),
             Provider::Generic | Provider::Configured(_) => None,
         }
     }
@@ -85,6 +89,7 @@ impl Account {
             Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
             Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
             Provider::Plivo => "auth_id, auth_token, answer_url, machine_detection",
+            Provider::Vonage => "application_id, private_key, answer_url, machine_detection",
             Provider::Generic | Provider::Configured(_) => "",
         }
     }
@@ -234,5 +239,37 @@ impl PlivoAccount {
         let answer_url = fields.url("answer_url");
         let machine_detection = fields.flag("machine_detection").unwrap_or(false);
         Some(Self { auth_id: auth_id?, auth_token: auth_token?, answer_url: answer_url?, machine_detection })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct VonageAccount {
+    pub(crate) application_id: String,
+    /// Key of the application. It signs the tokens that open the API.
+    pub(crate) private_key: RsaKey,
+    /// URL of the application that answers with a call control object once somebody has picked up.
+    pub(crate) answer_url: String,
+    pub(crate) machine_detection: bool,
+}
+
+impl VonageAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let application_id = fields.text("application_id");
+        let private_key = match fields.take("private_key") {
+            Some(Value::String(pem)) => {
+                RsaKey::from_pem(&pem).ok_or("not an RSA private key in PEM form, of 2048 to 4096 bits")
+            }
+            Some(_) => Err("not a text"),
+            None => Err("missing"),
+        };
+        let private_key = private_key.map_err(|message| fields.problem("private_key", message)).ok();
+        let answer_url = fields.url("answer_url");
+        let machine_detection = fields.flag("machine_detection").unwrap_or(false);
+        Some(Self {
+            application_id: application_id?,
+            private_key: private_key?,
+            answer_url: answer_url?,
+            machine_detection,
+        })
     }
 }

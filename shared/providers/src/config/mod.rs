@@ -33,6 +33,6 @@ pub use question::QuestionConfig;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
 pub(crate) use account::{
-    Account, ElevenLabsAccount, PlivoAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount,
+    Account, ElevenLabsAccount, PlivoAccount, RetellAccount, TelnyxAccount, TwilioAccount, VapiAccount, VonageAccount,
 };
 pub(crate) use scheme::SharedKey;

@@ -72,6 +72,7 @@ impl KeyLengths {
                 | Provider::Telnyx
                 | Provider::ElevenLabs
                 | Provider::Plivo
+                | Provider::Vonage
                 | Provider::Configured(_),
             ) => KEY_CHARS_MIN,
         }
@@ -184,7 +185,7 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
         Provider::Configured(_) => "keys, signature, events, reports_outcome, window_seconds, allowed_sources",
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic => {
+        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Vonage | Provider::Generic => {
             "keys, window_seconds, allowed_sources"
         }
     }
@@ -218,7 +219,12 @@ fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Webho
             mapping = EventMapping::read(fields);
             reports_outcome = fields.flag("reports_outcome").unwrap_or(false);
         }
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic => {}
+        Provider::Retell
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Generic => {}
     }
     if !question::asks(provider) {
         fields.reject("question", &format!("not for {provider}, which asks none"));
@@ -323,6 +329,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
+            | Provider::Vonage
             | Provider::Generic
             | Provider::Configured(_),
         ) => {
@@ -337,7 +344,7 @@ fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) 
     let has_timestamp = match provider {
         Provider::Twilio | Provider::Plivo => false,
         Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Generic => true,
+        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Vonage | Provider::Generic => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
         (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),

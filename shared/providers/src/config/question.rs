@@ -49,7 +49,12 @@ const fn form(provider: Provider) -> Option<AnswerForm> {
     match provider {
         Provider::Retell | Provider::Vapi => Some(AnswerForm::JsonObject),
         Provider::Twilio => Some(AnswerForm::TwiMl),
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Generic
+        | Provider::Configured(_) => None,
     }
 }
 
@@ -128,7 +133,7 @@ impl QuestionConfig {
         headers.push(("content-type", content_type.to_owned()));
         headers.push(("x-switchhook-provider", provider.to_string()));
         let body = question.to_vec();
-        Some((&source.url, ApiRequest { method: Method::POST, path: String::new(), headers, body }))
+        Some((&source.url, ApiRequest { method: Method::POST, path: String::new(), headers, body, token_login: None }))
     }
 
     /// The answer in a response of the URL. `None` if the status is not 200, or if the provider could not read the body.

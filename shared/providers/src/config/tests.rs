@@ -26,6 +26,7 @@ fn the_documented_shape_is_read() {
                       "dial":{"api_key":"KEY0","connection_id":"281"}},
             "elevenlabs":{"keys":["e"]},
             "plivo":{"keys":["p"],"public_url":"https://example.com"},
+            "vonage":{"keys":["o"]},
             "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
     )
     .unwrap();
@@ -78,7 +79,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
-            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic, and names such as x-acme, \
+            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, \
              whose entries describe the provider",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
@@ -400,7 +401,7 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     assert_eq!(
         keys.problems(),
         [
-            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic, and names such as x-acme, whose entries describe the provider"#
+            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, whose entries describe the provider"#
         ]
     );
     assert_eq!(configured(&keys), [Provider::Generic]);
@@ -440,7 +441,7 @@ fn dial_rates_are_read_and_written() {
             "retell",
             "\"retell\" is not of the form provider=calls per second or provider=calls per second/calls at the same time",
         ),
-        ("x=1", "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic"),
+        ("x=1", "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic"),
         ("generic=1", "generic has no API, and places no calls"),
         ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
         ("retell=fast", "the rate of retell is not a number from 0.1 to 200"),
@@ -515,7 +516,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
         }}"#;
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, generic, and names such as x-acme, whose entries describe the provider
+    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, whose entries describe the provider
     x-a.signature."header": unknown field: known are scheme
     x-a.events.event_id[1]: not a JSON pointer such as /data/id
     x-a.events.type: not a JSON pointer such as /data/id

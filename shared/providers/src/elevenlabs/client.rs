@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::payload::Status;
-use crate::api::{ApiRequest, echoed_ids, encoded, json_object, object, objects, query, text};
+use crate::api::{ApiRequest, Login, echoed_ids, encoded, json_object, object, objects, query, text};
 use crate::config::{Account, AccountConfig, ElevenLabsAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::{bounded, short_hash};
@@ -35,7 +35,7 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     });
     let path = if account.uses_sip_trunk { "sip-trunk" } else { "twilio" };
     let path = format!("/v1/convai/{path}/outbound-call");
-    Some(ApiRequest::post_json(path, ("xi-api-key", account.api_key.as_str().to_owned()), &body))
+    Some(ApiRequest::post_json(path, login(account), &body))
 }
 
 /// Value that identifies one dial in a filter. A filter is `name:operator:value`, so a call id with a colon could be
@@ -153,8 +153,12 @@ fn conversation_request(account: &ElevenLabsAccount, id: &str) -> ApiRequest {
     get(account, format!("{CONVERSATIONS}/{}", encoded(id)))
 }
 
+fn login(account: &ElevenLabsAccount) -> Login {
+    Login::Header("xi-api-key", account.api_key.as_str().to_owned())
+}
+
 fn get(account: &ElevenLabsAccount, path: String) -> ApiRequest {
-    ApiRequest::get(path, ("xi-api-key", account.api_key.as_str().to_owned()))
+    ApiRequest::get(path, login(account))
 }
 
 /// Row of a list of conversations.
@@ -209,6 +213,11 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
 fn account(config: &AccountConfig) -> Option<&ElevenLabsAccount> {
     match config.account() {
         Account::ElevenLabs(account) => Some(account),
-        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::Plivo(_) => None,
+        Account::Retell(_)
+        | Account::Twilio(_)
+        | Account::Vapi(_)
+        | Account::Telnyx(_)
+        | Account::Plivo(_)
+        | Account::Vonage(_) => None,
     }
 }

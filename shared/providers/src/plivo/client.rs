@@ -16,12 +16,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use switchhook_domain::{PhoneNumber, Timestamp};
 
-use super::payload::{CallStatus, has_offset, parse_time};
+use super::payload::CallStatus;
 use crate::api::{ApiRequest, basic, encoded, error_messages, object, objects, query, text};
 use crate::config::{Account, AccountConfig, PlivoAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::times::{has_offset, parse_time};
 
 const CALLBACK_PATH: &str = "/webhooks/plivo";
 /// Five retries, after every kind of failure. By default, Plivo repeats a callback once, and never one that was answered with an
@@ -445,8 +446,11 @@ fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
 fn account(config: &AccountConfig) -> Option<&PlivoAccount> {
     match config.account() {
         Account::Plivo(account) => Some(account),
-        Account::Retell(_) | Account::Twilio(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::ElevenLabs(_) => {
-            None
-        }
+        Account::Retell(_)
+        | Account::Twilio(_)
+        | Account::Vapi(_)
+        | Account::Telnyx(_)
+        | Account::ElevenLabs(_)
+        | Account::Vonage(_) => None,
     }
 }

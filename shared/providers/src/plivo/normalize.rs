@@ -11,14 +11,12 @@ use crate::correlation::{EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
 use crate::form::Form;
 use crate::ids;
-use crate::normalized::NormalizedEvent;
+use crate::normalized::{NormalizedEvent, with_plus};
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::webhook::VerifiedWebhook;
 
 /// Event of a callback about an answering machine.
 const MACHINE_DETECTION: &str = "MachineDetection";
-/// Fewest digits of a number with a country code.
-const INTERNATIONAL_DIGITS_MIN: usize = 8;
 
 pub(crate) fn read(
     webhook: &VerifiedWebhook,
@@ -130,12 +128,6 @@ fn direction(callback: &Callback) -> Option<Direction> {
         "outbound" => Some(Direction::Outbound),
         _ => None,
     }
-}
-
-/// E.164 form of a number. Plivo leaves out the `+` of most numbers. A short number is one of a network, and a SIP address is none.
-fn with_plus(number: String) -> String {
-    let is_international = number.len() >= INTERNATIONAL_DIGITS_MIN && number.bytes().all(|byte| byte.is_ascii_digit());
-    if is_international { format!("+{number}") } else { number }
 }
 
 fn call_events(callback: &Callback, status: CallStatus) -> CallEventSet {

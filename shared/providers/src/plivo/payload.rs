@@ -1,11 +1,10 @@
 //! Plivo's names: the parameters of a callback. Every value is a text, and Plivo may add parameters at any time.
 
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
 use crate::lenient;
+use crate::times::parse_time;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -57,21 +56,6 @@ impl Callback {
     pub(super) fn is_billed(&self) -> bool {
         self.bill_duration.as_deref().and_then(|seconds| seconds.trim().parse::<f64>().ok()).is_some_and(|s| s > 0.0)
     }
-}
-
-/// Parses `2020-04-08 11:34:33.238707`, with or without a fraction, and with or without an offset. Plivo documents no zone for a
-/// time without an offset; it counts as UTC.
-pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
-    if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Some(Timestamp::from(time));
-    }
-    let time = text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?;
-    Some(Timestamp::from(time.timestamp()))
-}
-
-/// True if a time that [`parse_time`] accepts states its offset from UTC.
-pub(super) fn has_offset(text: &str) -> bool {
-    text.parse::<jiff::Timestamp>().is_ok()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

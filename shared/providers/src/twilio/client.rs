@@ -281,6 +281,11 @@ fn callback(call: &Map<String, Value>) -> String {
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {
     match config.account() {
         Account::Twilio(account) => Some(account),
-        Account::Retell(_) | Account::Vapi(_) | Account::Telnyx(_) | Account::ElevenLabs(_) | Account::Plivo(_) => None,
+        Account::Retell(_)
+        | Account::Vapi(_)
+        | Account::Telnyx(_)
+        | Account::ElevenLabs(_)
+        | Account::Plivo(_)
+        | Account::Vonage(_) => None,
     }
 }

@@ -5,7 +5,9 @@ use std::fmt::Write;
 
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
-use switchhook_providers::{AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, dial_api_request};
+use switchhook_providers::{
+    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProvidersFile, dial_api_request,
+};
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
 
@@ -24,13 +26,36 @@ pub(crate) const CONFIG: &str = r#"{
     "plivo": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
         "auth_id": "MA1", "auth_token": "SECRET", "answer_url": "https://app.example.com/answer?lang=en",
         "machine_detection": true}},
+    "vonage": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
+        "application_id": "app-1", "private_key": "PRIVATE_KEY", "answer_url": "https://app.example.com/answer?lang=en",
+        "machine_detection": true}},
     "generic": {"keys": ["k"]}}"#;
 
-pub(crate) const DIALLED: [Provider; 6] =
-    [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo];
+pub(crate) const DIALLED: [Provider; 7] = [
+    Provider::Retell,
+    Provider::Twilio,
+    Provider::Vapi,
+    Provider::Telnyx,
+    Provider::ElevenLabs,
+    Provider::Plivo,
+    Provider::Vonage,
+];
+
+/// Private key of Vonage's application.
+pub(crate) const PRIVATE_KEY: &str = include_str!("../../fixtures/vonage/private_key.pem");
+
+/// [`CONFIG`] with the private key.
+pub(crate) fn providers_file() -> ProvidersFile {
+    crate::providers_file(&with_private_key(CONFIG)).unwrap()
+}
+
+/// Puts the private key into a JSON text.
+pub(crate) fn with_private_key(json: &str) -> String {
+    json.replace("PRIVATE_KEY", &PRIVATE_KEY.replace('\n', "\\n"))
+}
 
 pub(crate) fn config(provider: Provider) -> AccountConfig {
-    crate::providers_file(CONFIG).unwrap().dial_accounts().config(provider).cloned().unwrap()
+    providers_file().dial_accounts().config(provider).cloned().unwrap()
 }
 
 /// Owned parts of a [`DialRequest`].

@@ -41,6 +41,8 @@ fn recent_calls_are_listed() {
         request(Provider::ElevenLabs, Some("a b")),
         request(Provider::Plivo, None),
         request(Provider::Plivo, Some("20")),
+        request(Provider::Vonage, None),
+        request(Provider::Vonage, Some("100")),
     ];
     assert_snapshot!(requests.join("\n"), @r#"
     POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"sort_order":"ascending"}
@@ -54,6 +56,8 @@ fn recent_calls_are_listed() {
     GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=10&cursor=a%20b
     GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=0
     GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=20
+    GET /v1/calls?date_start=2025-10-20T11%3A16%3A39Z&date_end=2025-10-20T12%3A16%3A39Z&order=asc&page_size=100&record_index=0
+    GET /v1/calls?date_start=2025-10-20T11%3A16%3A39Z&date_end=2025-10-20T12%3A16%3A39Z&order=asc&page_size=100&record_index=100
     "#);
     let elsewhere = discovery_api_request(Provider::Twilio, &config(Provider::Twilio), PERIOD, Some("//evil"));
     assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
@@ -152,6 +156,30 @@ fn plivo_records_of_ended_calls_become_events() {
     assert_eq!((event.call_id.as_str(), event.direction), ("plivo:p1", Some(Direction::Inbound)));
     let last = read(Provider::Plivo, Some("20"), &page(Value::Null));
     assert_eq!(events(&last), (vec!["plivo:p1:CallRecord:completed"], None));
+}
+
+#[test]
+fn vonage_calls_that_ended_become_events() {
+    let call = |id: &str, status: &str, started: Value| {
+        json!({
+            "uuid": id, "status": status, "direction": "inbound", "start_time": started, "end_time": "2025-10-20 12:14:47",
+            "from": {"type": "phone", "number": "447700900000"}, "to": {"type": "phone", "number": "442079460018"},
+            "duration": "51",
+        })
+    };
+    let calls = [
+        call("v1", "completed", json!("2025-10-20 12:13:56")),
+        call("v2", "answered", json!("2025-10-20 12:13:56")),
+        call("v3", "completed", json!("2025-10-20 10:00:00")),
+        call("v4", "completed", Value::Null),
+    ];
+    let page = |count: usize| json!({"count": count, "_embedded": {"calls": calls}});
+    let first = read(Provider::Vonage, None, &page(104));
+    assert_eq!(events(&first), (vec!["vonage:v1:completed:call_record"], Some("100")));
+    let (_, event) = &first.endings[0];
+    assert_eq!((event.call_id.as_str(), event.direction), ("vonage:v1", Some(Direction::Inbound)));
+    let last = read(Provider::Vonage, Some("100"), &page(104));
+    assert_eq!(events(&last), (vec!["vonage:v1:completed:call_record"], None));
 }
 
 #[test]

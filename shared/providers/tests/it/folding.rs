@@ -251,6 +251,47 @@ fn fixture(provider: Provider, body: &str) -> ProviderEvent {
 }
 
 /// A team's own application, Retell and Twilio report one appointment, two of them at once.
+/// Vonage sends `completed` after the other endings too, and sometimes before them, with an earlier or a later time.
+#[test]
+fn vonage_call_ends_as_its_other_ending_says_in_every_order() {
+    let event = |status: &str, second: i64, end: Option<i64>, duration: &str| {
+        let time = |second: i64| Timestamp::from_millis(1_760_962_445_000 + second * 1000).to_string();
+        let body = json!({
+            "uuid": "v1", "status": status, "direction": "outbound", "timestamp": time(second),
+            "end_time": end.map(time), "duration": duration,
+        });
+        into_event(read_body(Provider::Vonage, "", body.to_string().as_bytes()))
+    };
+    for (status, expected) in [
+        ("busy", "busy"),
+        ("unanswered", "no_answer"),
+        ("timeout", "no_answer"),
+        ("failed", "failed"),
+        ("rejected", "failed"),
+        ("cancelled", "canceled"),
+    ] {
+        for end in [8, 9, 10] {
+            let events = [
+                event("started", 0, None, ""),
+                event("ringing", 2, None, ""),
+                event(status, 9, None, ""),
+                event("completed", 10, Some(end), "0"),
+            ];
+            for order in permutations(&events.iter().collect::<Vec<_>>()) {
+                let call = folded(&order);
+                let lifecycles: Vec<String> =
+                    call.attempts().iter().map(|attempt| attempt.lifecycle_label().to_string()).collect();
+                assert_eq!(lifecycles, [expected], "{status} {end}");
+            }
+        }
+    }
+    // An answered call is completed by the same event.
+    let answered = [event("answered", 5, None, ""), event("completed", 10, Some(9), "4")];
+    for order in permutations(&answered.iter().collect::<Vec<_>>()) {
+        assert!(states(&folded(&order)).starts_with("completed/"), "{}", states(&folded(&order)));
+    }
+}
+
 #[test]
 fn two_providers_at_once_confirm_in_every_order() {
     let retell = [

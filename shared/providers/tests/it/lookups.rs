@@ -41,6 +41,9 @@ fn every_provider_is_asked_by_its_own_call_id() {
     GET /v1/Account/MA1/Call/v3%3Aa%2Fb/?status=live
     authorization: Basic
     accept: application/json
+
+    GET /v1/calls/v3%3Aa%2Fb
+    accept: application/json
     ");
 }
 
@@ -72,7 +75,8 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
       "sort_order": "descending"
     }
     "#);
-    let searched = [Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo];
+    let searched =
+        [Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::ElevenLabs, Provider::Plivo, Provider::Vonage];
     let requests = searched.map(|provider| {
         let request = lookup_request(provider, None).unwrap();
         format!("{} {}", request.method, request.path)
@@ -83,10 +87,11 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
     GET /v2/call_events?filter%5Bfrom%5D=%2B442079460018&filter%5Bto%5D=%2B447700900000&filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T12%3A12%3A55.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
     GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
     GET /v1/Account/MA1/Call/?status=queued&limit=20&offset=0
+    GET /v1/calls?date_start=2025-10-20T12%3A12%3A55Z&date_end=2025-10-20T12%3A15%3A55Z&order=asc&page_size=100&record_index=0
     ");
     // These lists are limited to the time around our dial, so the search needs that time.
     let job = job();
-    for provider in [Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::Plivo] {
+    for provider in [Provider::Twilio, Provider::Vapi, Provider::Telnyx, Provider::Plivo, Provider::Vonage] {
         let config = config(provider);
         let undated = Lookup { dialled_at: None, ..job.lookup(None) };
         assert!(matches!(CallSearch::start(provider, &config, undated), Err(ClientError::LookupUnsupported)));

@@ -14,11 +14,15 @@ mod lookups;
 mod orders;
 mod pages;
 mod plivo_search;
+mod plivo_signatures;
 mod random;
 mod reading;
 mod samples;
 mod signature_modes;
 mod signatures;
+mod tokens;
+mod vonage_dialling;
+mod vonage_search;
 
 /// Reads a providers file. Its keys may be as short as those of the vendors' own test vectors.
 fn providers_file(json: &str) -> Result<ProvidersFile, ConfigError> {

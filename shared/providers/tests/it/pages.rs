@@ -9,17 +9,18 @@ use switchhook_providers::{
     CallSearch, Period, ProvidersFile, Reading, VerifiedWebhook, discovery_api_request, read, repeats_safely_for,
 };
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, config, job, with_private_key};
 use crate::reading;
 
 /// One page: its provider, its text, and the number of its event tables.
-const PAGES: [(Provider, &str, usize); 7] = [
+const PAGES: [(Provider, &str, usize); 8] = [
     (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
     (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
     (Provider::Telnyx, include_str!("../../../../docs/providers/telnyx.md"), 3),
     (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
     (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 2),
+    (Provider::Vonage, include_str!("../../../../docs/providers/vonage.md"), 3),
     (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
 ];
 
@@ -201,6 +202,12 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
         (Provider::Plivo, "Machine") => {
             format!("CallUUID=c&Event=MachineDetection&CallStatus=in-progress&Machine={name}")
         }
+        (Provider::Vonage, "status") if first => json!({"uuid": "c", "status": name}).to_string(),
+        (Provider::Vonage, "status") => json!({"uuid": "c", "status": name, "duration": "9"}).to_string(),
+        (Provider::Vonage, "detail of rejected") => {
+            json!({"uuid": "c", "status": "rejected", "detail": name}).to_string()
+        }
+        (Provider::Vonage, "verdict") => json!({"call_uuid": "c", "status": name}).to_string(),
         (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
         (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
     }
@@ -243,7 +250,7 @@ fn table_of_the_providers_matches_the_code() {
     let page = Page::parse(include_str!("../../../../docs/providers/README.md"));
     let [table] = page.tables.as_slice() else { panic!("one table") };
     let column = |name: &str| table.header.iter().position(|cell| cell.text == name).unwrap();
-    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "any other sender"];
+    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage", "any other sender"];
     assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
     for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
         // Generic has no account, so any other one stands for it.
@@ -309,7 +316,7 @@ fn json_examples_are_accepted_and_their_fields_explained() {
             let document: Value = serde_json::from_str(example).unwrap();
             let fields = match document.get(provider.as_str()) {
                 Some(fields) => {
-                    let providers = ProvidersFile::from_json(example).unwrap();
+                    let providers = ProvidersFile::from_json(&with_private_key(example)).unwrap();
                     assert!(providers.webhook_keys().config(provider).is_some());
                     secrets += 1;
                     fields

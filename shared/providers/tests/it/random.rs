@@ -60,6 +60,7 @@ fn headers() -> impl Strategy<Value = HeaderMap> {
         "elevenlabs-signature",
         "x-plivo-signature-v3",
         "x-plivo-signature-v3-nonce",
+        "authorization",
         "telnyx-timestamp",
     ]);
     let value = prop_oneof![
@@ -146,7 +147,7 @@ proptest! {
             "metadata": {"switchhook_call_id": id, "switchhook_attempt": id}, "conversation_id": id,
             "conversation_initiation_client_data": {"dynamic_variables": {"switchhook_call_id": id, "switchhook_attempt": id}},
             "direction": "outbound-api", "date_created": "Mon, 20 Oct 2025 12:13:56 +0000",
-            "call_uuid": id, "bill_duration": 1, "from_number": "442079460018", "to_number": "447700900000",
+            "uuid": id, "call_uuid": id, "bill_duration": 1, "from_number": "442079460018", "to_number": "447700900000",
             "initiation_time": "2025-10-20 12:13:56+00:00",
             "data": {"call_control_id": id, "is_alive": false, "end_time": "2025-10-20T12:14:47Z", "client_state": id},
         });
@@ -154,6 +155,7 @@ proptest! {
             "items": [ended], "has_more": true, "pagination_key": id, "calls": [ended], "next_page_uri": id,
             "data": [{"metadata": {"event_type": "call.hangup", "id": id, "payload": ended["data"]}}],
             "meta": {"total_pages": 99}, "conversations": [ended], "next_cursor": id, "objects": [ended],
+            "count": 999, "_embedded": {"calls": [ended]},
         });
         let bodies = [body, ended.to_string().into_bytes(), list.to_string().into_bytes()];
         for body in bodies {

@@ -2,6 +2,7 @@
 
 mod elevenlabs;
 mod plivo;
+mod vonage;
 
 use std::fmt::Write;
 

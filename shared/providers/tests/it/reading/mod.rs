@@ -9,6 +9,7 @@ mod twilio;
 mod unknown;
 mod unreadable;
 mod vapi;
+mod vonage;
 
 use serde_json::{Value, json};
 use switchhook_domain::{Provider, ProviderEvent, Timestamp};
@@ -32,6 +33,10 @@ pub(super) fn twilio(query: &str, form: &str) -> Reading {
 
 pub(super) fn plivo(query: &str, form: &str) -> Reading {
     read_body(Provider::Plivo, query, form.as_bytes())
+}
+
+pub(super) fn vonage(body: Value) -> Reading {
+    read_body(Provider::Vonage, "", body.to_string().as_bytes())
 }
 
 pub(super) fn generic(body: Value) -> Reading {

@@ -21,6 +21,7 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     let generic = |word: &str| notes(Provider::Generic, &json!({"event_type": word, "call_id": "c"}).to_string());
     let twilio = |form: &str| notes(Provider::Twilio, form);
     let plivo = |form: &str| notes(Provider::Plivo, form);
+    let vonage = |event: Value| notes(Provider::Vonage, &event.to_string());
     let elevenlabs = |event_type: &str, data: Value| {
         notes(Provider::ElevenLabs, &json!({"type": event_type, "data": data}).to_string())
     };
@@ -56,6 +57,9 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (plivo("CallUUID=c&CallStatus=new"), Some("CallStatus")),
         (plivo("CallUUID=c&CallStatus=cancel"), None),
         (plivo("CallUUID=c&Event=RecordStop"), None),
+        (vonage(json!({"uuid": "c", "status": "new"})), Some("status")),
+        (vonage(json!({"uuid": "c", "status": "record"})), None),
+        (vonage(json!({"uuid": "c", "event": "new"})), None),
         (conversation("done", "new"), Some("call_result")),
         (conversation("new", "answered"), Some("status")),
         (conversation("done", "answered"), None),

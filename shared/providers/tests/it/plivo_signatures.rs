@@ -1,12 +1,14 @@
-//! Plivo's signature: a nonce, a list of signatures, and a query whose order does not count.
+//! Plivo's signature: its nonce, its lists, and the URLs that it covers.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, Mac};
 use http::HeaderValue;
 use sha2::Sha256;
 use switchhook_domain::Provider;
 use switchhook_providers::{Key, VerifyError, sign};
 
-use super::{NOW, PLIVO_BODY, Request};
+use crate::signatures::{NOW, PLIVO_BODY, Request};
 
 #[test]
 fn plivo_needs_a_nonce_that_nobody_can_extend() {
@@ -87,7 +89,7 @@ fn plivo_query_is_signed_and_its_order_is_not() {
 fn plivo_may_sign_a_url_without_a_query_as_documented() {
     let mut mac: Hmac<Sha256> = Mac::new_from_slice(b"key").unwrap();
     mac.update(b"https://example.com/webhooks.CallStatuscompletedCallUUIDc.5");
-    let signature = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, mac.finalize().into_bytes());
+    let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
     let plivo = Request::signed(Provider::Plivo, b"CallUUID=c&CallStatus=completed");
     let documented = plivo
         .set("x-plivo-signature-v3", &signature)
