@@ -264,13 +264,21 @@ fn type_of(line: &EventLine) -> &str {
     if line.event_type.is_empty() { "-" } else { &line.event_type }
 }
 
+/// Returns the key of an entity for people: its sender, and the sender's id of it.
+fn entity_text(key: &str) -> String {
+    format!("entity {}", key.trim_start_matches(ENTITY_PREFIX))
+}
+
 /// Prints an event in two lines. Ids are never cut, because they are pasted into the next command.
 pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<()> {
     let after = line.applied_after_ms.map_or_else(String::new, |ms| format!("after {}", duration(ms)));
     let retries = if line.attempts > 1 { format!(", {} tries", line.attempts) } else { String::new() };
     writeln!(out, "{}  {} {:<13}  {}", line.received_at, mark(line.status), line.status, line.event_id)?;
-    let call = line.call_id.as_deref().unwrap_or("-");
-    writeln!(out, "    {} {}  call {call}  {after}{retries}", line.provider, type_of(line))?;
+    let subject = match &line.entity {
+        Some(entity) => entity_text(entity),
+        None => format!("call {}", line.call_id.as_deref().unwrap_or("-")),
+    };
+    writeln!(out, "    {} {}  {subject}  {after}{retries}", line.provider, type_of(line))?;
     match &line.error {
         Some(error) => wrapped(error, 4).iter().try_for_each(|line| writeln!(out, "{line}")),
         None => Ok(()),
@@ -343,6 +351,7 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
     }
     match (&path.folded_at, line.applied_after_ms) {
         (Some(at), Some(after)) => writeln!(out, "  folded     {at}, after {}", duration(after))?,
+        (_, _) if line.entity.is_some() => {}
         (_, _) => writeln!(out, "  folded     no: {}", line.status)?,
     }
     for entry in &path.folded {

@@ -83,7 +83,7 @@ def index(table: str, name: str) -> dict:
 # All permissions of each function except those on its own log group. Whoever widens a policy must change this list.
 GRANTS = {
     "ingress": [
-        (["dynamodb:PutItem", "dynamodb:GetItem"], [INBOX]),
+        (["dynamodb:PutItem", "dynamodb:GetItem", "dynamodb:UpdateItem"], [INBOX]),
         (["sqs:SendMessage"], [QUEUE, DLQ]),
         (["events:PutEvents"], [BUS]),
         (["sqs:GetQueueAttributes"], [QUEUE]),

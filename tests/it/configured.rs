@@ -11,8 +11,9 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_aws::inbox::{NewEvent, PutOutcome, submit};
 use switchhook_domain::{EventId, Provider, ProviderEvent};
+use switchhook_local::{CloudOptions, WEBHOOK_KEYS_SECRET};
 use switchhook_providers::{ProvidersFile, Reading, VerifiedWebhook, read_as_configured, sign_as_configured};
-use switchhook_tests::{KEY, World, text};
+use switchhook_tests::{KEY, MINUTE, World, options, text};
 
 const ACME: &str = "x-acme";
 
@@ -146,27 +147,27 @@ async fn change_of_the_mapping_changes_no_stored_event() {
 
 #[tokio::test(start_paused = true)]
 async fn recorded_event_gets_a_meaning_when_it_is_sent_again_under_a_better_mapping() {
-    let world = World::with_secret(&secret(&acme()));
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(&secret(&acme())) });
+    world.start();
     let id = EventId::new("x-acme:e1");
     let body = webhook("e1", "hangup", 60, &json!({}));
     assert_eq!(post(&world, &body).await.1["status"], "recorded");
     assert_eq!(world.inbox.get_normalized(&id).await.unwrap(), None);
+    let stored = world.inbox.get(&id).await.unwrap().unwrap();
 
-    // A second stack has the same tables, and a mapping with one rule more.
+    // The operator adds a rule, and the provider sends the event again.
     let mut better = acme();
     better["events"]["rules"].as_array_mut().unwrap().push(json!({"when": {"type": "hangup"}, "event": "busy"}));
-    let stored = world.inbox.get(&id).await.unwrap().unwrap();
-    let reading = read(&world, &better, &body);
-    let new_event = NewEvent { reading: Some(reading.clone()), ..new_event(&world, &reading, &body) };
-    let outcome = submit(&world.inbox, &world.queue, &new_event, &reading).await.unwrap();
-    assert!(matches!(outcome, PutOutcome::Duplicate { same_content: true, .. }));
-    world.quiesce().await;
-    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
-    assert_eq!(event.received_at, stored.received_at);
-    assert_eq!(world.get("/call?id=appointment:apt_1").await.1["lifecycle"], "busy");
-    // The next delivery changes nothing more.
-    let outcome = submit(&world.inbox, &world.queue, &new_event, &reading).await.unwrap();
-    assert!(matches!(outcome, PutOutcome::Duplicate { same_content: true, .. }));
+    world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &secret(&better).to_string());
+    world.wait(MINUTE * 6).await;
+    for _ in 0..2 {
+        assert_eq!(post(&world, &body).await.1["status"], "already_processed");
+        world.quiesce().await;
+        let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+        assert_eq!(event.received_at, stored.received_at);
+        let (_, call) = world.get("/call?id=appointment:apt_1").await;
+        assert_eq!((&call["lifecycle"], &call["version"]), (&json!("busy"), &json!(1)));
+    }
 }
 
 /// The body identifies these events, so the same body is the same event under both mappings.

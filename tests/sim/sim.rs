@@ -37,6 +37,8 @@ pub(crate) struct Acknowledged {
     /// Index of the external call, and of the webhook within it. `None` if the webhook is about a placed call.
     pub(crate) webhook: Option<(usize, usize)>,
     pub(crate) event_id: String,
+    /// True if it was answered `accepted`.
+    pub(crate) is_accepted: bool,
 }
 
 /// The result of one [`CallRequest`](crate::requests::CallRequest).

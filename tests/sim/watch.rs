@@ -98,10 +98,12 @@ impl Sim {
             );
         }
         let mut all = self.acknowledged.borrow_mut();
-        if status == "accepted" && all.iter().any(|known| known.event_id == event_id) {
+        // Of two deliveries at the same time, the one that found the event stored may be answered first.
+        let is_accepted = status == "accepted";
+        if is_accepted && all.iter().any(|known| known.is_accepted && known.event_id == event_id) {
             self.state().report_violation(Law::AcceptedOnce, event_id.clone());
         }
-        all.push(Acknowledged { webhook, event_id });
+        all.push(Acknowledged { webhook, event_id, is_accepted });
     }
 
     /// Returns true if every queue is empty and every call is settled.

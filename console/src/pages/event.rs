@@ -6,7 +6,7 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::EventId;
-use switchhook_operate::events::{Announced, Conflict, EventPath, FoldedEntry, Retries, show as read};
+use switchhook_operate::events::{Announced, Conflict, EventLine, EventPath, FoldedEntry, Retries, show as read};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -80,7 +80,7 @@ fn content(path: &EventPath, unmask: &Markup) -> Markup {
             (parts::badge(line.status))
             span { (line.provider) " " (parts::foreign(&line.event_type)) }
             @if let Some(call) = &line.call_id { span { "call " (parts::call_link(call)) } }
-            @if let Some(entity) = &line.entity { span { (entity) } }
+            @if let Some(entity) = &line.entity { span { (parts::foreign(entity)) } }
         }
         (steps(path))
         @if !path.folded.is_empty() { (folded(&path.folded)) }
@@ -113,9 +113,10 @@ fn steps(path: &EventPath) -> Markup {
                     p.muted { "Erased " (parts::date_and_time(at)) ", because its person was forgotten." }
                 }
             }
-            li.missing[path.folded_at.is_none()] {
+            li.missing[path.folded_at.is_none() && !is_ordered(line)] {
                 strong { "Folded " }
                 @match (&path.folded_at, line.applied_after_ms) {
+                    (_, _) if is_ordered(line) => "among the events of its entity",
                     (Some(at), Some(after)) => { (parts::date_and_time(at)) ", after " (precise(after)) },
                     (_, _) => { "not: " (unfolded(line.status)) },
                 }
@@ -144,6 +145,11 @@ fn verified(path: &EventPath) -> Markup {
         (None, "lookup") => html! { "not needed: it is the provider's answer to a lookup" },
         (None, _) => html! { "not needed: Switchhook made it" },
     }
+}
+
+/// True if the event is about no call, and its entity says what became of it.
+fn is_ordered(line: &EventLine) -> bool {
+    line.entity.is_some() && ["applied", "stale"].contains(&line.status)
 }
 
 /// Says why an event of this status is in no call's history.
@@ -293,7 +299,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use switchhook_domain::{Origin, Provider};
-    use switchhook_operate::events::{DiffLine, EventLine};
+    use switchhook_operate::events::DiffLine;
 
     use super::*;
 

@@ -206,7 +206,7 @@ fn row(event: &EventLine, has_date: bool) -> Markup {
                 @if let Some(late) = late { " " span.muted { (short_duration(late)) " late" } }
             }
             td data-label="Event" { (parts::event_link(&event.event_id)) " " span.muted { (parts::foreign(&event.event_type)) } }
-            td data-label="Call" { @if let Some(call) = &event.call_id { (parts::call_link(call)) } @else { "-" } }
+            td data-label="Call" { @if let Some(call) = &event.call_id { (parts::call_link(call)) } @else { (parts::foreign(event.entity.as_deref().unwrap_or("-"))) } }
             td data-label="Disposition" {
                 (parts::badge(event.status))
                 @if let Some(error) = &event.error { " " span.muted { (parts::foreign(error)) } }

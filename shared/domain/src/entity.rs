@@ -1,7 +1,7 @@
 //! Entities: things that webhooks are about and that are no calls, such as a payment or a repository.
 //!
 //! **The latest event of an entity is a function of the set of its events.** Events are ordered by their time, then by the
-//! sender's counter, then by their id. An event whose time or counter is before that of the latest one is stale: nothing is
+//! sender's counter, then by their id. An event is stale if the latest one has a later time, or a higher counter at the same time: nothing is
 //! published for it. So a subscriber sees the events of an entity in the order of their times, whatever the order of delivery was.
 //! Events of the same time are all published, because nothing tells which of them came first.
 //!
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 
 /// Events that an entity remembers, the latest ones. They tell operators what became of an event.
 pub const ENTITY_EVENTS_MAX: usize = 10;
-/// An event that claims to be further in the future is ordered by its time of receipt. Otherwise it would make every later event
+/// An event that claims to be further in the future counts as this far in the future. Otherwise it would make every later event
 /// stale.
 const CLOCK_MARGIN: Duration = Duration::from_secs(5 * 60);
 
@@ -32,13 +32,17 @@ pub struct EntityPosition {
     pub event_id: EventId,
 }
 
+/// Time by which an event is ordered.
+fn ordered_at(report: &EntityReport, received_at: Timestamp) -> Timestamp {
+    report.occurred_at.map_or(received_at, |at| at.min(received_at.plus(CLOCK_MARGIN)))
+}
+
 impl EntityPosition {
     /// Place of an event. `None` if the event is not about an entity.
     #[must_use]
     pub fn of(event: &ProviderEvent) -> Option<Self> {
         let report = event.entity.as_ref()?;
-        let latest = event.received_at.plus(CLOCK_MARGIN);
-        let at = report.occurred_at.filter(|at| *at <= latest).unwrap_or(event.received_at);
+        let at = ordered_at(report, event.received_at);
         Some(Self { at, sequence: report.sequence, event_id: event.event_id.clone() })
     }
 
@@ -174,10 +178,12 @@ pub struct WebhookReceived {
     pub webhook_type: String,
     /// The sender's id of the entity. `None` if the configuration names no place for it, or if the webhook has none.
     pub entity_id: Option<String>,
+    /// The sender's counter of the events of the entity. `None` if the configuration names no place for it.
+    pub sequence: Option<u32>,
     pub data: BTreeMap<String, Scalar>,
     /// Trace id of the request that stored the webhook. `None` if it is not known.
     pub trace_id: Option<String>,
-    /// Time by the sender's clock, or the time of receipt. RFC 3339.
+    /// Time by which the event is ordered: that of the sender's clock, or the time of receipt. RFC 3339.
     pub occurred_at: String,
     /// Time of receipt. RFC 3339.
     pub received_at: String,
@@ -201,9 +207,10 @@ impl WebhookReceived {
             event_id: event.event_id.to_string(),
             webhook_type: event.event_type.clone(),
             entity_id: event.report.id.clone(),
+            sequence: event.report.sequence,
             data: event.report.data.clone(),
             trace_id: event.trace_id.as_ref().map(|trace_id| trace_id.as_str().to_owned()),
-            occurred_at: event.report.occurred_at.unwrap_or(event.received_at).to_string(),
+            occurred_at: ordered_at(&event.report, event.received_at).to_string(),
             received_at: event.received_at.to_string(),
         }
     }

@@ -1,4 +1,4 @@
-//! What a webhook reports about an entity: a thing that is no call.
+//! The part of a webhook that is about an entity: a thing that is no call.
 
 use std::collections::BTreeMap;
 

@@ -23,8 +23,9 @@ pub struct EntityRow {
     call_id: CallId,
     schema_version: u32,
     version: u64,
-    /// The same as `version`: each write announces something. It tells the relay so.
-    outbox_start: u64,
+    /// The same as `version`: each write announces something. It tells the relay so. `None` in a copied table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outbox_start: Option<u64>,
     /// `{time} {counter} {event id}` of the latest events. `-` stands for a missing counter.
     latest: Vec<String>,
     announced: Vec<AnnouncedEvent>,
@@ -87,7 +88,7 @@ impl Calls {
             call_id: entity.key.clone(),
             schema_version: ENTITY_SCHEMA,
             version: entity.version,
-            outbox_start: entity.version,
+            outbox_start: Some(entity.version),
             latest: entity.latest.iter().map(encode_position).collect(),
             announced: entity.announced.clone(),
             expires_at: expires_at(now, retention),

@@ -5,6 +5,7 @@ use switchhook_domain::Provider;
 
 use super::fields::Fields;
 use super::mapping::places;
+use crate::configured::equals;
 use crate::user_decision::DecisionRule;
 
 /// Most values that say the same.
@@ -31,7 +32,7 @@ impl DecisionRule {
         }
         let places = places(&mut fields, "pointer");
         let (confirmed, declined) = (values(&mut fields, "confirmed"), values(&mut fields, "declined"));
-        if confirmed.iter().any(|value| declined.contains(value)) {
+        if confirmed.iter().any(|value| declined.iter().any(|other| equals(value, other))) {
             fields.problem("declined", "has a value of confirmed");
         }
         fields.reject_unknown("pointer, confirmed, declined");

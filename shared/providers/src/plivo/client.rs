@@ -411,8 +411,9 @@ fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
         return Some(CallStatus::NoAnswer);
     }
     match call.get("hangup_cause_code").and_then(Value::as_u64)? {
-        1000 | 1010 | 1020 => Some(CallStatus::Cancel),
-        2000..=2070 => Some(CallStatus::Failed),
+        1000 => Some(CallStatus::Cancel),
+        // Plivo canceled the call because the account is out of credit (1010) or has too many calls (1020): the number may be tried again.
+        1010 | 1020 | 2000..=2070 => Some(CallStatus::Failed),
         3010 | 3020 => Some(CallStatus::Busy),
         _ => None,
     }

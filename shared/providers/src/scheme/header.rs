@@ -59,5 +59,8 @@ impl<'a> HeaderValue<'a> {
 
 /// Values of the fields with this name.
 fn fields<'a>(header: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
-    header.split(',').filter_map(move |field| field.strip_prefix(name)?.strip_prefix('='))
+    // Some senders write a space after the comma. `parse` refuses it in an exact form.
+    let fields = header.split(',').enumerate();
+    let fields = fields.map(|(index, field)| if index == 0 { field } else { field.trim_start() });
+    fields.filter_map(move |field| field.strip_prefix(name)?.strip_prefix('='))
 }

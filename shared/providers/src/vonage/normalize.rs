@@ -86,14 +86,20 @@ fn call_events(event: &Event, status: Status) -> CallEventSet {
         Status::Cancelled => Ending::CANCELED,
         Status::Timeout | Status::Unanswered => Ending::NO_ANSWER,
         Status::Rejected => match event.detail.as_deref() {
-            Some("declined") => Ending::BUSY,
+            // The record of a call has no detail. Most who reject a call are people who decline it.
+            Some("declined") | None => Ending::BUSY,
             Some("invalid_number") => Ending::FAILED_PERMANENTLY,
-            Some(_) | None => Ending::FAILED,
+            Some(_) => Ending::FAILED,
         },
         Status::Failed if event.has_duration() => Ending::FAILED_AFTER_ANSWER,
         Status::Failed => Ending::FAILED,
     };
-    ending.reported(CallTimes { started_at: event.started_at(), ended_at: event.ended_at().or(occurred_at) })
+    let ended_at = match ending {
+        // Its end may have whole seconds, and lie before the answer. An ending without a time comes last.
+        Ending::Unclear => occurred_at.map(|at| event.ended_at().map_or(at, |ended_at| ended_at.max(at))),
+        Ending::Answered { .. } | Ending::NotAnswered { .. } | Ending::NeverDialled => event.ended_at().or(occurred_at),
+    };
+    ending.reported(CallTimes { started_at: event.started_at(), ended_at })
 }
 
 /// Call events of an answered call.

@@ -184,6 +184,19 @@ fn signatures() -> Vec<(Value, &'static str, bool)> {
 }
 
 #[test]
+fn fields_of_a_header_may_be_separated_by_a_space() {
+    let body = br#"{"id":"e1"}"#;
+    let signature = json!({"scheme": "hmac", "header": "x-sig", "timestamp_field": "t", "signature_field": "v1"});
+    let file = configured(&["key"], &signature);
+    let config = file.webhook_keys().config(a()).unwrap();
+    let signed = sign_as_configured(a(), config, "https://example.com", body, NOW).unwrap();
+    let [(name, value)] = signed.headers.as_slice() else { panic!("{:?}", signed.headers) };
+    let with = |value: &str| verified_at(a(), config, &headers(&[(name.as_str(), value)]), body, NOW).is_ok();
+    assert!(with(value) && with(&value.replace(',', ", ")) && with(&format!("{value}, v0=old")));
+    assert!(!with(&value.replace("v1=", "v1 =")) && !with(&value.replace(',', ";")));
+}
+
+#[test]
 fn tampered_webhook_is_refused_in_every_form() {
     let body = br#"{"id":"e1"}"#;
     for (signature, key, has_time) in signatures() {

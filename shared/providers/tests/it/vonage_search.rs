@@ -72,7 +72,7 @@ fn known_call_is_read_by_its_id() {
     assert_eq!(kinds(by_id("timeout", None).1), [EventKind::Ringing, EventKind::NoAnswer]);
     assert_eq!(kinds(by_id("cancelled", None).1), [EventKind::Canceled]);
     assert_eq!(kinds(by_id("failed", None).1), [EventKind::Failed]);
-    assert_eq!(kinds(by_id("rejected", None).1), [EventKind::Failed]);
+    assert_eq!(kinds(by_id("rejected", None).1), [EventKind::Ringing, EventKind::Busy]);
     for status in ["new", "record"] {
         assert_eq!(by_id(status, None).1, LookupAnswer::UnknownValue { field: "status" });
     }

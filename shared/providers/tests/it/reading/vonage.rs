@@ -26,7 +26,7 @@ fn vonage_statuses_say() {
         (json!({"status": "unanswered", "detail": "timeout"}), "~ringing no_answer"),
         (json!({"status": "unanswered", "detail": "unavailable"}), "~ringing no_answer"),
         (json!({"status": "timeout"}), "~ringing no_answer"),
-        (json!({"status": "rejected"}), "failed"),
+        (json!({"status": "rejected"}), "~ringing busy"),
         (json!({"status": "rejected", "detail": "restricted"}), "failed"),
         (json!({"status": "rejected", "detail": "declined"}), "~ringing busy"),
         (json!({"status": "rejected", "detail": "invalid_number"}), "failed!"),
