@@ -263,6 +263,16 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
         assert_eq!(orphaned_events.len(), 1);
         assert!(world.load("retell:p1").await.is_none());
     }
+    // It never leads to another call: of two dials to one person, none takes the other's call.
+    let other = create(&world, &call_request("busy")).await;
+    let before = world.item(CALLS_TABLE, "retell:p1").await;
+    let alias = Alias { call_id: CallId::new(&other), attempt: AttemptKey::new("1") };
+    for id in ["retell:p1", "retell:p2"] {
+        let first = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
+        drop(world.calls.write_alias(&CallId::new(id), &first, world.now()).await.unwrap());
+        assert!(world.calls.write_alias(&CallId::new(id), &alias, world.now()).await.unwrap().is_empty());
+        assert_eq!(world.item(CALLS_TABLE, id).await["alias_of"], before["alias_of"], "{id}");
+    }
 }
 
 // The ending is stored under another call

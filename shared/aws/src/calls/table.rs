@@ -22,6 +22,9 @@ use crate::shards::Shards;
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Longest time that the adoption of orphaned events takes. After it the reconciler starts the adoption again.
 const ADOPTION_MAX: Duration = Duration::from_secs(60);
+/// Condition that an id is free, or leads to the same call already.
+const NO_CALL_AND_NO_OTHER_ALIAS: &str = "attribute_not_exists(#plan) AND attribute_not_exists(history) \
+                                          AND (attribute_not_exists(alias_of) OR alias_of = :call)";
 /// Update expression that makes an item an alias.
 const SET_ALIAS: &str = "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
                          expires_at = if_not_exists(expires_at, :end)";
@@ -205,8 +208,8 @@ impl Calls {
     /// ids, and the caller must have them [adopted](crate::inbox::adopt) and then call [`Calls::finish_adoption`]. Until
     /// then the alias wakes the reconciler, so that an adoption that stops half-way is finished.
     ///
-    /// **A call never becomes an alias of itself, and a call that Switchhook placed never becomes an alias.** In both
-    /// cases nothing is written, and the returned set is empty.
+    /// **A call never becomes an alias of itself, a call that Switchhook placed never becomes an alias, and an alias never leads to
+    /// another call than before.** In these cases nothing is written, and the returned set is empty.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
@@ -214,14 +217,18 @@ impl Calls {
         if *from == alias.call_id {
             return Ok(BTreeSet::new());
         }
-        let request =
-            self.alias_update(from, alias, now, "attribute_not_exists(#plan) AND attribute_not_exists(history)");
+        let request = self.alias_update(from, alias, now, NO_CALL_AND_NO_OTHER_ALIAS);
         let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         let stored = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
             ConditionalWrite::Applied(_) => return Ok(BTreeSet::new()),
             ConditionalWrite::Refused(stored) => stored,
         };
-        if stored.is_none_or(|item| item.contains_key("plan")) {
+        // An alias to another call stays: of two dials to one person, none takes the other's call.
+        let leads_elsewhere = |item: &Item| {
+            let of = item.get("alias_of").and_then(|of| of.as_s().ok());
+            of.is_some_and(|of| of != alias.call_id.as_str())
+        };
+        if stored.is_none_or(|item| item.contains_key("plan") || leads_elsewhere(&item)) {
             return Ok(BTreeSet::new());
         }
         let wake_key = WakeQueue::Claims.key(self.shards.shard_of(from.as_str(), now));
