@@ -56,7 +56,7 @@ impl EntityPosition {
 /// An entity as its row holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entity {
-    /// Key of the row, which begins with [`ENTITY_PREFIX`].
+    /// Key of the row, which begins with [`ENTITY_PREFIX`](crate::ENTITY_PREFIX).
     pub key: CallId,
     /// Number of writes of the row.
     pub version: u64,
