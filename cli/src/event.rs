@@ -265,8 +265,8 @@ fn type_of(line: &EventLine) -> &str {
 }
 
 /// Returns the key of an entity for people: its sender, and the sender's id of it.
-fn entity_text(key: &str) -> String {
-    format!("entity {}", key.trim_start_matches(ENTITY_PREFIX))
+fn entity_text(key: &str) -> &str {
+    key.strip_prefix(ENTITY_PREFIX).unwrap_or(key)
 }
 
 /// Prints an event in two lines. Ids are never cut, because they are pasted into the next command.
@@ -275,7 +275,7 @@ pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<(
     let retries = if line.attempts > 1 { format!(", {} tries", line.attempts) } else { String::new() };
     writeln!(out, "{}  {} {:<13}  {}", line.received_at, mark(line.status), line.status, line.event_id)?;
     let subject = match &line.entity {
-        Some(entity) => entity_text(entity),
+        Some(entity) => format!("entity {}", entity_text(entity)),
         None => format!("call {}", line.call_id.as_deref().unwrap_or("-")),
     };
     writeln!(out, "    {} {}  {subject}  {after}{retries}", line.provider, type_of(line))?;
@@ -334,7 +334,7 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
     writeln!(out, "{}", line.event_id)?;
     writeln!(out, "  type       {} from {}, {} {}", type_of(line), line.provider, mark(line.status), line.status)?;
     match &line.entity {
-        Some(entity) => writeln!(out, "  entity     {}", entity.trim_start_matches(ENTITY_PREFIX))?,
+        Some(entity) => writeln!(out, "  entity     {}", entity_text(entity))?,
         None => writeln!(out, "  call       {}", line.call_id.as_deref().unwrap_or("-"))?,
     }
     let late = line.late_ms.map_or_else(String::new, |ms| format!(", {} after it happened", duration(ms)));

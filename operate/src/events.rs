@@ -8,7 +8,7 @@ mod unfolded;
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
-use switchhook_domain::{Call, CallId, Disposition, EntityPosition, EventId, HistoryEntry, Origin, Timestamp};
+use switchhook_domain::{Call, CallId, Disposition, EventId, HistoryEntry, Origin, Timestamp};
 
 use crate::audit;
 use crate::concurrent::concurrently;
@@ -205,8 +205,7 @@ pub(crate) async fn entity_disposition(
     stored: &StoredEvent,
 ) -> Result<Option<Disposition>, Error> {
     let Some(entity) = stack.calls.entity_eventual(key).await? else { return Ok(None) };
-    let event = stack.inbox.renormalize(stored).await?;
-    Ok(event.and_then(|event| entity.disposition(&EntityPosition::of(&event)?)))
+    Ok(stack.inbox.disposition_in(&entity, stored).await?)
 }
 
 /// True if an item or a row was found, and this program cannot read it.

@@ -98,7 +98,7 @@ impl Sim {
             );
         }
         let mut all = self.acknowledged.borrow_mut();
-        // Of two deliveries at the same time, the one that found the event stored may be answered first.
+        // Two deliveries may come at the same time. The one that finds the event stored may then be answered first.
         let is_accepted = status == "accepted";
         if is_accepted && all.iter().any(|known| known.is_accepted && known.event_id == event_id) {
             self.state().report_violation(Law::AcceptedOnce, event_id.clone());

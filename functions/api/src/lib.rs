@@ -32,8 +32,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{
-    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EntityPosition, EventId, Job, Policy,
-    RetryPolicy,
+    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
 };
 
 pub use crate::api::Api;
@@ -212,9 +211,9 @@ impl Api {
         let (mut call, mut in_entity) = (None, None);
         match &stored.call_id {
             Some(key) if key.is_entity() => {
-                let (entity, event) = (self.calls.entity(key).await?, self.inbox.renormalize(&stored).await?);
-                let position = event.as_ref().and_then(EntityPosition::of);
-                in_entity = entity.zip(position).and_then(|(entity, position)| entity.disposition(&position));
+                if let Some(entity) = self.calls.entity(key).await? {
+                    in_entity = self.inbox.disposition_in(&entity, &stored).await?;
+                }
             }
             Some(call_id) => call = self.find(call_id).await?,
             None => {}

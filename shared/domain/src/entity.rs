@@ -183,7 +183,7 @@ pub struct WebhookReceived {
     pub data: BTreeMap<String, Scalar>,
     /// Trace id of the request that stored the webhook. `None` if it is not known.
     pub trace_id: Option<String>,
-    /// Time by which the event is ordered: that of the sender's clock, or the time of receipt. RFC 3339.
+    /// Time by which the event is ordered: the time by the sender's clock, or the time of receipt. RFC 3339.
     pub occurred_at: String,
     /// Time of receipt. RFC 3339.
     pub received_at: String,

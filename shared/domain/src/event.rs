@@ -455,7 +455,7 @@ pub struct ProviderEvent {
     pub received_at: Timestamp,
     /// Empty if the event is about an entity.
     pub call_events: Vec<CallEvent>,
-    /// What the event reports if it is about no call. `call_id` is then the key of the entity.
+    /// The report about an entity, if the event is about no call. `call_id` is then the key of the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityReport>,
     /// True if the person asked not to be called again.

@@ -197,6 +197,11 @@ fn skip_seq<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<(), A::Error> {
     Ok(())
 }
 
+/// True if the text is a number above zero.
+pub(crate) fn is_positive(text: Option<&str>) -> bool {
+    text.and_then(|text| text.trim().parse::<f64>().ok()).is_some_and(|number| number > 0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -78,8 +78,8 @@ impl VerifiedWebhook {
         self.decision
     }
 
-    /// True if the configuration decided what the webhook says. Then its reading is stored with it, because whoever reads it again
-    /// does not know the configuration.
+    /// True if the configuration was needed to read the webhook. Then its reading is stored with it, because functions that read it
+    /// again do not have the configuration.
     #[must_use]
     pub const fn is_read_by_configuration(&self) -> bool {
         self.provider.is_configured() || self.decision.is_some()

@@ -162,7 +162,7 @@ async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
         assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Declined, attempts [completed]");
         let call = world.call(&call_id).await;
         let decided = call.history.iter().find(|entry| entry.event.kind == EventKind::UserDeclined).unwrap();
-        // Whoever reads the stored event again finds the same decision, without the rule.
+        // Read again without the rule, the stored event has the same decision.
         let event = world.inbox.get_normalized(&decided.source_event_id).await.unwrap().unwrap();
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{event:?}");
         assert_eq!(world.logged("drift_found").len(), 0);

@@ -71,7 +71,7 @@ impl<'a> Knowledge<'a> {
         let attempts = self.attempts();
         let Some(attempt) = attempts.iter().find(|attempt| attempt.index == report.attempt) else { return true };
         let mut endings = report.statements.iter().filter(|statement| statement.fact.ending().is_some());
-        // An unanswered call may have an ending without a time. Its age is then that of the attempt's last event.
+        // An unanswered call may have an ending without a time. The attempt's last event then gives its age.
         let ended_long_ago =
             endings.any(|ending| ending.at.unwrap_or(attempt.last_event_at) + DRIFT_CHECK_MIN_AGE <= received.at);
         let timeout_passed = received.at >= attempt.last_event_at + INACTIVITY_TIMEOUT;
@@ -231,7 +231,7 @@ mod tests {
         }
     }
 
-    /// Whether the drift check uses an ending that it learns at this time. The attempt began at 0, and its webhooks were lost.
+    /// True if the drift check uses an ending that it learns at this time. The attempt began at 0, and its webhooks were lost.
     fn uses_ending(ended_at: Option<Millis>, learned_at: Millis) -> bool {
         let reports = [report(Fact::Initiated, Some(0)), report(Fact::Ended(Ending::Failed), ended_at)];
         let attempt = CheckedAttempt { provider: Provider::Retell, provider_call_id: None };

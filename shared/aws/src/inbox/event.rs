@@ -6,7 +6,9 @@ use std::fmt;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
+use switchhook_domain::{
+    AttemptKey, CallId, Disposition, Entity, EntityPosition, EventId, Origin, ProviderEvent, Timestamp, TraceId,
+};
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
@@ -229,6 +231,15 @@ impl Inbox {
             Reread::Foldable(event) => Some(*event),
             Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => None,
         })
+    }
+
+    /// Returns the disposition of a stored event in its entity. `None` if the row does not say.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::renormalize`].
+    pub async fn disposition_in(&self, entity: &Entity, stored: &StoredEvent) -> Result<Option<Disposition>, Error> {
+        let event = self.renormalize(stored).await?;
+        Ok(event.and_then(|event| entity.disposition(&EntityPosition::of(&event)?)))
     }
 
     /// Reads the body of a stored event again, whatever its disposition. The event keeps the id under which it is stored.

@@ -33,7 +33,7 @@ impl AccountConfig {
         self.public_url.as_deref()
     }
 
-    /// Rule that finds the person's decision in the answer to a lookup. The same as that of the webhooks.
+    /// Rule that finds the person's decision in the answer to a lookup. The webhooks have the same rule.
     pub(crate) const fn decision(&self) -> Option<&DecisionRule> {
         self.decision.as_ref()
     }

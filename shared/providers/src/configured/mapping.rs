@@ -41,7 +41,7 @@ pub(crate) struct Rule {
     pub(crate) meaning: Meaning,
 }
 
-/// What an event is about.
+/// Subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// A call: the event reports this kind of call event, and implies earlier ones.

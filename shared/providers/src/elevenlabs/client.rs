@@ -211,13 +211,5 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
 }
 
 fn account(config: &AccountConfig) -> Option<&ElevenLabsAccount> {
-    match config.account() {
-        Account::ElevenLabs(account) => Some(account),
-        Account::Retell(_)
-        | Account::Twilio(_)
-        | Account::Vapi(_)
-        | Account::Telnyx(_)
-        | Account::Plivo(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::ElevenLabs(account) = config.account() { Some(account) } else { None }
 }

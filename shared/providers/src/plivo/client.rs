@@ -3,8 +3,8 @@
 //! * Dial: `POST /v1/Account/{auth_id}/Call/`. Plivo has no idempotency key for it. The response names the request, and a request for
 //!   one number has the id of its call.
 //! * Lookup: `GET /v1/Account/{auth_id}/Call/{id}/` shows a live call with `?status=live`, a queued one with `?status=queued`, and
-//!   the record of an ended call without a status. If the id is unknown, or Plivo does not know it, the lists of queued, live and
-//!   ended calls are searched for calls between both numbers around the time of our dial.
+//!   the record of an ended call without a status. If nobody knows the id, three lists
+//!   are searched for calls between both numbers around the time of our dial: queued, live and ended calls.
 //!
 //! Plivo stores no metadata. Our ids are in the query of the callback URLs, which Plivo signs. No answer of the API shows them, so a
 //! search that finds several calls is undecided.
@@ -148,7 +148,7 @@ pub(crate) struct Found {
     candidates: BTreeMap<String, (Kind, Map<String, Value>)>,
     /// Ids of listed calls that are not read yet, the next one last.
     unread: Vec<String>,
-    /// True if a call could be ours that cannot be told: it went on before it was read, or its time has no zone. Then nothing proves
+    /// True if nobody can say whether a call is ours: it went on to another list before it was read, or its time has no zone. Then nothing proves
     /// that there was no call.
     is_unclear: bool,
 }
@@ -445,13 +445,5 @@ fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
 }
 
 fn account(config: &AccountConfig) -> Option<&PlivoAccount> {
-    match config.account() {
-        Account::Plivo(account) => Some(account),
-        Account::Retell(_)
-        | Account::Twilio(_)
-        | Account::Vapi(_)
-        | Account::Telnyx(_)
-        | Account::ElevenLabs(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::Plivo(account) = config.account() { Some(account) } else { None }
 }

@@ -54,7 +54,7 @@ impl Callback {
 
     /// True if Plivo bills seconds of the call, so somebody or something answered.
     pub(super) fn is_billed(&self) -> bool {
-        self.bill_duration.as_deref().and_then(|seconds| seconds.trim().parse::<f64>().ok()).is_some_and(|s| s > 0.0)
+        lenient::is_positive(self.bill_duration.as_deref())
     }
 }
 

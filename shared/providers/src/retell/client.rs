@@ -169,13 +169,5 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
 }
 
 fn account(config: &AccountConfig) -> Option<&RetellAccount> {
-    match config.account() {
-        Account::Retell(account) => Some(account),
-        Account::Twilio(_)
-        | Account::Vapi(_)
-        | Account::Telnyx(_)
-        | Account::ElevenLabs(_)
-        | Account::Plivo(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::Retell(account) = config.account() { Some(account) } else { None }
 }

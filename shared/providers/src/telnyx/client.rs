@@ -327,13 +327,5 @@ fn has_next_page(answer: &Map<String, Value>, page: u64) -> bool {
 }
 
 fn account(config: &AccountConfig) -> Option<&TelnyxAccount> {
-    match config.account() {
-        Account::Telnyx(account) => Some(account),
-        Account::Retell(_)
-        | Account::Twilio(_)
-        | Account::Vapi(_)
-        | Account::ElevenLabs(_)
-        | Account::Plivo(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::Telnyx(account) = config.account() { Some(account) } else { None }
 }

@@ -279,13 +279,5 @@ fn callback(call: &Map<String, Value>) -> String {
 }
 
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {
-    match config.account() {
-        Account::Twilio(account) => Some(account),
-        Account::Retell(_)
-        | Account::Vapi(_)
-        | Account::Telnyx(_)
-        | Account::ElevenLabs(_)
-        | Account::Plivo(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::Twilio(account) = config.account() { Some(account) } else { None }
 }

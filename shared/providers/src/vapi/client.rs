@@ -200,13 +200,5 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
 }
 
 fn account(config: &AccountConfig) -> Option<&VapiAccount> {
-    match config.account() {
-        Account::Vapi(account) => Some(account),
-        Account::Retell(_)
-        | Account::Twilio(_)
-        | Account::Telnyx(_)
-        | Account::ElevenLabs(_)
-        | Account::Plivo(_)
-        | Account::Vonage(_) => None,
-    }
+    if let Account::Vapi(account) = config.account() { Some(account) } else { None }
 }

@@ -282,13 +282,5 @@ fn login(account: &VonageAccount) -> Login {
 }
 
 fn account(config: &AccountConfig) -> Option<&VonageAccount> {
-    match config.account() {
-        Account::Vonage(account) => Some(account),
-        Account::Retell(_)
-        | Account::Twilio(_)
-        | Account::Vapi(_)
-        | Account::Telnyx(_)
-        | Account::ElevenLabs(_)
-        | Account::Plivo(_) => None,
-    }
+    if let Account::Vonage(account) = config.account() { Some(account) } else { None }
 }

@@ -61,7 +61,7 @@ impl Event {
 
     /// True if the call lasted, so somebody or something answered.
     pub(super) fn has_duration(&self) -> bool {
-        self.duration.as_deref().and_then(|seconds| seconds.trim().parse::<f64>().ok()).is_some_and(|s| s > 0.0)
+        lenient::is_positive(self.duration.as_deref())
     }
 }
 

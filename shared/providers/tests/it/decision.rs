@@ -136,7 +136,7 @@ fn answer_to_a_lookup_is_decided_alike() {
     };
     assert!(webhook.is_read_by_configuration());
     assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserConfirmed));
-    // Whoever has the stored bytes alone does not know the rule.
+    // The stored bytes alone lead to no decision, because the rule is not stored.
     let stored = VerifiedWebhook::from_inbox(Provider::Retell, String::new(), webhook.body().to_vec(), 0);
     let Reading::Event(reread) = read(&stored, NOW) else { panic!("an event") };
     assert!(reread.call_events.iter().all(|event| event.kind != EventKind::UserConfirmed));
