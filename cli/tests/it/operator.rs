@@ -57,12 +57,17 @@ fn operators_clients_reach_the_tables_the_queues_and_the_bus() {
 #[test]
 fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
     let (_scratch, stack) = with_a_call();
-    let all = stack.get("/metrics-data?since=2020-01-01T00:00:00Z").expect("the metrics");
-    let series = all["series"].as_array().expect("series");
-    let sums = |name: &str| -> Vec<Value> {
+    let path = "/metrics-data?since=2020-01-01T00:00:00Z";
+    let sums_of = |all: &Value, name: &str| -> Vec<Value> {
+        let series = all["series"].as_array().expect("series");
         series.iter().filter(|one| one["name"] == name).map(|one| one["points"][0][1].clone()).collect()
     };
-    assert_eq!(sums("received"), [1.0, 1.0, 1.0], "of ingress, of its provider, and of the consumer");
+    // The consumer takes the event from the queue after ingress has answered.
+    let all = wait_for("the metrics of ingress, of its provider, and of the consumer", || {
+        let all = stack.get(path).ok_or("no metrics")?;
+        if sums_of(&all, "received") == [1.0, 1.0, 1.0] { Ok(all) } else { Err(all.to_string()) }
+    });
+    let sums = |name: &str| sums_of(&all, name);
     assert_eq!(sums("accepted"), [1.0]);
     assert_eq!(sums("5xx"), [0.0]);
     let later = stack.get("/metrics-data?since=2100-01-01T00:00:00Z").expect("the metrics");
