@@ -295,6 +295,7 @@ def test_every_route_leads_to_the_alias_of_a_function_that_it_may_invoke():
     permitted = {
         (json.dumps(permission["FunctionName"]), permission["SourceArn"]["Fn::Sub"].rsplit("${HttpApi}/*/", 1)[1])
         for permission in of_type("AWS::Lambda::Permission").values()
+        if permission["Principal"] == "apigateway.amazonaws.com"
     }
     for route in of_type("AWS::ApiGatewayV2::Route").values():
         integration = re.fullmatch(r"integrations/\$\{(\w+)\}", route["Target"]["Fn::Sub"])[1]
@@ -304,7 +305,7 @@ def test_every_route_leads_to_the_alias_of_a_function_that_it_may_invoke():
         # One permission for both routes of the webhooks, with a wildcard in the place of the path parameter.
         path = "POST/webhooks/*" if path.startswith("POST/webhooks/") else path
         assert (json.dumps(function), path) in permitted
-    assert len(permitted) == len(of_type("AWS::Lambda::Permission")) == len(ROUTES) - 1
+    assert len(permitted) == len(ROUTES) - 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -640,7 +641,25 @@ def test_an_alarm_has_its_severity_in_its_name_and_wakes_somebody(name):
     kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", words).lower()
     assert alarm["AlarmName"] == {"Fn::Sub": f"${{AWS::StackName}}-{severity}-{kebab}"}
     assert alarm["AlarmActions"] == alarm["OKActions"] == ALARM_ACTION
-    assert RESOURCES[name].get("Condition") == ("IsGradual" if name == "P2ReleaseErrorsAlarm" else condition(severity, "Metrics" in alarm))
+    assert RESOURCES[name].get("Condition") == (OF_A_PARAMETER.get(name) or condition(severity, "Metrics" in alarm))
+
+
+def test_the_url_of_ingress_leads_to_its_alias_and_may_be_used_by_everybody_through_the_url_alone():
+    url, *permissions = of_condition("HasWebhookUrl", {"AWS::Lambda::Url", "AWS::Lambda::Permission"})
+    assert url == {"TargetFunctionArn": alias("ingress"), "AuthType": "NONE"}
+    common = {"FunctionName": alias("ingress"), "Principal": "*"}
+    assert permissions == [
+        common | {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"},
+        common | {"Action": "lambda:InvokeFunction", "InvokedViaFunctionUrl": True},
+    ]
+
+
+def of_condition(condition: str, kinds: set[str]) -> list[dict]:
+    return [each["Properties"] for each in RESOURCES.values() if each.get("Condition") == condition and each["Type"] in kinds]
+
+
+# Alarms on what exists only if a parameter asks for it.
+OF_A_PARAMETER = {"P2ReleaseErrorsAlarm": "IsGradual", "P1WebhookUrlErrorRateAlarm": "HasWebhookUrl"}
 
 
 def condition(severity: str, has_math: bool) -> str | None:
@@ -673,7 +692,7 @@ TELL_OF_CALLS = {
 
 
 def test_no_alarm_that_tells_of_a_lost_doubled_or_stuck_call_is_left_out_by_default():
-    by_default = {name for name in ALARMS if name[:2] in ("P1", "P2")} - {"P2ReleaseErrorsAlarm"}
+    by_default = {name for name in ALARMS if name[:2] in ("P1", "P2")} - OF_A_PARAMETER.keys()
     assert by_default - TELL_OF_CALLS == {"P2LatencyAlarm"} and TELL_OF_CALLS <= by_default
 
 
@@ -724,7 +743,7 @@ def test_the_price_of_the_alarms_is_in_the_documentation():
     page = (ROOT / "docs" / "cost.md").read_text()
     described = TEMPLATE["Parameters"]["AlarmLevel"]["Description"]
     for level in ("P1", "P2", "P3"):
-        alarms = [alarm for name, alarm in ALARMS.items() if name[:2] <= level and RESOURCES[name].get("Condition") != "IsGradual"]
+        alarms = [alarm for name, alarm in ALARMS.items() if name[:2] <= level and name not in OF_A_PARAMETER]
         looked_at = sum(len(metrics_of(alarm)) + (2 if "ThresholdMetricId" in alarm else 0) for alarm in alarms)
         assert f"| `{level}` | {len(alarms)} | {looked_at} | {looked_at / 10:.2f} |" in page
         assert f"{level} {'costs ' if level == 'P1' else ''}${looked_at / 10:.2f}" in described
@@ -752,7 +771,7 @@ def test_the_dashboard_names_no_alarm_that_the_stack_does_not_have():
     text, lists = properties("StackDashboard")["DashboardBody"]["Fn::Sub"]
     named = lambda body: set(re.findall(r"\$\{AWS::StackName\}-(P\d-[\w-]+)", body))  # noqa: E731
     found = {condition: named(there["Fn::Sub"]) for condition, there, otherwise in (each["Fn::If"] for each in lists.values()) if otherwise == ""}
-    expected = {condition: set() for condition in ("IsGradual", "HasP2Alarms", "HasP3Alarms")}
+    expected = {condition: set() for condition in (*OF_A_PARAMETER.values(), "HasP2Alarms", "HasP3Alarms")}
     for name, alarm in ALARMS.items():
         if (condition := RESOURCES[name].get("Condition")) not in (None, "OnAws"):
             expected[condition.replace("Math", "")] |= named(alarm["AlarmName"]["Fn::Sub"])
@@ -762,7 +781,10 @@ def test_the_dashboard_names_no_alarm_that_the_stack_does_not_have():
 
 # Metrics that AWS makes itself. Source: the page of each service in the AWS documentation, "CloudWatch metrics" or "metrics and dimensions".
 AWS_METRICS = {
-    "AWS/Lambda": ({"Invocations", "Errors", "Throttles", "Duration", "IteratorAge"}, {"FunctionName", "Resource", "ExecutedVersion"}),
+    "AWS/Lambda": (
+        {"Invocations", "Errors", "Throttles", "Duration", "IteratorAge", "UrlRequestCount", "Url5xxCount"},
+        {"FunctionName", "Resource", "ExecutedVersion"},
+    ),
     "AWS/SQS": (
         {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage", "NumberOfMessagesSent", "NumberOfMessagesReceived",
          "NumberOfMessagesDeleted"},

@@ -393,7 +393,9 @@ struct Context {
 impl Context {
     fn of(request: &Request) -> Self {
         let path = path_of(request);
-        let name = path.strip_prefix("/webhooks/").unwrap_or_default();
+        // A function URL hands over every method and path. API Gateway has a route for webhooks alone.
+        let webhook = path.strip_prefix("/webhooks/").filter(|_| request.method() == http::Method::POST);
+        let name = webhook.unwrap_or_default();
         // The webhooks of inbound calls may have a URL of their own: the usual one, followed by `/inbound`.
         let name = name.strip_suffix("/inbound").unwrap_or(name);
         let source = match request.request_context_ref() {
@@ -415,4 +417,40 @@ fn stored_headers(headers: &http::HeaderMap) -> BTreeMap<String, String> {
             Some(((*name).to_owned(), value.chars().take(HEADER_CHARS_MAX).collect()))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use switchhook_aws::http::request_from_event;
+
+    use super::*;
+
+    /// Provider that the event of a function URL names. Such a URL has no routes.
+    fn provider(method: &str, path: &str) -> Option<Provider> {
+        let host = "0123456789.lambda-url.us-east-1.on.aws";
+        let event = json!({
+            "version": "2.0", "routeKey": "$default", "rawPath": path, "rawQueryString": "", "headers": {"host": host},
+            "isBase64Encoded": false,
+            "requestContext": {
+                "accountId": "anonymous", "apiId": "0123456789", "domainName": host, "requestId": "r", "routeKey": "$default",
+                "stage": "$default", "timeEpoch": 0, "time": "",
+                "http": {"method": method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "::1", "userAgent": ""},
+            },
+        });
+        Context::of(&request_from_event(serde_json::from_value(event).unwrap())).provider
+    }
+
+    #[test]
+    fn only_a_post_to_the_path_of_a_provider_is_a_webhook() {
+        for path in ["/webhooks/retell", "/webhooks/retell/inbound"] {
+            assert_eq!(provider("POST", path), Some(Provider::Retell));
+            for method in ["GET", "PUT", "DELETE", "OPTIONS", "HEAD"] {
+                assert_eq!(provider(method, path), None, "{method}");
+            }
+        }
+        for path in ["/", "/retell", "/calls", "/webhooks", "/webhooks/", "/webhooks/nobody", "/webhooks/retell/", "/webhooks/retell/x"] {
+            assert_eq!(provider("POST", path), None, "{path}");
+        }
+    }
 }

@@ -22,6 +22,7 @@ pub(super) struct Case {
 
 pub(super) const CASES: &[Case] = &[
     Case { alarm: "P1WebhooksThrottledAlarm", series: webhooks_throttled, values: (1.0, 0.0) },
+    Case { alarm: "P1WebhookUrlErrorRateAlarm", series: webhook_url_errors, values: (6.0, 5.0) },
     Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
     Case { alarm: "P3FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
     Case { alarm: "P3TableThrottlesAlarm", series: table_throttles, values: (1.0, 0.0) },
@@ -37,6 +38,14 @@ pub(super) const CASES: &[Case] = &[
 /// The access log of the gateway counts the webhooks that were answered 429.
 fn webhooks_throttled() -> Vec<SeriesKey> {
     vec![SeriesKey::new("Switchhook/local", "throttled", &[])]
+}
+
+fn webhook_url_errors() -> Vec<SeriesKey> {
+    vec![of_ingress("Url5xxCount")]
+}
+
+fn of_ingress(metric: &str) -> SeriesKey {
+    SeriesKey::new("AWS/Lambda", metric, &[("FunctionName", &function_name("ingress"))])
 }
 
 fn release_errors() -> Vec<SeriesKey> {
@@ -109,11 +118,14 @@ fn inbox_export() -> Vec<SeriesKey> {
     vec![SeriesKey::new("AWS/Scheduler", "TargetErrorCount", &[("ScheduleGroup", "exports")])]
 }
 
-/// Names of the alarms that fire in six hours. The series has this value in each minute of the third hour.
+/// Names of the alarms that fire in six hours. The series has this value in each minute of the third hour. The URL of ingress gets
+/// a hundred requests a minute meanwhile, because one of the alarms is a share of them.
 fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
     let metrics = Metrics::default();
     for minute in 0..60 {
-        metrics.record(series.clone(), value, 2 * HOUR_MS + minute * MINUTE_MS);
+        let at = 2 * HOUR_MS + minute * MINUTE_MS;
+        metrics.record(of_ingress("UrlRequestCount"), 100.0, at);
+        metrics.record(series.clone(), value, at);
     }
     let fires = |alarm: &switchhook_local::metrics::Alarm| {
         !alarm.times_in_alarm(&metrics, 0, 6 * HOUR_MS).unwrap_or_else(|error| panic!("{error}")).is_empty()
@@ -137,4 +149,12 @@ fn value_that_is_no_trouble_sets_off_no_alarm() {
             assert_eq!(fired(&series, *usual), Vec::<String>::new(), "{series:?}");
         }
     }
+}
+
+/// Through its URL, a throttled invocation of ingress is a webhook that is answered 429.
+#[test]
+fn throttled_requests_to_the_url_of_ingress_wake_somebody() {
+    let alarms = |throttles| fired(&of_ingress("Throttles"), throttles);
+    assert_eq!(alarms(6.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
+    assert_eq!(alarms(5.0), ["P3FunctionThrottlesAlarm"]);
 }

@@ -14,6 +14,8 @@ use crate::traffic::{Webhook, retell_call, twilio_call};
 /// Upper limit for the cost of a million accepted webhooks in USD, without the index of phone numbers. The limit includes two
 /// cents for the events to operators, which do not depend on the traffic, and 20 cents for metrics and trace ids in the log lines.
 const DOLLARS_MAX: f64 = 7.90;
+/// Upper limit for the same webhooks if they come by the URL of ingress, without the API and its access log.
+const DOLLARS_BY_URL_MAX: f64 = 6.80;
 /// Upper limit for the additional cost of the index of phone numbers, while the parameter `IndexNumbers` is on.
 const NUMBERS_DOLLARS_MAX: f64 = 0.25;
 
@@ -165,6 +167,9 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
         add_row("reconciler runs that find nothing, per month", runs);
         add_row("index of numbers (`IndexNumbers`)", numbers);
         add_row("**together**", as_budgeted + numbers);
+        let by_url = as_budgeted - 1e6 * (price::HTTP_API + access_log_bytes() / 1e9 * price::LOG_GB);
+        assert!(by_url <= DOLLARS_BY_URL_MAX, "{kind}: {by_url}");
+        add_row("by the URL of ingress, without the index of numbers", by_url);
     }
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cost.md")).unwrap();
     for (name, cells) in rows {
