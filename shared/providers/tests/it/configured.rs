@@ -105,6 +105,8 @@ fn examples_read_their_payloads() {
     elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
     github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received closed 2026-01-01T00:02:00.000Z {"number":7,"repository":"example/appointments"}
     github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    openai/incoming: x-openai:msg_22536980f89c1e5d393763b179d3dba095fcc5fa69f73d4277cb0670b4b9e7c1 of entity:x-openai:rtc_1: received realtime.call.incoming 2026-01-01T00:01:00.000Z {"call_id":"rtc_1"}
+    openai/other: recorded response.completed of -
     shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     stripe/other: x-stripe:evt_2 of entity:x-stripe:cus_1: received customer.created 2026-01-01T00:01:00.000Z {}
     stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
@@ -162,6 +164,25 @@ fn vector_of_github_verifies() {
     assert_eq!(check(value, "Hello, World!"), Ok(()));
     assert_eq!(check(value, "Hello, World?"), Err(VerifyError::WrongSignature));
     assert_eq!(check(&value.replace("sha256=", ""), "Hello, World!"), Err(VerifyError::MalformedSignature));
+}
+
+/// The vectors of octokit/webhooks-methods.js, and one made by the code of stripe-node.
+#[test]
+fn examples_verify_what_the_vendors_sign() {
+    let github = "sha256=4864d2759938a15468b5df9ade20bf161da9b4f737ea61794142f3484236bda3";
+    let stripe = "t=1767225600,v1=4a942ef9477fb7b15b98664cf7ff2c2543984c1fa6bdf3520b48dcb25bcd1fe4";
+    for (name, key, header, value, body) in [
+        ("github", "mysecret", "x-hub-signature-256", github, r#"{"foo":"bar"}"#),
+        ("stripe", "whsec_test", "stripe-signature", stripe, "{}"),
+    ] {
+        let text = std::fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
+        let example: Value = serde_json::from_str(&text).unwrap();
+        let file = configured(&[key], &example[format!("x-{name}")]["signature"]);
+        let config = file.webhook_keys().config(a()).unwrap();
+        let check = |body: &str| verified_at(a(), config, &headers(&[(header, value)]), body.as_bytes(), NOW).map(|_| ());
+        assert_eq!(check(body), Ok(()), "{name}");
+        assert_eq!(check(&format!("{body} ")), Err(VerifyError::WrongSignature), "{name}");
+    }
 }
 
 /// Signatures of every form, and whether each covers a time.
