@@ -449,7 +449,16 @@ mod tests {
                 assert_eq!(provider(method, path), None, "{method}");
             }
         }
-        for path in ["/", "/retell", "/calls", "/webhooks", "/webhooks/", "/webhooks/nobody", "/webhooks/retell/", "/webhooks/retell/x"] {
+        for path in [
+            "/",
+            "/retell",
+            "/calls",
+            "/webhooks",
+            "/webhooks/",
+            "/webhooks/nobody",
+            "/webhooks/retell/",
+            "/webhooks/retell/x",
+        ] {
             assert_eq!(provider("POST", path), None, "{path}");
         }
     }

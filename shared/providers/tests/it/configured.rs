@@ -179,7 +179,8 @@ fn examples_verify_what_the_vendors_sign() {
         let example: Value = serde_json::from_str(&text).unwrap();
         let file = configured(&[key], &example[format!("x-{name}")]["signature"]);
         let config = file.webhook_keys().config(a()).unwrap();
-        let check = |body: &str| verified_at(a(), config, &headers(&[(header, value)]), body.as_bytes(), NOW).map(|_| ());
+        let check =
+            |body: &str| verified_at(a(), config, &headers(&[(header, value)]), body.as_bytes(), NOW).map(|_| ());
         assert_eq!(check(body), Ok(()), "{name}");
         assert_eq!(check(&format!("{body} ")), Err(VerifyError::WrongSignature), "{name}");
     }
