@@ -8,6 +8,7 @@ pub(crate) fn mark(status: &str) -> char {
         "refused" => '✕',
         "stale" => '○',
         "duplicate" => '◎',
+        "processed" => '–',
         "recorded" => '□',
         "quarantined" => '▲',
         "dead_lettered" => '▼',

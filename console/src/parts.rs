@@ -98,6 +98,7 @@ fn look(word: &str) -> Option<(&'static str, &'static str)> {
         "refused" => ("cross", "act"),
         "stale" => ("ring", "quiet"),
         "duplicate" => ("double", "quiet"),
+        "processed" => ("dash", "quiet"),
         "recorded" => ("square", "quiet"),
         "quarantined" => ("up", "strong"),
         "dead_lettered" => ("down", "strong"),

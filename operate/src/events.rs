@@ -8,7 +8,7 @@ mod unfolded;
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
-use switchhook_domain::{Call, CallId, Disposition, EventId, HistoryEntry, Origin, Timestamp};
+use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, HistoryEntry, Origin, Timestamp};
 
 use crate::audit;
 use crate::concurrent::concurrently;
@@ -35,7 +35,7 @@ pub struct EventLine {
     pub call_id: Option<String>,
     /// Key of the entity that the event is about, if it is about no call.
     pub entity: Option<String>,
-    /// Disposition of the event, or `queued`, `retrying` or `dead_lettered` if it has none yet. `unknown` if the row of its call
+    /// Disposition of the event, or [`PROCESSED`] if its entity no longer tells it, or `queued`, `retrying` or `dead_lettered` if it has none yet. `unknown` if the row of its call
     /// cannot be read, and nothing else tells.
     pub status: &'static str,
     pub received_at: String,
@@ -57,13 +57,17 @@ pub struct UnreadableEvent {
     pub error: String,
 }
 
-/// Statuses of an event: the dispositions, and those of an event that has none yet.
-pub const STATUSES: [&str; 10] = [
+/// Status of an event that is folded, if the row of its entity no longer tells whether it was applied or stale.
+pub const PROCESSED: &str = "processed";
+
+/// Statuses of an event: the dispositions, and those of an event without one.
+pub const STATUSES: [&str; 11] = [
     "applied",
     "parked",
     "refused",
     "stale",
     "duplicate",
+    PROCESSED,
     "recorded",
     "quarantined",
     "queued",
@@ -78,8 +82,8 @@ pub(crate) struct Fate {
     pub(crate) call: Option<Call>,
     /// Error of the row of its call, if this program cannot read the row.
     pub(crate) call_error: Option<String>,
-    /// Disposition of an event that is about no call. `None` for every other event, and while it is not known.
-    pub(crate) in_entity: Option<Disposition>,
+    /// What the entity of an event says about it, if the event is about no call.
+    pub(crate) in_entity: EntityFate,
 }
 
 impl Fate {
@@ -90,11 +94,11 @@ impl Fate {
             return Ok(None);
         }
         let Some(stored) = stack.inbox.get(id).await? else { return Ok(None) };
-        let mut in_entity = None;
+        let mut in_entity = EntityFate::NotFolded;
         let (call, call_error) = match &stored.call_id {
-            Some(key) if key.is_entity() => match entity_disposition(stack, key, &stored).await {
-                Ok(disposition) => {
-                    in_entity = disposition;
+            Some(key) if key.is_entity() => match entity_fate(stack, key, &stored).await {
+                Ok(fate) => {
+                    in_entity = fate;
                     (None, None)
                 }
                 Err(Error::Aws(error)) if is_unreadable(&error) => (None, Some(error.to_string())),
@@ -122,7 +126,10 @@ impl Fate {
     }
 
     pub(crate) fn status(&self) -> &'static str {
-        let decided = self.in_entity.or(self.stored.disposition).or(self.note.disposition);
+        let decided = match self.in_entity {
+            EntityFate::Folded(disposition) => return disposition.map_or(PROCESSED, Disposition::as_str),
+            EntityFate::NotFolded => self.stored.disposition.or(self.note.disposition),
+        };
         match (self.entries().first(), decided) {
             (Some((_, entry)), _) => entry.disposition.as_str(),
             (None, Some(disposition)) => Disposition::as_str(disposition),
@@ -195,17 +202,13 @@ impl Fates {
     }
 }
 
-/// Returns what became of an event that is about an entity. `None` if its row does not say.
+/// Returns what the row of its entity says about an event.
 ///
 /// # Errors
 /// A read failed.
-pub(crate) async fn entity_disposition(
-    stack: &Stack,
-    key: &CallId,
-    stored: &StoredEvent,
-) -> Result<Option<Disposition>, Error> {
-    let Some(entity) = stack.calls.entity_eventual(key).await? else { return Ok(None) };
-    Ok(stack.inbox.disposition_in(&entity, stored).await?)
+pub(crate) async fn entity_fate(stack: &Stack, key: &CallId, stored: &StoredEvent) -> Result<EntityFate, Error> {
+    let Some(entity) = stack.calls.entity_eventual(key).await? else { return Ok(EntityFate::NotFolded) };
+    Ok(stack.inbox.fate_in(&entity, stored).await?)
 }
 
 /// True if an item or a row was found, and this program cannot read it.

@@ -14,12 +14,12 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{ReceivedEvent, StoredEvent, minute_of};
-use switchhook_domain::{Call, CallId, Disposition, EventId, Origin, Provider, Timestamp};
+use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, Origin, Provider, Timestamp};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::events::entity_disposition;
+use crate::events::entity_fate;
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
@@ -329,19 +329,21 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
     }
     match filter.disposition {
         None => Ok(true),
-        Some(selected) => Ok(disposition_of(stack, &stored, candidate).await? == selected),
+        Some(selected) => Ok(disposition_of(stack, &stored, candidate).await? == Some(selected)),
     }
 }
 
-/// Returns the disposition that an event has now.
-async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candidate) -> Result<Selected, Error> {
+/// Returns the disposition that an event has now. `None` if it is folded, and its entity no longer tells the disposition.
+async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candidate) -> Result<Option<Selected>, Error> {
     if let Some(decided) = stored.disposition {
-        return Ok(Selected::As(decided));
+        return Ok(Some(Selected::As(decided)));
     }
-    let Some(call_id) = &candidate.call_id else { return Ok(Selected::NotFolded) };
+    let Some(call_id) = &candidate.call_id else { return Ok(Some(Selected::NotFolded)) };
     if call_id.is_entity() {
-        let disposition = entity_disposition(stack, call_id, stored).await?;
-        return Ok(disposition.map_or(Selected::NotFolded, Selected::As));
+        return Ok(match entity_fate(stack, call_id, stored).await? {
+            EntityFate::NotFolded => Some(Selected::NotFolded),
+            EntityFate::Folded(disposition) => disposition.map(Selected::As),
+        });
     }
     let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
     let entries = || {
@@ -350,5 +352,5 @@ async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candida
     };
     // The event that the provider reported decides, not one that it implies.
     let entry = entries().find(|entry| !entry.event.implied).or_else(|| entries().next());
-    Ok(entry.map_or(Selected::NotFolded, |entry| Selected::As(entry.disposition)))
+    Ok(Some(entry.map_or(Selected::NotFolded, |entry| Selected::As(entry.disposition))))
 }

@@ -6,7 +6,9 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::EventId;
-use switchhook_operate::events::{Announced, Conflict, EventLine, EventPath, FoldedEntry, Retries, show as read};
+use switchhook_operate::events::{
+    Announced, Conflict, EventLine, EventPath, FoldedEntry, PROCESSED, Retries, show as read,
+};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -149,7 +151,7 @@ fn verified(path: &EventPath) -> Markup {
 
 /// True if the event is about no call, and its entity says what became of it.
 fn is_ordered(line: &EventLine) -> bool {
-    line.entity.is_some() && ["applied", "stale"].contains(&line.status)
+    line.entity.is_some() && ["applied", "stale", PROCESSED].contains(&line.status)
 }
 
 /// Says why an event of this status is in no call's history.

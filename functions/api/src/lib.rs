@@ -32,7 +32,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{
-    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EventId, Job, Policy, RetryPolicy,
+    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EntityFate, EventId, Job, Policy, RetryPolicy,
 };
 
 pub use crate::api::Api;
@@ -208,11 +208,11 @@ impl Api {
     async fn show_status(&self, id: &EventId) -> Result<Answer, RequestError> {
         let Some(stored) = self.inbox.get(id).await? else { return Err(RequestError::unknown_id()) };
         let note = self.inbox.get_note(id).await?;
-        let (mut call, mut in_entity) = (None, None);
+        let (mut call, mut in_entity) = (None, EntityFate::NotFolded);
         match &stored.call_id {
             Some(key) if key.is_entity() => {
                 if let Some(entity) = self.calls.entity(key).await? {
-                    in_entity = self.inbox.disposition_in(&entity, &stored).await?;
+                    in_entity = self.inbox.fate_in(&entity, &stored).await?;
                 }
             }
             Some(call_id) => call = self.find(call_id).await?,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
-    AttemptState, Call, CallId, Direction, Disposition, EventId, HistoryEntry, Job, Origin, Provider, StopReason,
-    Timestamp, WebhookReceived,
+    AttemptState, Call, CallId, Direction, Disposition, EntityFate, EventId, HistoryEntry, Job, Origin, Provider,
+    StopReason, Timestamp, WebhookReceived,
 };
 
 #[derive(Debug, Serialize)]
@@ -181,12 +181,12 @@ pub(crate) struct StatusView<'a> {
 }
 
 impl<'a> StatusView<'a> {
-    /// `in_entity` is the disposition of an event that is about no call. It is `None` for every other event.
+    /// `in_entity` is what the entity of an event says about it, if the event is about no call.
     pub(crate) fn of(
         stored: &'a StoredEvent,
         note: Option<Note>,
         call: Option<&'a Call>,
-        in_entity: Option<Disposition>,
+        in_entity: EntityFate,
     ) -> Self {
         let note = note.unwrap_or_default();
         let entries = call.map(|call| call.history.iter().filter(|entry| entry.source_event_id == stored.event_id));
@@ -197,7 +197,7 @@ impl<'a> StatusView<'a> {
         let decided = stored.disposition.or(note.disposition);
         let (status, disposition) = match (decided, folded) {
             (_, Some(entry)) => ("processed", Some(entry.disposition)),
-            (_, None) if in_entity.is_some() => ("processed", in_entity),
+            (_, None) if let EntityFate::Folded(disposition) = in_entity => ("processed", disposition),
             (Some(Disposition::Refused), None) => ("processed", decided),
             (Some(disposition), None) => (disposition.as_str(), Some(disposition)),
             (None, None) if note.dead_lettered_at.is_some() => ("dead_lettered", None),
@@ -210,7 +210,7 @@ impl<'a> StatusView<'a> {
             };
             call.domain_events_from(1).into_iter().filter(caused).map(|event| event.event_type).collect()
         });
-        if in_entity == Some(Disposition::Applied) {
+        if in_entity == EntityFate::Folded(Some(Disposition::Applied)) {
             action.push(WebhookReceived::TYPE.to_owned());
         }
         let retries = note.attempts;

@@ -33,6 +33,8 @@ impl Consumer {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                 continue;
             }
+            let row = folded.next.as_ref().or(entity.as_ref());
+            self.erase_late_events(row.and_then(|row| row.forgotten_at), &events).await?;
             return Ok(self.log_entity(messages, &folded.dispositions, race, started));
         }
         Err(Error::Contended(RACES_MAX))

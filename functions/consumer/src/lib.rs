@@ -246,7 +246,7 @@ impl Consumer {
             self.note_unfolded(&outcomes, now).await?;
             let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
             self.note_dials(after.or(before), &outcomes, now).await;
-            self.erase_late_events(after.or(before), &events).await?;
+            self.erase_late_events(after.or(before).and_then(|call| call.forgotten_at), &events).await?;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
             return Ok(self.log(outcomes, before, after, race, started));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 use switchhook_aws::inbox::Note;
-use switchhook_domain::{AnnouncementSource, Call, Disposition, EventId, Origin, WebhookReceived, explain};
+use switchhook_domain::{AnnouncementSource, Call, Disposition, EntityFate, EventId, Origin, WebhookReceived, explain};
 use switchhook_providers::key_number;
 
 use super::{EventLine, Fate};
@@ -129,7 +129,7 @@ pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Re
         folded_at: fate.entries().first().map(|(_, entry)| entry.folded_at.to_string()),
         announced: match (&fate.call, fate.in_entity) {
             (Some(call), _) => announced(call, id),
-            (None, Some(Disposition::Applied)) => vec![received(id)],
+            (None, EntityFate::Folded(Some(Disposition::Applied))) => vec![received(id)],
             (None, _) => Vec::new(),
         },
         retries: retries(&fate.note, masker),

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
-use switchhook_domain::{Call, CallId, EventId, Timestamp};
+use switchhook_domain::{Call, CallId, EntityFate, EventId, Timestamp};
 use switchhook_providers::derived_call_id;
 
 use super::{EventLine, Fate, Fates, UnreadableEvent};
@@ -93,6 +93,6 @@ async fn fate(stack: &Stack, call: &Call, id: &EventId) -> Result<Option<Fate>, 
         note: note.unwrap_or_default(),
         call: Some(call.clone()),
         call_error: None,
-        in_entity: None,
+        in_entity: EntityFate::NotFolded,
     }))
 }

@@ -43,8 +43,8 @@ pub enum Error {
     ReadEntity(#[source] Source),
     #[error("could not write the entity")]
     WriteEntity(#[source] Source),
-    #[error("could not read the row of the entity")]
-    DecodeEntity(#[source] Source),
+    #[error("could not read {0} of the entity's row")]
+    DecodeEntity(&'static str),
     #[error("could not list calls")]
     ListCalls(#[source] Source),
     #[error("could not read {0} of the call's row")]

@@ -6,6 +6,9 @@
 //! Events of the same time are all published, because nothing tells which of them came first.
 //!
 //! An entity without an id is a single event, and therefore never stale.
+//!
+//! **A forgotten entity keeps its order, and loses `data`.** Its later events are published without `data` too. An event that was
+//! erased in the inbox has no `data`, so folding it again erases what a row restored from a backup says of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,6 +23,9 @@ use crate::time::Timestamp;
 
 /// Events that an entity remembers, the latest ones. They tell operators what became of an event.
 pub const ENTITY_EVENTS_MAX: usize = 10;
+/// Events of the latest time that an entity remembers in any case. None of them makes another one stale, so only this memory tells
+/// that one was folded before. If an entity remembers so many, a further event of that time counts as folded for repairs.
+pub const ENTITY_TIED_MAX: usize = 100;
 /// An event that claims to be further in the future counts as this far in the future. Otherwise it would make every later event
 /// stale.
 const CLOCK_MARGIN: Duration = Duration::from_secs(5 * 60);
@@ -60,10 +66,23 @@ pub struct Entity {
     pub key: CallId,
     /// Number of writes of the row.
     pub version: u64,
-    /// The latest events that were not stale, in their order. At most [`ENTITY_EVENTS_MAX`], or all events of the last write.
+    /// Version of the write that announced `announced`. `None` in a copied table, where the relay must not publish them again.
+    pub outbox_start: Option<u64>,
+    /// The latest events that were not stale, in their order. At most [`ENTITY_EVENTS_MAX`], or all events of the last write, and up
+    /// to [`ENTITY_TIED_MAX`] events of the latest time.
     pub latest: Vec<EntityPosition>,
-    /// Events of the last write, which announces them.
+    /// Events of the last write that announced any.
     pub announced: Vec<AnnouncedEvent>,
+    /// Time at which an operator forgot the entity. `None` if nobody did.
+    pub forgotten_at: Option<Timestamp>,
+}
+
+/// What the row of an entity says about an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntityFate {
+    NotFolded,
+    /// The event is folded, or is stale and so changes nothing. `None` if the entity no longer remembers whether it was applied.
+    Folded(Option<Disposition>),
 }
 
 /// Event of an entity with everything that its domain event repeats.
@@ -81,36 +100,68 @@ pub struct AnnouncedEvent {
 /// Result of folding events into an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityFold {
-    /// The next row. `None` if no event is new.
+    /// The next row. `None` if no event is new, and none erases anything of the row.
     pub next: Option<Entity>,
     /// Disposition of each event: applied, stale or duplicate.
     pub dispositions: Vec<Disposition>,
 }
 
 impl Entity {
-    /// Returns what became of the event at this place. `None` if the event was not folded, or if the entity has forgotten it.
+    /// Returns what became of the event at this place.
     #[must_use]
-    pub fn disposition(&self, position: &EntityPosition) -> Option<Disposition> {
+    pub fn fate(&self, position: &EntityPosition) -> EntityFate {
         if self.latest.contains(position) {
-            return Some(Disposition::Applied);
+            return EntityFate::Folded(Some(Disposition::Applied));
         }
-        // An entity that remembers all its events remembers which one was never applied.
-        let remembers_all = self.latest.len() < ENTITY_EVENTS_MAX;
-        let is_known = remembers_all || self.latest.first().is_some_and(|first| position > first);
-        (is_known && self.is_stale(position)).then_some(Disposition::Stale)
+        if self.is_stale(position) {
+            // An applied event that is later than the oldest of these would be among them.
+            let oldest = self.latest.len().checked_sub(ENTITY_EVENTS_MAX).and_then(|index| self.latest.get(index));
+            let was_never_applied = oldest.is_none_or(|oldest| position > oldest);
+            return EntityFate::Folded(was_never_applied.then_some(Disposition::Stale));
+        }
+        let is_tied = self.latest.last().is_some_and(|latest| !latest.is_before(position));
+        if is_tied && tied_count(&self.latest) >= ENTITY_TIED_MAX {
+            return EntityFate::Folded(None);
+        }
+        EntityFate::NotFolded
     }
 
     /// True if the event at this place needs no further fold.
     #[must_use]
     pub fn includes(&self, position: &EntityPosition) -> bool {
-        self.is_stale(position) || self.latest.contains(position)
+        self.fate(position) != EntityFate::NotFolded
+    }
+
+    /// Forgets the entity, for an operator. Returns the next row, which announces nothing.
+    #[must_use]
+    pub fn forget(&self, now: Timestamp) -> Self {
+        let mut next = Self { version: self.version + 1, ..self.clone() };
+        next.erase_data(now);
+        next
+    }
+
+    /// Erases the `data` of these events. Returns the next row, which announces nothing. `None` if the row holds no `data` of them.
+    #[must_use]
+    pub fn erase_events(&self, ids: &BTreeSet<EventId>) -> Option<Self> {
+        let mut next = Self { version: self.version + 1, ..self.clone() };
+        for event in next.announced.iter_mut().filter(|event| ids.contains(&event.event_id)) {
+            event.report.data.clear();
+        }
+        (next.announced != self.announced).then_some(next)
+    }
+
+    fn erase_data(&mut self, forgotten_at: Timestamp) {
+        self.forgotten_at = Some(self.forgotten_at.map_or(forgotten_at, |before| before.min(forgotten_at)));
+        for event in &mut self.announced {
+            event.report.data.clear();
+        }
     }
 
     fn is_stale(&self, position: &EntityPosition) -> bool {
         self.latest.last().is_some_and(|latest| position.is_before(latest))
     }
 
-    /// Returns the domain events of the last write.
+    /// Returns the domain events of the last write that announced any.
     #[must_use]
     pub fn domain_events(&self) -> Vec<WebhookReceived> {
         self.announced.iter().map(WebhookReceived::of).collect()
@@ -143,15 +194,59 @@ pub fn fold_entity(entity: Option<&Entity>, key: &CallId, events: &[ProviderEven
             announced.extend(events.get(index).and_then(AnnouncedEvent::of));
         }
     }
-    let next = (!announced.is_empty()).then(|| {
-        let kept = latest.len().saturating_sub(ENTITY_EVENTS_MAX.max(announced.len()));
-        let latest = latest.split_off(kept);
-        Entity { key: key.clone(), version: entity.map_or(0, |entity| entity.version) + 1, latest, announced }
-    });
+    let next = if announced.is_empty() {
+        entity.and_then(|entity| erased(entity, events))
+    } else {
+        let version = entity.map_or(0, |entity| entity.version) + 1;
+        let latest = remembered(latest, announced.len());
+        let forgotten_at = entity.and_then(|entity| entity.forgotten_at);
+        let outbox_start = Some(version);
+        let mut next = Entity { key: key.clone(), version, outbox_start, latest, announced, forgotten_at };
+        if let Some(at) = forgotten_at.or_else(|| forgotten_in(events)) {
+            next.erase_data(at);
+        }
+        Some(next)
+    };
     EntityFold { next, dispositions }
 }
 
+/// Returns the row without the data that was erased in the inbox. `None` if the row holds no such data.
+fn erased(entity: &Entity, events: &[ProviderEvent]) -> Option<Entity> {
+    let is_erased = |event: &&ProviderEvent| event.entity.as_ref().is_some_and(|report| report.data.is_empty());
+    let ids = events.iter().filter(is_erased).map(|event| event.event_id.clone()).collect();
+    match forgotten_in(events).filter(|_| entity.forgotten_at.is_none()) {
+        Some(at) => Some(entity.forget(at)),
+        None => entity.erase_events(&ids),
+    }
+}
+
+/// Time at which the entity of these events was forgotten, as they say.
+fn forgotten_in(events: &[ProviderEvent]) -> Option<Timestamp> {
+    events.iter().filter_map(|event| event.forgotten_at).min()
+}
+
+/// Number of events of the latest time that no other one makes stale.
+fn tied_count(latest: &[EntityPosition]) -> usize {
+    let last = latest.last();
+    latest.iter().filter(|position| last.is_some_and(|last| !position.is_before(last))).count()
+}
+
+/// Returns the events that the row keeps.
+fn remembered(latest: Vec<EntityPosition>, announced: usize) -> Vec<EntityPosition> {
+    let others = latest.len().saturating_sub(ENTITY_EVENTS_MAX.max(announced));
+    let mut tied_beyond = tied_count(&latest).saturating_sub(ENTITY_TIED_MAX);
+    let last = latest.last().cloned();
+    let is_kept = |(index, position): &(usize, EntityPosition)| {
+        let is_tied = last.as_ref().is_some_and(|last| !position.is_before(last));
+        let is_among_tied = is_tied && tied_beyond == 0;
+        tied_beyond = tied_beyond.saturating_sub(usize::from(is_tied));
+        *index >= others || is_among_tied
+    };
+    latest.into_iter().enumerate().filter(is_kept).map(|(_, position)| position).collect()
+}
+
 impl AnnouncedEvent {
+    /// `None` if the event is not about an entity.
     fn of(event: &ProviderEvent) -> Option<Self> {
         Some(Self {
             event_id: event.event_id.clone(),
@@ -196,6 +291,12 @@ impl WebhookReceived {
     #[must_use]
     pub fn id_of(event_id: &EventId) -> String {
         format!("{event_id}/received")
+    }
+
+    /// Returns the domain event of an event. `None` if the event is not about an entity.
+    #[must_use]
+    pub fn of_event(event: &ProviderEvent) -> Option<Self> {
+        AnnouncedEvent::of(event).map(|event| Self::of(&event))
     }
 
     fn of(event: &AnnouncedEvent) -> Self {

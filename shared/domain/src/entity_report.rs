@@ -1,6 +1,7 @@
 //! The part of a webhook that is about an entity: a thing that is no call.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +24,17 @@ pub struct EntityReport {
     pub data: BTreeMap<String, Scalar>,
 }
 
-/// Single value of a body.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Single value of a body. It may be personal, so its `Debug` form hides it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scalar {
     Bool(bool),
     Integer(i64),
     Text(String),
+}
+
+impl fmt::Debug for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scalar(hidden)")
+    }
 }

@@ -48,10 +48,19 @@ impl Call {
 }
 
 impl ProviderEvent {
-    /// Returns the event without the person. The fold of such an event forgets the person of its call.
+    /// Returns the event without the person. The fold of such an event forgets the person of its call, or its entity.
     #[must_use]
     pub fn forgotten(self, at: Timestamp) -> Self {
         let forgotten_at = Some(self.forgotten_at.unwrap_or(at));
-        Self { from: None, to: None, block_number: false, forgotten_at, ..self }
+        Self { forgotten_at, ..self.without_person() }
+    }
+
+    /// Returns the event without the person. Its fold forgets nothing else of its call or entity.
+    #[must_use]
+    pub fn without_person(mut self) -> Self {
+        if let Some(report) = &mut self.entity {
+            report.data.clear();
+        }
+        Self { from: None, to: None, block_number: false, ..self }
     }
 }

@@ -59,7 +59,10 @@ pub use derive::Transition;
 pub use domain_event::{
     DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, OperatorAttention, TroubledEvent, WebhookQuarantined,
 };
-pub use entity::{AnnouncedEvent, ENTITY_EVENTS_MAX, Entity, EntityFold, EntityPosition, WebhookReceived, fold_entity};
+pub use entity::{
+    AnnouncedEvent, ENTITY_EVENTS_MAX, ENTITY_TIED_MAX, Entity, EntityFate, EntityFold, EntityPosition,
+    WebhookReceived, fold_entity,
+};
 pub use entity_report::{EntityReport, Scalar};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, Origin,

@@ -23,12 +23,14 @@ pub struct EntityRow {
     call_id: CallId,
     schema_version: u32,
     version: u64,
-    /// The same as `version`: each write announces something. It tells the relay so. `None` in a copied table.
+    /// Version of the last write that announced something. It tells the relay so. `None` in a copied table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outbox_start: Option<u64>,
     /// `{time} {counter} {event id}` of the latest events. `-` stands for a missing counter.
     latest: Vec<String>,
     announced: Vec<AnnouncedEvent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgotten_at: Option<Timestamp>,
     /// Unix seconds. DynamoDB removes the row some time after.
     expires_at: i64,
 }
@@ -45,13 +47,16 @@ impl EntityRow {
             }
             _ => {}
         }
-        let row: Self = serde_dynamo::from_item(item).map_err(|error| Error::DecodeEntity(Box::new(error)))?;
+        // The message of the cause may quote a value of the row.
+        let row: Self = serde_dynamo::from_item(item).map_err(|_| Error::DecodeEntity("an attribute"))?;
         let latest: Option<Vec<EntityPosition>> = row.latest.iter().map(|text| decode_position(text)).collect();
         Ok(Entity {
             key: row.call_id,
             version: row.version,
-            latest: latest.ok_or_else(|| Error::DecodeEntity("an event of the row is malformed".into()))?,
+            outbox_start: row.outbox_start,
+            latest: latest.ok_or(Error::DecodeEntity("latest"))?,
             announced: row.announced,
+            forgotten_at: row.forgotten_at,
         })
     }
 }
@@ -88,9 +93,10 @@ impl Calls {
             call_id: entity.key.clone(),
             schema_version: ENTITY_SCHEMA,
             version: entity.version,
-            outbox_start: Some(entity.version),
+            outbox_start: entity.outbox_start,
             latest: entity.latest.iter().map(encode_position).collect(),
             announced: entity.announced.clone(),
+            forgotten_at: entity.forgotten_at,
             expires_at: expires_at(now, retention),
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteEntity(Box::new(error)))?;

@@ -7,7 +7,8 @@ use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailur
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{
-    AttemptKey, CallId, Disposition, Entity, EntityPosition, EventId, Origin, ProviderEvent, Timestamp, TraceId,
+    AttemptKey, CallId, Disposition, Entity, EntityFate, EntityPosition, EventId, Origin, ProviderEvent, Timestamp,
+    TraceId,
 };
 use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
 
@@ -233,13 +234,14 @@ impl Inbox {
         })
     }
 
-    /// Returns the disposition of a stored event in its entity. `None` if the row does not say.
+    /// Returns what the row of its entity says about a stored event.
     ///
     /// # Errors
     /// The same as [`Inbox::renormalize`].
-    pub async fn disposition_in(&self, entity: &Entity, stored: &StoredEvent) -> Result<Option<Disposition>, Error> {
+    pub async fn fate_in(&self, entity: &Entity, stored: &StoredEvent) -> Result<EntityFate, Error> {
         let event = self.renormalize(stored).await?;
-        Ok(event.and_then(|event| entity.disposition(&EntityPosition::of(&event)?)))
+        let position = event.as_ref().and_then(EntityPosition::of);
+        Ok(position.map_or(EntityFate::NotFolded, |position| entity.fate(&position)))
     }
 
     /// Reads the body of a stored event again, whatever its disposition. The event keeps the id under which it is stored.

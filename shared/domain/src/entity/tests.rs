@@ -92,9 +92,10 @@ fn older_event_is_stale_and_not_announced() {
         (Disposition::Applied, Disposition::Stale, Disposition::Duplicate, Disposition::Stale)
     });
     let entity = entity.unwrap();
-    let of = |event: &ProviderEvent| entity.disposition(&EntityPosition::of(event).unwrap());
-    assert_eq!((of(&new), of(&old)), (Some(Disposition::Applied), Some(Disposition::Stale)));
-    assert_eq!(of(&event("newer", Some(3), None)), None);
+    let of = |event: &ProviderEvent| entity.fate(&EntityPosition::of(event).unwrap());
+    let folded = |disposition| EntityFate::Folded(Some(disposition));
+    assert_eq!((of(&new), of(&old)), (folded(Disposition::Applied), folded(Disposition::Stale)));
+    assert_eq!(of(&event("newer", Some(3), None)), EntityFate::NotFolded);
 }
 
 #[test]
@@ -127,13 +128,90 @@ fn row_remembers_the_latest_events() {
     let (entity, announced, _) = folded(&events);
     let entity = entity.unwrap();
     assert_eq!((entity.latest.len(), announced.len(), entity.version), (ENTITY_EVENTS_MAX, count, count as u64));
-    let of = |event: &ProviderEvent| entity.disposition(&EntityPosition::of(event).unwrap());
-    // It has forgotten whether the first was applied or stale, but knows that nothing is left to do.
-    assert_eq!((of(&events[0]), of(&events[count - 1])), (None, Some(Disposition::Applied)));
+    let of = |event: &ProviderEvent| entity.fate(&EntityPosition::of(event).unwrap());
+    // It does not remember whether the first was applied or stale, but knows that nothing is left to do.
+    let applied = EntityFate::Folded(Some(Disposition::Applied));
+    assert_eq!((of(&events[0]), of(&events[count - 1])), (EntityFate::Folded(None), applied));
     assert!(events.iter().all(|event| entity.includes(&EntityPosition::of(event).unwrap())));
     // A batch is announced whole.
     let batch = fold(None, &events).next.unwrap();
     assert_eq!((batch.announced.len(), batch.latest.len()), (count, count));
+}
+
+#[test]
+fn row_remembers_every_event_of_the_latest_time_up_to_a_limit() {
+    let tied = |count: usize| -> Vec<ProviderEvent> {
+        (0..count).map(|index| event(&format!("{index:03}"), Some(1), None)).collect()
+    };
+    let included = |entity: &Entity, event: &ProviderEvent| entity.includes(&EntityPosition::of(event).unwrap());
+    let mut events = tied(ENTITY_TIED_MAX);
+    // The ids come in no order.
+    events.rotate_left(ENTITY_TIED_MAX / 3);
+    let (entity, announced, _) = folded(&events);
+    let entity = entity.unwrap();
+    assert_eq!((entity.latest.len(), announced.len()), (ENTITY_TIED_MAX, ENTITY_TIED_MAX));
+    assert!(events.iter().all(|event| included(&entity, event)));
+    // None is announced twice.
+    assert_eq!(fold(Some(&entity), &events).next, None);
+    // One fewer leaves room to tell whether one was folded.
+    let (fewer, ..) = folded(&events[1..]);
+    assert!(!included(&fewer.unwrap(), &events[0]));
+    // A further one counts as folded for repairs, and is announced if it arrives.
+    let further = event("further", Some(1), None);
+    assert_eq!(entity.fate(&EntityPosition::of(&further).unwrap()), EntityFate::Folded(None));
+    let next = fold(Some(&entity), &[further]).next.unwrap();
+    assert_eq!((next.latest.len(), next.announced.len()), (ENTITY_TIED_MAX, 1));
+    // An event of a later time does not.
+    assert!(!included(&next, &event("later", Some(2), None)));
+    // With the next time, the row becomes as small as any other.
+    let later = fold(Some(&next), &[event("later", Some(2), None)]).next.unwrap();
+    assert_eq!(later.latest.len(), ENTITY_EVENTS_MAX);
+    // Counters order events of one time, so these need no more memory.
+    let counted: Vec<ProviderEvent> = (1..50).map(|index| event("c", Some(1), Some(index))).collect();
+    assert_eq!(folded(&counted).0.unwrap().latest.len(), ENTITY_EVENTS_MAX);
+}
+
+#[test]
+fn forgotten_entity_keeps_its_order_and_loses_its_data() {
+    let data_of = |entity: &Entity| entity.announced.iter().map(|event| event.report.data.len()).sum::<usize>();
+    let now = Timestamp::from_millis(500 * SECOND);
+    let events = [event("a", Some(1), None), event("b", Some(2), None)];
+    let before = fold(None, &events).next.unwrap();
+    assert_eq!(data_of(&before), 2);
+    let forgotten = before.forget(now);
+    assert_eq!((data_of(&forgotten), forgotten.forgotten_at, forgotten.version), (0, Some(now), before.version + 1));
+    assert_eq!((&forgotten.latest, forgotten.outbox_start), (&before.latest, before.outbox_start));
+    // A late event does not bring the data back.
+    let late = fold(Some(&forgotten), &[event("late", Some(3), None)]).next.unwrap();
+    assert_eq!((data_of(&late), late.announced.len(), late.forgotten_at), (0, 1, Some(now)));
+    // A row that was restored from a backup, or was lost, is forgotten again by the erased events.
+    let erased = events.clone().map(|event| event.forgotten(now));
+    let again = fold(Some(&before), &erased).next.unwrap();
+    assert_eq!((data_of(&again), again.forgotten_at, again.outbox_start), (0, Some(now), before.outbox_start));
+    assert_eq!(fold(Some(&again), &erased).next, None);
+    assert_eq!(fold(None, &erased).next.unwrap().forgotten_at, Some(now));
+}
+
+#[test]
+fn one_event_is_erased_without_forgetting_its_entity() {
+    let events = [event("a", Some(1), None), event("b", Some(2), None)];
+    let before = fold(None, &events).next.unwrap();
+    let ids = BTreeSet::from([events[0].event_id.clone()]);
+    let after = before.erase_events(&ids).unwrap();
+    let data = |entity: &Entity| entity.announced.iter().map(|event| event.report.data.len()).collect::<Vec<_>>();
+    assert_eq!((data(&after), after.forgotten_at, after.outbox_start), (vec![0, 1], None, before.outbox_start));
+    assert_eq!(after.erase_events(&ids), None);
+    // The erased event does the same to a row that was restored.
+    let erased = events[0].clone().without_person();
+    assert_eq!(fold(Some(&before), &[erased]).next, Some(after));
+}
+
+#[test]
+fn debug_form_of_an_event_hides_its_data() {
+    let mut event = event("a", Some(1), None);
+    event.entity.as_mut().unwrap().data.insert("name".to_owned(), Scalar::Text("Jane".to_owned()));
+    let shown = format!("{event:?} {:?}", WebhookReceived::of_event(&event));
+    assert!(!shown.contains("Jane") && shown.contains("hidden"), "{shown}");
 }
 
 #[test]
