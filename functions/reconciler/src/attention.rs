@@ -13,7 +13,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, SeenUntil};
 use switchhook_aws::queue::Message;
-use switchhook_domain::{OperatorAttention, Timestamp, TroubledEvent};
+use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
 
 use crate::reconciler::{Reconciler, Report};
 
@@ -127,10 +127,12 @@ const fn distance(kind: AttentionKind) -> Duration {
 }
 
 fn event_of(kind: AttentionKind, period: (Timestamp, Timestamp), found: &Found) -> OperatorAttention {
-    let named = |one: &Attention| TroubledEvent {
-        event_id: one.event_id.as_ref().map_or_else(|| one.item_key.clone(), ToString::to_string),
-        call_id: one.call_id.as_ref().map(ToString::to_string),
-        cause: one.cause.clone(),
+    let named = |one: &Attention| {
+        let (entity, call_id) = one.call_id.as_ref().map(ToString::to_string).map_or((None, None), |key| {
+            if key.starts_with(ENTITY_PREFIX) { (Some(key), None) } else { (None, Some(key)) }
+        });
+        let event_id = one.event_id.as_ref().map_or_else(|| one.item_key.clone(), ToString::to_string);
+        TroubledEvent { event_id, call_id, entity, cause: one.cause.clone() }
     };
     let events = found.first.iter().map(named).collect();
     OperatorAttention::new(kind.as_str(), period, found.count, found.is_more, events)

@@ -20,7 +20,9 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::Page;
-use switchhook_aws::inbox::{ReceivedEvent, SweepCursor, SweepPosition, adopt, minute_of, resend};
+use switchhook_aws::inbox::{
+    READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of, resend,
+};
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Entity, EntityPosition, EventId, Timestamp, TraceId};
@@ -257,34 +259,54 @@ impl Reconciler {
             Err(Error::DecodeEntity(_) | Error::NewerSchema(_)) => None,
             Err(error) => return Err(error),
         };
-        for ReceivedEvent { event_id, decided, .. } in events {
-            let is_latest = |entity: &Entity| entity.latest.iter().any(|position| position.event_id == *event_id);
-            if *decided || entity.as_ref().is_some_and(is_latest) {
-                continue;
-            }
+        let is_latest = |id: &EventId| {
+            let latest = entity.iter().flat_map(|entity| &entity.latest);
+            latest.map(|position| &position.event_id).any(|known| known == id)
+        };
+        let unknown = events.iter().filter(|event| !event.decided && !is_latest(&event.event_id));
+        let unknown: Vec<EventId> = unknown.map(|event| event.event_id.clone()).collect();
+        // Only the events themselves say whether they are older than the row.
+        for ids in unknown.chunks(READ_AT_ONCE_MAX) {
             if self.is_time_up(stop_at) {
                 requeued.is_incomplete = true;
                 break;
             }
-            // Only the event itself says whether it is older than the row.
-            let event = match self.inbox.get_normalized(event_id).await {
-                Ok(Some(event)) => event,
-                Ok(None) => continue,
-                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
-                    self.log_unreadable(event_id, key, &error);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            let is_included =
-                |entity: &Entity| EntityPosition::of(&event).is_none_or(|position| entity.includes(&position));
-            if !entity.as_ref().is_some_and(is_included) {
-                let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);
-                self.queue.send(&event, trace_id).await?;
-                requeued.events += 1;
+            for (event_id, stored) in self.inbox.read_at_once(ids).await? {
+                requeued.events += u64::from(self.requeue_of_entity(key, entity.as_ref(), &event_id, stored).await?);
             }
         }
         Ok(requeued)
+    }
+
+    /// Queues a stored event if the row of its entity does not include it. Returns true if it did.
+    async fn requeue_of_entity(
+        &self,
+        key: &CallId,
+        entity: Option<&Entity>,
+        event_id: &EventId,
+        stored: Result<StoredEvent, Error>,
+    ) -> Result<bool, Error> {
+        let read = match stored {
+            Ok(stored) => self.inbox.renormalize(&stored).await,
+            Err(error) => Err(error),
+        };
+        let event = match read {
+            Ok(Some(event)) => event,
+            Ok(None) => return Ok(false),
+            Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
+                self.log_unreadable(event_id, key, &error);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let is_included =
+            |entity: &Entity| EntityPosition::of(&event).is_none_or(|position| entity.includes(&position));
+        if entity.is_some_and(is_included) {
+            return Ok(false);
+        }
+        let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);
+        self.queue.send(&event, trace_id).await?;
+        Ok(true)
     }
 
     /// Queues one stored event. Returns false if the inbox no longer has it.

@@ -12,8 +12,8 @@ use std::io::Write;
 use std::sync::{Mutex, OnceLock};
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
-use switchhook_domain::Timestamp;
+use serde_json::{Map, Value, json};
+use switchhook_domain::{ENTITY_PREFIX, Timestamp};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::Targets;
@@ -82,7 +82,7 @@ pub struct Decision<'a> {
     /// Trace ids, if the line is about several requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trace_ids: Vec<&'a str>,
-    /// Calls that a failure is about, the first of them.
+    /// Calls that a failure is about, the first of them. Keys of entities become the field `entities` of the line.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "without_numbers")]
     pub call_ids: Vec<&'a str>,
     /// Further numbers: name and value. Those that [`METRICS`] names are metrics. A count of 0 is left out: CloudWatch
@@ -121,6 +121,7 @@ impl Decision<'_> {
             // Lambda reads both fields. It gives a line without a valid time the level INFO.
             fields.insert("level".to_owned(), json!(level));
             fields.insert("timestamp".to_owned(), json!(now.to_string()));
+            name_entities(fields);
             for number in &numbers {
                 let value = match number.values.as_slice() {
                     [value] => json!(value),
@@ -175,6 +176,22 @@ impl Decision<'_> {
             directives.push(directive(&["stack", "function", "provider"], &by_provider));
         }
         directives
+    }
+}
+
+/// Moves the keys of entities from the fields of calls to fields of their own.
+fn name_entities(fields: &mut Map<String, Value>) {
+    let is_entity = |id: &Value| id.as_str().is_some_and(|id| id.starts_with(ENTITY_PREFIX));
+    if let Some(key) = fields.remove("call_id") {
+        fields.insert(if is_entity(&key) { "entity" } else { "call_id" }.to_owned(), key);
+    }
+    if let Some(Value::Array(ids)) = fields.remove("call_ids") {
+        let (entities, calls): (Vec<Value>, Vec<Value>) = ids.into_iter().partition(is_entity);
+        for (name, ids) in [("entities", entities), ("call_ids", calls)] {
+            if !ids.is_empty() {
+                fields.insert(name.to_owned(), Value::Array(ids));
+            }
+        }
     }
 }
 

@@ -257,8 +257,10 @@ pub struct OperatorAttention {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TroubledEvent {
     pub event_id: String,
-    /// `None` if the webhook could not be read.
+    /// `None` if the webhook could not be read, or is about no call.
     pub call_id: Option<String>,
+    /// Key of the entity, if the webhook is about no call.
+    pub entity: Option<String>,
     /// Short name of what went wrong.
     pub cause: Option<String>,
 }

@@ -77,7 +77,7 @@ pub struct Entity {
     pub forgotten_at: Option<Timestamp>,
 }
 
-/// What the row of an entity says about an event.
+/// Fate of an event, as the row of its entity tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityFate {
     NotFolded,

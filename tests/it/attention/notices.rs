@@ -87,7 +87,7 @@ async fn event_that_is_retried_for_five_minutes_is_published_once() {
     world.wait(MINUTE * 4).await;
     assert_eq!(notices(&world), Vec::<Value>::new());
     world.wait(MINUTE * 30).await;
-    let event = json!({"event_id": "generic:e1", "call_id": "c1", "cause": "write_call"});
+    let event = json!({"event_id": "generic:e1", "call_id": "c1", "entity": null, "cause": "write_call"});
     let shown: Vec<Value> =
         notices(&world).iter().map(|notice| json!([notice["kind"], notice["count"], notice["events"]])).collect();
     assert_eq!(shown, [json!(["retrying", 1, [event]])]);
@@ -126,7 +126,7 @@ async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
     assert_eq!((report.dead_letters_marked, report.notices), (0, 1));
     assert!(!world.requests().contains_key("ReceiveMessage"), "the queue has not grown");
     let notice = &notices(&world)[0];
-    let event = json!({"event_id": "generic:e1", "call_id": "c1", "cause": "crashed_or_throttled"});
+    let event = json!({"event_id": "generic:e1", "call_id": "c1", "entity": null, "cause": "crashed_or_throttled"});
     assert_eq!((&notice["kind"], &notice["events"]), (&json!("dead_lettered"), &json!([event])));
 }
 

@@ -1,4 +1,5 @@
-//! Erasing the person from stored events, for calls whose [person was forgotten](switchhook_domain::Call::forget).
+//! Erasing the person from stored events: those of calls whose [person was forgotten](switchhook_domain::Call::forget), and of
+//! forgotten [entities](switchhook_domain::Entity::forget).
 //!
 //! **An erased event keeps its key, its times and the call events that were read from it.** So another delivery is still a
 //! duplicate, and a refold, a replay and the sweep still find the event. Its body, query and headers are gone, and the
@@ -8,7 +9,7 @@
 //! replaced, and their number stays in the item until they are gone.
 
 use serde_bytes::ByteBuf;
-use switchhook_domain::{EventId, Timestamp};
+use switchhook_domain::{EventId, ProviderEvent, Timestamp};
 
 use super::event::{Reread, StoredEvent, compress};
 use super::item::{StoredConflictItem, chunk_key, conflict_key, note_key};
@@ -24,9 +25,27 @@ impl Inbox {
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
     pub async fn erase(&self, event_id: &EventId, forgotten_at: Timestamp) -> Result<bool, Error> {
+        self.erase_by(event_id, forgotten_at, |event| event.forgotten(forgotten_at)).await
+    }
+
+    /// Erases the person from an event as [`Inbox::erase`] does, but leaves the entity that it is about remembered: a fold of the
+    /// erased event forgets nothing else.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::erase`].
+    pub async fn erase_alone(&self, event_id: &EventId, now: Timestamp) -> Result<bool, Error> {
+        self.erase_by(event_id, now, ProviderEvent::without_person).await
+    }
+
+    async fn erase_by(
+        &self,
+        event_id: &EventId,
+        at: Timestamp,
+        erased: impl FnOnce(ProviderEvent) -> ProviderEvent,
+    ) -> Result<bool, Error> {
         let Some(stored) = self.get(event_id).await? else { return Ok(false) };
         if stored.erased_at.is_none() {
-            self.replace_body(&stored, forgotten_at).await?;
+            self.replace_body(&stored, at, erased).await?;
         }
         if let Some(count) = stored.body_chunks {
             self.delete_chunks(event_id, &stored.body_hash, count).await?;
@@ -38,9 +57,14 @@ impl Inbox {
     }
 
     /// Replaces the body by the call events that this version of the program reads from it.
-    async fn replace_body(&self, stored: &StoredEvent, forgotten_at: Timestamp) -> Result<(), Error> {
+    async fn replace_body(
+        &self,
+        stored: &StoredEvent,
+        at: Timestamp,
+        erased: impl FnOnce(ProviderEvent) -> ProviderEvent,
+    ) -> Result<(), Error> {
         let read = match self.read_again(stored).await {
-            Ok(Reread::Foldable(event)) => Some(event.forgotten(forgotten_at)),
+            Ok(Reread::Foldable(event)) => Some(erased(*event)),
             Ok(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) => None,
             // A body that cannot be read is of no use to anybody.
             Err(Error::DecodeInbox(_)) => None,
@@ -67,7 +91,7 @@ impl Inbox {
             .condition_expression("attribute_exists(event_id) AND attribute_not_exists(erased_at)")
             .update_expression(update)
             .expression_attribute_names("#query", "query")
-            .expression_attribute_values(":at", number(forgotten_at.as_millis()))
+            .expression_attribute_values(":at", number(at.as_millis()))
             .expression_attribute_values(":headers", headers);
         if let Some(event) = read {
             let content = serde_json::to_vec(&event).map_err(|error| Error::WriteInbox(Box::new(error)))?;

@@ -387,7 +387,7 @@ impl StoredEvent {
         Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id: TraceId::new(&self.trace_id), ..event })))
     }
 
-    fn decode(item: EventItem) -> Result<Self, Error> {
+    pub(super) fn decode(item: EventItem) -> Result<Self, Error> {
         let body = match (item.erased_at, item.body) {
             (Some(_), Some(bytes)) => StoredBody::Inline(bytes.into_vec()),
             (Some(_), None) => StoredBody::Erased,

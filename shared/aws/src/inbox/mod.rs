@@ -48,7 +48,7 @@ pub use event::{BODY_BYTES_MAX, PutOutcome, Reread, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
-pub use of_call::is_kept_without_event;
+pub use of_call::{READ_AT_ONCE_MAX, is_kept_without_event};
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use submit::{adopt, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
