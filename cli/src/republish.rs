@@ -20,6 +20,9 @@ The domain events are derived again from the stored calls, with the same ids and
 that they already have by the id. No stored data changes, and the command can be repeated. A call whose row cannot be read is named,
 and the others are published.
 
+Webhooks that are about no call are selected with the calls. With --call, the key of an entity, such as entity:x-acme:pay_1, selects
+the webhooks that its row remembers: ten, as a rule. Use --since for earlier ones.
+
 --since selects the calls that received an event, or were settled, since that time. --failed reads the messages of the relay's
 failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. It does
 not find a settled call whose last event waited in the queue for more than six hours, as after a redrive: use --call for those.

@@ -27,6 +27,9 @@ With --since alone, every call is verified that received an event or was settled
 its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched. Events that
 arrived in the last two minutes may still be on their way, so neither a missing event nor a lost row is found by them alone.
 
+A CALL may be the key of an entity, such as entity:x-acme:pay_1. Its row must include all its webhooks that arrived since --since, and
+the inbox must hold the latest one that the row names.
+
 --repair plans to fold each differing row again, and to queue the events of each lost row, which rebuilds it. A call that
 Switchhook places first gets back what the inbox records of it: the request that created it, its dials, and its cancellation. A dial
 that comes back is in doubt until its provider is asked, so nobody is dialled twice. A rebuilt call publishes its domain events

@@ -16,7 +16,9 @@ use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_aws::queue::ReceivedMessage;
-use switchhook_domain::{CallId, Disposition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold};
+use switchhook_domain::{
+    CallId, Disposition, EntityPosition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold,
+};
 
 pub(crate) use self::messages::delete_messages;
 use self::messages::{Content, content_of, key_of, receive};
@@ -307,6 +309,14 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     let Some(id) = &item.event_id else { return Ok(true) };
     let stored = stack.inbox.get_normalized(id).await?;
     let Some(event) = stored.or_else(|| item.message.as_deref().cloned()) else { return Ok(false) };
+    if let Some(position) = EntityPosition::of(&event) {
+        return match stack.calls.entity(&event.call_id).await {
+            Ok(entity) => Ok(entity.is_some_and(|entity| entity.includes(&position))),
+            // The consumer cannot read the row either.
+            Err(switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(false),
+            Err(error) => Err(error.into()),
+        };
+    }
     let Resolved { call, alias } = match stack.calls.resolve(&event.call_id).await {
         Ok(resolved) => resolved,
         // The consumer cannot read the row either.

@@ -76,7 +76,7 @@ impl Draft {
             plan.add(items, forecast);
         }
         for (call_id, items) in rest {
-            plan.calls += usize::from(call_id.is_some());
+            plan.calls += usize::from(call_id.is_some_and(|id| !id.is_entity()));
             plan.items.extend(items);
         }
         plan.cost = Cost::of(plan.work());
@@ -163,7 +163,11 @@ impl Plan {
     fn add(&mut self, items: Vec<PlanItem>, Forecast { effect, steps }: Forecast) {
         for (item, step) in items.into_iter().zip(steps) {
             match step {
-                Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act => self.items.push(item),
+                Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act => {
+                    // Each of these publishes the one domain event of an event of an entity.
+                    self.domain_events += usize::from(item.action == Action::Republish && item.event_id.is_some());
+                    self.items.push(item);
+                }
                 // Its dead letter or its notice is still to be deleted.
                 Step::Unchanged | Step::ReadsDifferently if item.action.is_finished_after_fold() => {
                     self.items.push(item);

@@ -82,7 +82,7 @@ pub(crate) struct Fate {
     pub(crate) call: Option<Call>,
     /// Error of the row of its call, if this program cannot read the row.
     pub(crate) call_error: Option<String>,
-    /// What the entity of an event says about it, if the event is about no call.
+    /// Fate of an event in its entity, if the event is about no call.
     pub(crate) in_entity: EntityFate,
 }
 

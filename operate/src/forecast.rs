@@ -4,6 +4,8 @@
 //! is exact, because a state is a function of the set of events. The domain events are those of one batch. If the
 //! consumer gets the events of a call in several batches, the call may also announce an ending and correct it at once.
 
+mod entity;
+
 use std::collections::BTreeMap;
 
 use switchhook_aws::calls::{Alias, Resolved};
@@ -77,6 +79,9 @@ pub(crate) async fn forecast(
     items: &[PlanItem],
     now: Timestamp,
 ) -> Result<Forecast, Error> {
+    if let Some(key) = call_id.filter(|id| id.is_entity()) {
+        return entity::forecast(stack, key, items).await;
+    }
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
         Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {

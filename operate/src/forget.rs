@@ -1,10 +1,13 @@
-//! Forgets persons: erases their data from calls, events and dead letters.
+//! Forgets persons: erases their data from calls, entities, events and dead letters.
 //!
 //! **A forgotten call keeps its state, its history and its announcements.** What describes the person is erased: numbers,
 //! metadata, bodies, headers, error texts. The row then says that the person was forgotten. So the consumer erases each late
 //! event, and a repair gives the same state as before.
 //!
 //! **No plan, run or audit record holds a phone number.** A plan for a number lists the calls and the events that were found by it.
+//!
+//! An entity is forgotten whole if it is named by its key. A webhook that is only found by its body is erased alone, because its
+//! entity may be about other persons too.
 //!
 //! The row is forgotten first. From then on, no write brings the person back, so a run that stops half-way is simply
 //! resumed.
@@ -54,11 +57,11 @@ pub async fn plan(
         }
     }
     // Events that name no call are a group each.
-    for event_id in unattributed {
+    for (entity, event_id) in unattributed {
         let letter =
             letters.iter().map(|(_, letter)| letter).find(|letter| letter.event_id.as_ref() == Some(&event_id));
-        let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, None)];
-        items.extend(letter.map(|letter| of_letter(letter, None)));
+        let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, entity.clone())];
+        items.extend(letter.map(|letter| of_letter(letter, entity)));
         groups.push(items);
     }
     let all: usize = groups.iter().map(Vec::len).sum();
@@ -80,15 +83,20 @@ pub async fn plan(
         .await
 }
 
-/// Returns the items that forget a call. Empty if nothing is left to do.
+/// Returns the items that forget a call or an entity. Empty if nothing is left to do.
 fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_call: bool) -> Vec<PlanItem> {
     let call_id = &target.call_id;
-    let is_forgotten = target.row.as_ref().is_none_or(|call| call.forgotten_at.is_some());
+    let is_forgotten = target.row.as_ref().is_none_or(|call| call.forgotten_at.is_some())
+        && target.entity.as_ref().is_none_or(|entity| entity.forgotten_at.is_some());
     let mut items: Vec<PlanItem> = Vec::new();
     if let Some(call) = &target.row {
         if also_do_not_call && number_of(call).is_some() {
             items.push(PlanItem::of_call(Action::UnblockNumber, call_id.clone()));
         }
+        items.push(PlanItem::of_call(Action::ForgetCall, call_id.clone()));
+    }
+    // The events of an entity whose row was lost forget it again when they rebuild the row.
+    if call_id.is_entity() && (target.entity.is_some() || !target.events.is_empty()) {
         items.push(PlanItem::of_call(Action::ForgetCall, call_id.clone()));
     }
     let events = target.events.iter();

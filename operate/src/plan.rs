@@ -157,7 +157,7 @@ pub enum Action {
     Refill,
     /// Takes the number of a call off the do-not-call list, before the call is forgotten.
     UnblockNumber,
-    /// Erases the person from the row of a call.
+    /// Erases the person from the row of a call or of an entity.
     ForgetCall,
     /// Erases the person from a stored event.
     EraseEvent,

@@ -14,7 +14,9 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{ReceivedEvent, StoredEvent, minute_of};
-use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, Origin, Provider, Timestamp};
+use switchhook_domain::{
+    Call, CallId, Disposition, Entity, EntityFate, EntityPosition, EventId, Origin, Provider, Timestamp,
+};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -154,13 +156,21 @@ async fn matches(
         Some(call_id) => stack.calls.resolve(call_id).await?.call,
         None => None,
     };
-    let mut matches = Matches { is_without_row: filter.call.is_some() && row.is_none(), ..Matches::default() };
+    let entity = match filter.call.as_ref().filter(|id| id.is_entity()) {
+        Some(key) => stack.calls.entity(key).await?,
+        None => None,
+    };
+    let is_without_row = filter.call.is_some() && row.is_none() && entity.is_none();
+    let mut matches = Matches { is_without_row, ..Matches::default() };
     let mut seen = BTreeSet::new();
     // The events of a call that its row names are found by their ids, whenever they arrived.
-    let of_row: Vec<Candidate> = match &row {
+    let mut of_row: Vec<Candidate> = match &row {
         Some(row) => row.history.iter().map(|entry| of_entry(row, entry)).collect(),
         None => Vec::new(),
     };
+    of_row.extend(
+        entity.iter().flat_map(|entity| entity.latest.iter().map(move |position| of_position(entity, position))),
+    );
     for candidate in of_row {
         let is_in_time = filter.since.is_none_or(|since| since <= candidate.received_at)
             && filter.until.is_none_or(|until| candidate.received_at <= until);
@@ -204,6 +214,15 @@ fn of_entry(row: &Call, entry: &switchhook_domain::HistoryEntry) -> Candidate {
         event_id: entry.source_event_id.clone(),
         call_id: Some(row.call_id.clone()),
         received_at: entry.received_at,
+    }
+}
+
+fn of_position(entity: &Entity, position: &EntityPosition) -> Candidate {
+    Candidate {
+        event_id: position.event_id.clone(),
+        call_id: Some(entity.key.clone()),
+        // The row does not tell the time of receipt, and most events arrive soon after their time.
+        received_at: position.at,
     }
 }
 

@@ -1,8 +1,11 @@
-//! Publishes the domain events of calls again. This helps after the stream dropped records that were never relayed, and when
+//! Publishes the domain events of calls and entities again. This helps after the stream dropped records that were never relayed, and when
 //! a subscriber lost its data.
 //!
 //! **The events are the same**: the function that the relay uses derives them from the announcements in the row, with the same ids
 //! and the same content. A subscriber that handles each id once does not notice the repetition.
+//!
+//! The row of an entity holds only the domain events of its last write. The others are made from the stored events. An event that is
+//! older than the memory of its entity may have been stale. It is published all the same, because leaving it out could lose it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
 use switchhook_aws::calls::Calls;
-use switchhook_domain::{Call, CallId, Timestamp};
+use switchhook_domain::{CallId, EventId, Timestamp, WebhookReceived};
 
 use crate::concurrent::concurrently;
 use crate::dead_letters;
@@ -30,16 +33,21 @@ const HIDDEN: Duration = Duration::from_secs(120);
 /// Rows read at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Calls whose domain events are published again.
+/// Calls and entities whose domain events are published again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepublishFilter {
+    /// These calls. The key of an entity stands for the events that it remembers.
     Calls(Vec<CallId>),
-    /// Calls that received an event, or were settled, since this time.
+    /// Calls that received an event, or were settled, since this time, and the events of entities that were received since then.
     Since(#[serde(with = "crate::time_text")] Timestamp),
-    /// Calls that were written since the relay gave up, as the messages of its failures queue say.
+    /// Calls that were written since the relay gave up, as the messages of its failures queue say. Events of entities that may have
+    /// been folded since then are selected too.
     Failed,
 }
+
+/// Call, or entity with one of its events.
+type Subject = (CallId, Option<EventId>);
 
 /// Message that Lambda sends when the relay has given up on a part of the stream.
 #[derive(Debug, Deserialize)]
@@ -70,7 +78,9 @@ pub struct RelayFailure {
 /// Returns the error of the table or the bus. A repetition is safe.
 pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Result<Option<u64>, switchhook_aws::Error> {
     match calls.resolve(call_id).await?.call {
-        Some(call) => publish(bus, &call).await.map(Some),
+        Some(call) => {
+            publish(bus, call.domain_events_from(1).into_iter().map(OutboxEvent::from).collect()).await.map(Some)
+        }
         None => Ok(None),
     }
 }
@@ -86,30 +96,36 @@ pub async fn plan(
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
     let now = stack.now();
-    let item = |call_id: CallId| PlanItem::of_call(Action::Republish, call_id);
+    let item = |(call_id, event_id): Subject| PlanItem { event_id, ..PlanItem::of_call(Action::Republish, call_id) };
     let (mut continue_at, mut examined) = (None, 0);
     let (mut items, failures): (Vec<PlanItem>, Vec<RelayFailure>) = match filter {
         RepublishFilter::Calls(calls) if calls.is_empty() => {
             return Err(Refusal::EmptyFilter("name a call with --call, or use --since or --failed").into());
         }
-        RepublishFilter::Calls(calls) => (calls.iter().cloned().map(item).collect(), Vec::new()),
+        RepublishFilter::Calls(calls) => {
+            let mut subjects = Vec::new();
+            for id in calls {
+                subjects.extend(subjects_of(stack, id).await?);
+            }
+            (subjects.into_iter().map(item).collect(), Vec::new())
+        }
         RepublishFilter::Since(since) => {
             let calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
-            examined = calls.len();
-            let mut calls = calls.into_iter().map(|(call_id, selected)| (selected.last_at, call_id)).collect();
-            continue_at = selection::earliest(&mut calls, items_max).filter(|at| at > since);
-            (calls.into_iter().map(|(_, call_id)| item(call_id)).collect(), Vec::new())
+            let mut subjects: Vec<(Timestamp, Subject)> = calls.into_iter().flat_map(subjects_in).collect();
+            examined = subjects.len();
+            continue_at = selection::earliest(&mut subjects, items_max).filter(|at| at > since);
+            (subjects.into_iter().map(|(_, subject)| item(subject)).collect(), Vec::new())
         }
         RepublishFilter::Failed => {
             let failures = failures(stack).await?;
-            let calls = written_since_failure(stack, &failures, now, progress).await?;
-            (calls.into_iter().map(item).collect(), failures)
+            let subjects = written_since_failure(stack, &failures, now, progress).await?;
+            (subjects.into_iter().map(item).collect(), failures)
         }
     };
     let examined = examined.max(items.len());
     let capped = examined > items_max;
     items.truncate(items_max);
-    // The messages are deleted last, and only by a plan that holds every call.
+    // The messages are deleted last, and only by a plan that holds every call and event.
     let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
         action: Action::DeleteRelayFailure,
         event_id: None,
@@ -154,21 +170,86 @@ pub async fn failures(stack: &Stack) -> Result<Vec<RelayFailure>, Error> {
     Ok(messages.into_iter().map(failure).collect())
 }
 
-/// Publishes the domain events of the calls of these items. A call that cannot be read is left alone, and the others go on.
+/// Returns what a named id stands for.
+async fn subjects_of(stack: &Stack, id: &CallId) -> Result<Vec<Subject>, Error> {
+    let whole = || vec![(id.clone(), None)];
+    if !id.is_entity() {
+        return Ok(whole());
+    }
+    match stack.calls.entity(id).await {
+        Ok(Some(entity)) => {
+            Ok(entity.latest.into_iter().map(|position| (id.clone(), Some(position.event_id))).collect())
+        }
+        // The forecast says why there is nothing to publish.
+        Ok(None) | Err(switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(whole()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns what a selected id stands for: a call, or each of its events in the period if it is an entity.
+fn subjects_in((id, selected): (CallId, selection::Selected)) -> Vec<(Timestamp, Subject)> {
+    if id.is_entity() {
+        selected.events.into_iter().map(|(at, event_id)| (at, (id.clone(), Some(event_id)))).collect()
+    } else {
+        vec![(selected.last_at, (id, None))]
+    }
+}
+
+/// Publishes the domain events of these items. What cannot be read is left alone, and the others go on.
 pub(crate) async fn republish(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
-    let published = items.iter().map(|item| async move {
-        let Some(call_id) = &item.call_id else { return Ok(None) };
-        let left = |reason: String| Ok(Some((item.clone(), reason)));
-        match republish_call(&stack.calls, &stack.bus, call_id).await {
-            Ok(Some(_)) => Ok(None),
-            Ok(None) => left("the call does not exist".to_owned()),
-            Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
-                left(error.to_string())
-            }
-            Err(error) => Err(Error::from(error)),
+    let groups = items.chunk_by(|a, b| a.call_id == b.call_id);
+    let published = groups.map(|items| async move {
+        match items.first().and_then(|item| item.call_id.as_ref()) {
+            Some(key) if key.is_entity() => republish_entity(stack, key, items).await,
+            Some(call_id) => republish_whole(stack, call_id, items).await,
+            None => Ok(Vec::new()),
         }
     });
     Ok(concurrently(CONCURRENCY, published).await?.into_iter().flatten().collect())
+}
+
+async fn republish_whole(stack: &Stack, call_id: &CallId, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let left = |reason: String| Ok(items.iter().map(|item| (item.clone(), reason.clone())).collect());
+    match republish_call(&stack.calls, &stack.bus, call_id).await {
+        Ok(Some(_)) => Ok(Vec::new()),
+        Ok(None) => left("the call does not exist".to_owned()),
+        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            left(error.to_string())
+        }
+        Err(error) => Err(Error::from(error)),
+    }
+}
+
+/// Publishes the domain events of events of one entity, in their order.
+async fn republish_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let entity = match stack.calls.entity(key).await {
+        Ok(entity) => entity,
+        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return Ok(items.iter().map(|item| (item.clone(), error.to_string())).collect());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let in_row = entity.map(|entity| entity.domain_events()).unwrap_or_default();
+    let (mut events, mut left) = (Vec::new(), Vec::new());
+    for item in items {
+        let Some(id) = &item.event_id else { continue };
+        let event = match in_row.iter().find(|event| event.event_id == id.as_str()) {
+            Some(event) => Ok(Some(event.clone())),
+            None => stack.inbox.get_normalized(id).await.map(|event| WebhookReceived::of_event(&event?)),
+        };
+        match event {
+            Ok(Some(event)) => events.push(event),
+            Ok(None) => left.push((item.clone(), "the inbox no longer holds the event".to_owned())),
+            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                left.push((item.clone(), error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    // Times of this form sort as their text does.
+    events.sort_by(|a, b| (&a.occurred_at, a.sequence, &a.event_id).cmp(&(&b.occurred_at, b.sequence, &b.event_id)));
+    publish(&stack.bus, events.into_iter().map(OutboxEvent::OfEntity).collect()).await?;
+    Ok(left)
 }
 
 /// Deletes messages of the failures queue. A message that is gone is not an error.
@@ -177,18 +258,21 @@ pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result
     dead_letters::delete_messages(stack, &stack.relay_failures_queue, ids).await
 }
 
-/// Returns the calls that were written since the first failure. They are open, or were settled
-/// since then, or received an event since then or shortly before.
+/// Returns the calls and events that were written since the first failure. Such calls are open, or were settled since then, or received an event since
+/// then or shortly before. The events of entities that arrived in this time may have been folded since the failure.
 async fn written_since_failure(
     stack: &Stack,
     failures: &[RelayFailure],
     now: Timestamp,
     progress: Progress<'_>,
-) -> Result<BTreeSet<CallId>, Error> {
+) -> Result<BTreeSet<Subject>, Error> {
     let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(BTreeSet::new()) };
     let since = first_at.minus(CLOCK_MARGIN);
     let received = selection::calls_since(&stack.inbox, &stack.calls, since.minus(LOOK_BACK), now, progress).await?;
-    let mut candidates: BTreeSet<CallId> = received.into_keys().collect();
+    let (entities, calls): (selection::SelectedCalls, selection::SelectedCalls) =
+        received.into_iter().partition(|(id, _)| id.is_entity());
+    let of_entities = entities.into_iter().flat_map(subjects_in).map(|(_, subject)| subject);
+    let mut candidates: BTreeSet<CallId> = calls.into_keys().collect();
     candidates.extend(selection::open_calls(&stack.calls).await?);
     let written = candidates.into_iter().map(|call_id| async move {
         match stack.calls.resolve(&call_id).await {
@@ -201,11 +285,11 @@ async fn written_since_failure(
             Err(error) => Err(Error::from(error)),
         }
     });
-    Ok(concurrently(CONCURRENCY, written).await?.into_iter().flatten().collect())
+    let written = concurrently(CONCURRENCY, written).await?.into_iter().flatten();
+    Ok(written.map(|call_id| (call_id, None)).chain(of_entities).collect())
 }
 
-async fn publish(bus: &Bus, call: &Call) -> Result<u64, switchhook_aws::Error> {
-    let events: Vec<OutboxEvent> = call.domain_events_from(1).into_iter().map(OutboxEvent::from).collect();
+async fn publish(bus: &Bus, events: Vec<OutboxEvent>) -> Result<u64, switchhook_aws::Error> {
     for chunk in events.chunks(BATCH_MAX) {
         if let Some((_, reason)) = bus.publish(chunk).await?.into_iter().next() {
             return Err(switchhook_aws::Error::PublishRefused(reason));

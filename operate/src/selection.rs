@@ -14,8 +14,8 @@ const CONCURRENCY: usize = 8;
 /// Reason why a call is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selected {
-    /// Foldable events that the call received in the period.
-    pub events: Vec<EventId>,
+    /// Foldable events that the call received in the period, with the time of each.
+    pub events: Vec<(Timestamp, EventId)>,
     /// Time of the last of these events, or of the call's settlement if that is later. A selection since any time up to this one has
     /// the call too.
     pub last_at: Timestamp,
@@ -68,7 +68,8 @@ pub(crate) async fn received_since(
     while let Some(events) = read.next().await {
         for event in events?.into_iter().filter(|event| event.received_at >= since) {
             if let Some(call_id) = event.call_id {
-                select(&mut found, call_id, event.received_at).events.push(event.event_id);
+                let selected = select(&mut found, call_id, event.received_at);
+                selected.events.push((event.received_at, event.event_id));
             }
         }
         done += 1;
@@ -83,12 +84,12 @@ fn select(found: &mut SelectedCalls, call_id: CallId, at: Timestamp) -> &mut Sel
     selected
 }
 
-/// Keeps the first `most` calls by their times. Returns the time at which the next selection goes on, if calls are left out: each
-/// of them has this time or a later one.
-pub(crate) fn earliest(calls: &mut Vec<(Timestamp, CallId)>, most: usize) -> Option<Timestamp> {
-    calls.sort();
-    let next = calls.get(most).map(|(at, _)| *at);
-    calls.truncate(most);
+/// Keeps the first `most` calls or events by their times. Returns the time at which the next selection goes on, if some are left
+/// out: each of them has this time or a later one.
+pub(crate) fn earliest<T: Ord>(found: &mut Vec<(Timestamp, T)>, most: usize) -> Option<Timestamp> {
+    found.sort();
+    let next = found.get(most).map(|(at, _)| *at);
+    found.truncate(most);
     next
 }
 

@@ -6,6 +6,8 @@
 //! **A placed call is also compared with what the inbox records of it**: the request that created it, its dials, and its
 //! cancellation. So a row that was restored to an earlier time gets its forgotten parts back.
 
+mod entity;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -14,8 +16,8 @@ use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{is_kept_without_event, minute_of};
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, Difference, EntityPosition, EventId, Origin, ProviderEvent, StopReason,
-    Timestamp, differences,
+    AttemptKey, AttemptRecord, Call, CallId, Difference, EventId, Origin, ProviderEvent, StopReason, Timestamp,
+    differences,
 };
 
 use crate::concurrent::concurrently;
@@ -23,7 +25,7 @@ use crate::draft::Draft;
 use crate::error::Error;
 use crate::forecast;
 use crate::plan::{Action, Plan, PlanItem, Verb};
-use crate::selection::{self, Progress};
+use crate::selection::{self, Progress, Selected};
 use crate::stack::Stack;
 
 /// Calls, each with the foldable events that it received in a period.
@@ -81,7 +83,7 @@ pub enum Problem {
     /// The row says something else than the events.
     Different {
         differences: Vec<NamedDifference>,
-        /// Events that the row lacks.
+        /// Events that the row lacks, and events that its entity must fold again to be forgotten.
         missing: Vec<EventId>,
         /// True if the inbox records something about the placed call that the row lacks.
         is_forgetful: bool,
@@ -124,7 +126,9 @@ impl VerifyReport {
     /// True if there is a finding that a repair can mend.
     #[must_use]
     pub fn is_repairable(&self) -> bool {
-        self.findings.iter().any(|finding| match finding.problem {
+        self.findings.iter().any(|finding| match &finding.problem {
+            // The row of an entity is mended by its events alone.
+            Problem::Different { missing, .. } if finding.call_id.is_entity() => !missing.is_empty(),
             Problem::Different { .. } | Problem::Lost { .. } => true,
             Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => false,
         })
@@ -155,7 +159,8 @@ pub async fn verify(
         }
         VerifyFilter::Since => {
             let found = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
-            found.into_iter().map(|(id, selected)| (id, selected.events)).collect()
+            let events = |selected: Selected| selected.events.into_iter().map(|(_, id)| id).collect();
+            found.into_iter().map(|(id, selected)| (id, events(selected))).collect()
         }
     };
     let is_search = *filter == VerifyFilter::Since;
@@ -190,7 +195,8 @@ pub async fn verify(
         }
         report.findings.extend(lost_call(stack, call_id, events, is_search, now).await?);
     }
-    let checked = entities.into_iter().map(|(key, events)| verify_entity(stack, key, events));
+    let period = (!is_search).then_some((since, now));
+    let checked = entities.into_iter().map(|(key, events)| entity::verify(stack, key, events, period));
     for finding in concurrently(CONCURRENCY, checked).await? {
         match finding {
             Some(finding) => report.findings.push(finding),
@@ -221,7 +227,8 @@ pub async fn plan_repair(
                 }
                 let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
                 items.extend(missing.iter().map(item));
-                if differences.iter().any(|difference| !FORGOTTEN.contains(&difference.name)) {
+                let is_refolded = differences.iter().any(|difference| !FORGOTTEN.contains(&difference.name));
+                if is_refolded && !call_id.is_entity() {
                     items.push(PlanItem::of_call(Action::Refold, call_id.clone()));
                 }
             }
@@ -263,37 +270,6 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Checks that the row of an entity includes these events. Events that may still be on their way are left out.
-async fn verify_entity(stack: &Stack, key: CallId, events: Vec<EventId>) -> Result<Option<Finding>, Error> {
-    let finding = |key, problem| Ok(Some(Finding { call_id: key, problem }));
-    let is_named = events.is_empty();
-    let entity = match stack.calls.entity(&key).await {
-        Ok(entity) => entity,
-        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            return finding(key, Problem::Unreadable { error: error.to_string() });
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if is_named && entity.is_none() {
-        return finding(key, Problem::Unknown);
-    }
-    let arrived_until = stack.now().minus(ARRIVAL_MARGIN);
-    let stored = match stack.inbox.read_by_id(events.into_iter().collect()).await {
-        Ok(stored) => stored,
-        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            return finding(key, Problem::Unreadable { error: error.to_string() });
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let is_missing = |event: &ProviderEvent| {
-        let position = EntityPosition::of(event);
-        let is_included = entity.as_ref().zip(position).is_some_and(|(entity, position)| entity.includes(&position));
-        event.received_at < arrived_until && !is_included
-    };
-    let events: Vec<EventId> = stored.into_iter().filter(is_missing).map(|event| event.event_id).collect();
-    if events.is_empty() { Ok(None) } else { finding(key, Problem::Lost { events, is_placed: false }) }
 }
 
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.

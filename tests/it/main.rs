@@ -18,6 +18,7 @@ mod outbound;
 mod outbound_budget;
 mod privacy;
 mod received;
+mod received_repair;
 mod reconciled;
 mod recovery;
 mod repair;

@@ -4,11 +4,13 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, EventId, Provider};
+use switchhook_local::connector::Fault;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
 use switchhook_operate::verify::{Problem, VerifyFilter, verify};
@@ -20,7 +22,7 @@ use crate::operator::carry_out;
 use crate::repair::stack_of;
 
 const PAY: &str = "x-pay";
-const KEY_OF_PAYMENT: &str = "entity:x-pay:pi_1";
+pub(crate) const KEY_OF_PAYMENT: &str = "entity:x-pay:pi_1";
 
 fn entry() -> Value {
     json!({
@@ -46,7 +48,7 @@ pub(crate) fn secret() -> Value {
 }
 
 /// Webhook about the payment `pi_1`. `second` is the time of the event.
-fn payment(id: &str, second: u32) -> Value {
+pub(crate) fn payment(id: &str, second: u32) -> Value {
     json!({
         "id": id, "type": "payment.changed", "created": 1_767_225_600 + second,
         "payment": {"id": "pi_1", "amount": 4500, "paid": true, "note": "é".repeat(200), "card": "4242"},
@@ -74,16 +76,16 @@ pub(crate) async fn post(world: &World, body: &Value) -> String {
     text(&answer["status"])
 }
 
-fn received(world: &World) -> Vec<Value> {
+pub(crate) fn received(world: &World) -> Vec<Value> {
     let events = world.domain_events().into_iter();
     events.filter(|event| event["type"] == "webhook.received").collect()
 }
 
-fn ids(events: &[Value]) -> Vec<String> {
+pub(crate) fn ids(events: &[Value]) -> Vec<String> {
     events.iter().map(|event| text(&event["event_id"])).collect()
 }
 
-async fn fate(world: &World, id: &str) -> Value {
+pub(crate) async fn fate(world: &World, id: &str) -> Value {
     let status = world.status(&EventId::new(format!("{PAY}:{id}"))).await;
     json!([status["status"], status["disposition"], status["action"], status["call_id"]])
 }
@@ -197,18 +199,39 @@ async fn consumer_that_dies_after_its_write_publishes_nothing_twice() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_consumers_lose_no_event() {
     let world = World::with_options(options(&secret()));
-    // The second batch is in the hands of one consumer, while another gets the first again.
-    post(&world, &payment("e1", 10)).await;
-    let first = world.receive();
-    world.invoke_consumer(&first).await;
-    world.consume(&first).await;
-    post(&world, &payment("e2", 20)).await;
-    let second = world.receive();
-    let (one, two) = tokio::join!(world.invoke_consumer(&second), world.invoke_consumer(&second));
-    assert_eq!((one.len(), two.len()), (1, 1));
-    world.consume(&second).await;
+    // The events have the same time, so each is to be published, whichever consumer comes first.
+    for id in ["e1", "e2", "e3"] {
+        post(&world, &payment(id, 10)).await;
+    }
+    let messages = world.receive();
+    assert_eq!(messages.len(), 3);
+    // The message of e2 is in the hands of both, and both read the row before one of them writes it.
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::Delay(Duration::from_millis(300)));
+    reset_counters(&world);
+    let (one, two) = tokio::join!(world.invoke_consumer(&messages[..2]), world.invoke_consumer(&messages[1..]));
+    assert_eq!((one.len(), two.len()), (2, 2));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 3), ("PutItem", 3)]), "one must lose the race");
+    world.consume(&messages).await;
     world.relay().await;
-    assert_eq!(ids(&received(&world)), ["x-pay:e1", "x-pay:e2"]);
+    let mut published = ids(&received(&world));
+    published.sort();
+    assert_eq!(published, ["x-pay:e1", "x-pay:e2", "x-pay:e3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn eleventh_event_of_an_entity_costs_as_much_as_the_second() {
+    let world = World::with_options(options(&secret()));
+    let mut costs = Vec::new();
+    for second in 1..=11 {
+        reset_counters(&world);
+        post(&world, &payment(&format!("evt_1PqR5sT7uVwXyZ{second:02}"), second)).await;
+        world.consume(&world.receive()).await;
+        world.relay().await;
+        let capacity = world.capacity();
+        let units = |of: fn(&Count) -> f64| capacity.values().map(of).sum::<f64>();
+        costs.push((world.requests(), [units(|count| count.read_units), units(|count| count.write_units)]));
+    }
+    assert_eq!(costs[10], costs[1]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,6 +33,8 @@ enum ForgottenRow {
     Gone,
     /// The call runs again.
     Running,
+    /// The row of an entity that is not forgotten, but only loses the data of the named events.
+    Remembered,
 }
 
 /// Carries out items that forget persons. Items of one call stand together, and the item of its row comes first.
@@ -42,12 +44,14 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
     let recent = received_since(stack, plan.made_at).await?;
     for of_call in items.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id) {
         let row = match of_call.first().and_then(|item| item.call_id.as_ref()) {
+            Some(key) if key.is_entity() => forget_entity(stack, key, of_call).await?,
             Some(call_id) => forget_row(stack, call_id, of_call).await?,
             None => ForgottenRow::Gone,
         };
+        let is_alone = matches!(row, ForgottenRow::Remembered);
         let (at, mut events, ids) = match row {
             ForgottenRow::Forgotten { at, events, ids } => (at, events, ids),
-            ForgottenRow::Gone => (stack.now(), BTreeSet::new(), BTreeSet::new()),
+            ForgottenRow::Gone | ForgottenRow::Remembered => (stack.now(), BTreeSet::new(), BTreeSet::new()),
             ForgottenRow::Running => {
                 left.extend(of_call.iter().map(|item| (item.clone(), "the call is running again".to_owned())));
                 continue;
@@ -65,7 +69,7 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
         }
         let further = events.into_iter().map(|id| (None, id));
         let erased = named.into_iter().map(|(item, id)| (Some(item), id)).chain(further);
-        let erased = erased.map(|(item, id)| erase(stack, item, id, at));
+        let erased = erased.map(|(item, id)| erase(stack, item, id, at, is_alone));
         left.extend(concurrently(CONCURRENCY, erased).await?.into_iter().flatten());
         letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
     }
@@ -74,8 +78,16 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
 }
 
 /// Erases one event. If it cannot be read, its item is left alone. An event that the plan does not name has no item.
-async fn erase(stack: &Stack, item: Option<&PlanItem>, id: EventId, at: Timestamp) -> Result<Option<LeftAlone>, Error> {
-    match stack.inbox.erase(&id, at).await {
+/// `is_alone` is true if the entity of the event is not forgotten.
+async fn erase(
+    stack: &Stack,
+    item: Option<&PlanItem>,
+    id: EventId,
+    at: Timestamp,
+    is_alone: bool,
+) -> Result<Option<LeftAlone>, Error> {
+    let erased = if is_alone { stack.inbox.erase_alone(&id, at).await } else { stack.inbox.erase(&id, at).await };
+    match erased {
         Ok(_) => Ok(None),
         Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
             Ok(item.map(|item| (item.clone(), error.to_string())))
@@ -102,6 +114,34 @@ async fn forget_row(stack: &Stack, call_id: &CallId, items: &[PlanItem]) -> Resu
         match stack.calls.store(&forgotten, stack.call_retention()).await? {
             StoreOutcome::Committed => return Ok(ForgottenRow::Forgotten { at: now, events, ids }),
             StoreOutcome::LostRace => {}
+        }
+    }
+    Err(switchhook_aws::Error::Contended(RACES_MAX).into())
+}
+
+/// Forgets an entity, if an item asks for that. If not, erases the data of the named events from its row.
+async fn forget_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Result<ForgottenRow, Error> {
+    let is_whole = items.iter().any(|item| item.action == Action::ForgetCall);
+    let named: BTreeSet<EventId> = items.iter().filter_map(|item| item.event_id.clone()).collect();
+    for _ in 0..RACES_MAX {
+        let Some(entity) = stack.calls.entity(key).await? else {
+            return Ok(if is_whole { ForgottenRow::Gone } else { ForgottenRow::Remembered });
+        };
+        let now = stack.now();
+        let next = match (is_whole, entity.forgotten_at) {
+            (true, Some(at)) => {
+                let events = entity.latest.into_iter().map(|position| position.event_id).collect();
+                return Ok(ForgottenRow::Forgotten { at, events, ids: BTreeSet::from([key.clone()]) });
+            }
+            (true, None) => entity.forget(now),
+            (false, _) => match entity.erase_events(&named) {
+                Some(next) => next,
+                None => return Ok(ForgottenRow::Remembered),
+            },
+        };
+        match stack.calls.store_entity(&next, now, stack.inbox_retention()).await? {
+            // The next round finds the row as it is now.
+            StoreOutcome::Committed | StoreOutcome::LostRace => {}
         }
     }
     Err(switchhook_aws::Error::Contended(RACES_MAX).into())

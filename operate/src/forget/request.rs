@@ -8,11 +8,12 @@ use switchhook_domain::{Call, CallId, PhoneNumber, Timestamp};
 /// Persons to forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForgetFilter {
-    /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls.
+    /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls. The key of an entity, such as
+    /// `entity:x-acme:pay_1`, stands for all its webhooks.
     Calls(Vec<CallId>),
     /// The person with this number. Finds nothing while `IndexNumbers` is off.
     Number(PhoneNumber),
-    /// The persons of all calls of an appointment.
+    /// The persons of all calls of an appointment, and of webhooks about no call that name it in their body.
     Appointment(String),
 }
 

@@ -1,7 +1,8 @@
 //! The search for the calls and events of the persons to forget.
 //!
 //! **The index of received events is read from end to end**, because recorded and quarantined events are in no row of a call. If
-//! an event names no call, its body is read, and searched for the ids of the calls and the number.
+//! an event names no call, or is about an entity, its body is read, and searched for the ids of the calls, the number and the
+//! appointment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{ReceivedEvent, minute_of};
-use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Timestamp};
+use switchhook_domain::{Call, CallId, Entity, EventId, PhoneNumber, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use crate::concurrent::concurrently;
@@ -25,12 +26,14 @@ const CONCURRENCY: usize = 16;
 /// Shortest id or number that is searched in bodies. A shorter one would be found everywhere.
 const NEEDLE_MIN: usize = 7;
 
-/// Call whose person is to be forgotten.
+/// Call or entity whose person is to be forgotten.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) call_id: CallId,
-    /// `None` if the row was lost or has expired.
+    /// `None` if the row was lost or has expired, or is one of an entity.
     pub(super) row: Option<Call>,
+    /// Row of the entity, if the target is one.
+    pub(super) entity: Option<Entity>,
     /// True if only the appointment suggests this id, and other calls of the appointment are known.
     is_guessed: bool,
     /// Ids under which its webhooks arrive.
@@ -48,6 +51,9 @@ impl Target {
             })
     }
 }
+
+/// Event that names no call, with the key of its entity.
+type Nameless = (Option<CallId>, EventId);
 
 /// Calls whose persons are to be forgotten.
 #[derive(Debug, Default)]
@@ -91,6 +97,7 @@ impl Targets {
 
     /// Adds the call that an id leads to. Returns the ids of further calls about the same phone call.
     async fn add(&mut self, stack: &Stack, id: CallId) -> Result<Vec<CallId>, Error> {
+        let entity = if id.is_entity() { stack.calls.entity(&id).await? } else { None };
         let resolved = stack.calls.resolve(&id).await?;
         let call_id = match (&resolved.call, resolved.alias) {
             (Some(call), _) => call.call_id.clone(),
@@ -110,8 +117,10 @@ impl Targets {
         self.owners.extend(ids.iter().map(|id| (id.clone(), call_id.clone())));
         let target = self.targets.entry(call_id.clone()).or_insert_with(|| {
             let events = resolved.call.iter().flat_map(|call| call.history.iter());
-            let events = events.map(|entry| entry.source_event_id.clone()).collect();
-            Target { call_id, row: resolved.call, is_guessed: false, ids: BTreeSet::new(), events }
+            let events = events.map(|entry| entry.source_event_id.clone());
+            let of_entity = entity.iter().flat_map(|entity| entity.latest.iter());
+            let events = events.chain(of_entity.map(|position| position.event_id.clone())).collect();
+            Target { call_id, row: resolved.call, entity, is_guessed: false, ids: BTreeSet::new(), events }
         });
         target.ids.extend(ids);
         Ok(others)
@@ -127,13 +136,13 @@ impl Targets {
     }
 
     /// Finds those events of the calls that still hold personal data. Returns the events that name no call, but whose body
-    /// holds the id of a call, a provider's call id or the number.
+    /// holds the id of a call, a provider's call id, the number or the appointment. Each has the key of its entity, if it has one.
     pub(super) async fn search_inbox(
         &mut self,
         stack: &Stack,
         request: &ForgetRequest,
         progress: Progress<'_>,
-    ) -> Result<BTreeSet<EventId>, Error> {
+    ) -> Result<BTreeSet<Nameless>, Error> {
         let (mut nameless, mut others) = self.read_index(stack, request, progress).await?;
         while !others.is_empty() {
             for id in others {
@@ -155,7 +164,7 @@ impl Targets {
         stack: &Stack,
         request: &ForgetRequest,
         progress: Progress<'_>,
-    ) -> Result<(Vec<EventId>, BTreeSet<CallId>), Error> {
+    ) -> Result<(Vec<Nameless>, BTreeSet<CallId>), Error> {
         let now = stack.now();
         let since = request.since.unwrap_or_else(|| self.first_created_at(stack, now));
         let minutes = minute_of(since.max(now.minus(stack.inbox_retention())))..=minute_of(now);
@@ -168,13 +177,15 @@ impl Targets {
             for ReceivedEvent { event_id, call_id, .. } in events? {
                 self.examined += 1;
                 let Some(call_id) = call_id else {
-                    nameless.push(event_id);
+                    nameless.push((None, event_id));
                     continue;
                 };
                 if let Some(owner) = self.owners.get(&call_id) {
                     if let Some(target) = self.targets.get_mut(owner) {
                         target.events.insert(event_id);
                     }
+                } else if call_id.is_entity() {
+                    nameless.push((Some(call_id), event_id));
                 } else if self.is_of_attempt(&event_id) {
                     others.insert(call_id);
                 }
@@ -203,13 +214,13 @@ impl Targets {
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
     }
 
-    /// Returns the events whose body names one of the calls or the number.
+    /// Returns the events whose body names one of the calls, the number or the appointment.
     async fn named_in_body(
         &self,
         stack: &Stack,
         filter: &ForgetFilter,
-        events: Vec<EventId>,
-    ) -> Result<BTreeSet<EventId>, Error> {
+        events: Vec<Nameless>,
+    ) -> Result<BTreeSet<Nameless>, Error> {
         let records =
             self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
         let mut needles: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
@@ -218,13 +229,19 @@ impl Targets {
             needles.push(number.canonical().as_str().trim_start_matches('+').to_owned());
         }
         needles.retain(|needle| needle.len() >= NEEDLE_MIN);
+        let appointment = match filter {
+            ForgetFilter::Appointment(id) if id.len() >= NEEDLE_MIN => Some(id.as_bytes()),
+            ForgetFilter::Appointment(_) | ForgetFilter::Calls(_) | ForgetFilter::Number(_) => None,
+        };
         let needles = &needles;
-        let matching = events.into_iter().map(|id| async move {
+        let matching = events.into_iter().map(|(entity, id)| async move {
             let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
                 return Ok::<_, Error>(None);
             };
             let body = stack.inbox.read_body(&stored).await?;
-            Ok(needles.iter().any(|needle| contains(&body, needle.as_bytes())).then_some(id))
+            let is_found = needles.iter().any(|needle| contains(&body, needle.as_bytes()))
+                || appointment.is_some_and(|id| contains_word(&body, id));
+            Ok(is_found.then_some((entity, id)))
         });
         Ok(concurrently(CONCURRENCY, matching).await?.into_iter().flatten().collect())
     }
@@ -265,4 +282,13 @@ async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<E
 
 fn contains(body: &[u8], needle: &[u8]) -> bool {
     body.windows(needle.len()).any(|window| window == needle)
+}
+
+/// True if the body holds the word, and not only as a part of a longer one: people number their appointments.
+fn contains_word(body: &[u8], word: &[u8]) -> bool {
+    let is_of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte));
+    body.windows(word.len()).enumerate().any(|(at, window)| {
+        let before = at.checked_sub(1).and_then(|at| body.get(at));
+        window == word && !is_of_word(before) && !is_of_word(body.get(at + word.len()))
+    })
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod after;
+mod entities;
 mod interrupted;
 mod late;
 mod places;

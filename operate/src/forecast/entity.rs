@@ -1,0 +1,79 @@
+//! Forecasts for events that are about an entity. No call changes and no phone rings, so there is no effect to work out.
+
+use switchhook_aws::inbox::Reread;
+use switchhook_domain::{CallId, Disposition, Entity, EntityFate, EntityPosition, ProviderEvent, fold_entity};
+
+use super::{CONCURRENCY, Forecast, Found, Step, find, sends_event};
+use crate::concurrent::concurrently;
+use crate::error::Error;
+use crate::plan::{Action, PlanItem};
+use crate::stack::Stack;
+
+/// Returns what `items`, which belong to the entity `key`, would do now.
+pub(super) async fn forecast(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Result<Forecast, Error> {
+    let entity = match stack.calls.entity(key).await {
+        Ok(entity) => entity,
+        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let found = items.iter().map(|item| async move {
+        let is_read = sends_event(item.action) || item.action == Action::Republish;
+        let Some(event_id) = item.event_id.as_ref().filter(|_| is_read) else { return Ok(None) };
+        find(stack, event_id).await.map(Some)
+    });
+    let found = concurrently(CONCURRENCY, found).await?;
+    let entity = entity.as_ref();
+    let steps = items.iter().zip(found).map(|(item, found)| match (item.action, found) {
+        (_, Some(Found::Unreadable(error))) => Step::Skip(error),
+        (Action::Republish, None) => Step::Skip("the entity does not exist".to_owned()),
+        (Action::Republish, Some(found)) => step_of_republish(entity, item, found),
+        (_, Some(found)) => step_of_event(entity, key, item, found),
+        (action, None) if sends_event(action) => Step::Skip("the item names no event".to_owned()),
+        (_, None) => Step::Act,
+    });
+    Ok(Forecast { effect: None, steps: steps.collect() })
+}
+
+fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> Step {
+    let event = match found {
+        Found::Event(_, Reread::Foldable(event)) => event,
+        Found::Event(..) | Found::Gone | Found::Unreadable(_) => {
+            let announced = entity.iter().flat_map(|entity| &entity.announced);
+            let is_in_row = announced.map(|event| Some(&event.event_id)).any(|id| id == item.event_id.as_ref());
+            return if is_in_row { Step::Act } else { gone() };
+        }
+    };
+    let fate = entity.zip(EntityPosition::of(&event)).map(|(entity, position)| entity.fate(&position));
+    match fate {
+        Some(EntityFate::Folded(Some(Disposition::Stale))) => Step::Unchanged,
+        Some(EntityFate::Folded(_)) => Step::Act,
+        Some(EntityFate::NotFolded) | None => {
+            Step::Skip("the event is not folded yet: replay it, which publishes it".to_owned())
+        }
+    }
+}
+
+/// Returns the step that folds an event. An event that would change nothing is not queued.
+fn step_of_event(entity: Option<&Entity>, key: &CallId, item: &PlanItem, found: Found) -> Step {
+    let (event, stored): (Box<ProviderEvent>, _) = match (found, &item.message) {
+        (Found::Event(stored, Reread::Foldable(event)), _) => (event, Some(stored)),
+        (Found::Gone, Some(event)) => (event.clone(), None),
+        (Found::Gone, None) => return gone(),
+        (Found::Event(_, Reread::Recorded | Reread::Erased), _) => return Step::Unchanged,
+        (Found::Event(_, Reread::Quarantined(error)), _) => {
+            return Step::Skip(format!("the event is not readable: {error}"));
+        }
+        (Found::Unreadable(error), _) => return Step::Skip(error),
+    };
+    if event.call_id != *key {
+        return Step::Skip(format!("the event belongs to {}", event.call_id));
+    }
+    let is_new = fold_entity(entity, key, std::slice::from_ref(&event)).next.is_some();
+    if is_new { Step::Send { event, stored } } else { Step::Unchanged }
+}
+
+fn gone() -> Step {
+    Step::Skip("the inbox no longer holds the event".to_owned())
+}

@@ -1,0 +1,113 @@
+//! Webhooks that are about no call, and hold data of our person: in their bodies, and in the values that `data` names.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use switchhook_domain::CallId;
+use switchhook_local::CALLS_TABLE;
+use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
+use switchhook_operate::plan::Plan;
+use switchhook_operate::verify::{VerifyFilter, plan_repair, verify};
+use switchhook_tests::{MINUTE, World};
+
+use super::places::places;
+use super::{MAX, NAME, calls, stored};
+use crate::operator::{HOUR, carry_out, stack};
+use crate::received::{KEY_OF_PAYMENT, payment, post, received, secret};
+
+/// A webhook about the payment of our person, for an appointment.
+fn of_person(id: &str, second: u32, appointment: &str) -> Value {
+    let mut body = payment(id, second);
+    body["payment"]["note"] = json!(NAME);
+    body["payment"]["appointment"] = json!(appointment);
+    body
+}
+
+fn appointment(id: &str) -> ForgetFilter {
+    ForgetFilter::Appointment(id.to_owned())
+}
+
+/// Plans to forget. Only an hour of the inbox is read, because all of its retention takes long.
+async fn plan_of_last_hour(world: &World, filter: ForgetFilter) -> Plan {
+    let stack = stack(world);
+    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
+    forget::plan(&stack, &request, MAX, &mut |_, _| {}).await.unwrap()
+}
+
+/// Places in the stack that hold a trace of our person. The bus is left out: an event that was published is out of reach.
+async fn places_in_stack(world: &World) -> BTreeSet<String> {
+    let mut found = places(world).await;
+    found.remove("bus");
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_entity_leaves_no_trace_and_late_webhooks_bring_none_back() {
+    let world = World::with_secret(&secret());
+    for (id, second) in [("e1", 10), ("e3", 30), ("e2", 20)] {
+        post(&world, &of_person(id, second, "appt_201")).await;
+    }
+    world.wait(MINUTE).await;
+    assert_eq!(places_in_stack(&world).await.len(), 4);
+    let restored = world.item(CALLS_TABLE, KEY_OF_PAYMENT).await;
+    let published = received(&world).len();
+    let plan = plan_of_last_hour(&world, calls(&[KEY_OF_PAYMENT])).await;
+    assert_eq!(carry_out(&stack(&world), &plan).await.counts.skipped, 0);
+    world.wait(MINUTE).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    assert_eq!(received(&world).len(), published, "forgetting announces nothing");
+    assert!(plan_of_last_hour(&world, calls(&[KEY_OF_PAYMENT])).await.items.is_empty());
+    // Late webhooks, one of them stale, are ordered as before.
+    for (id, second) in [("e4", 40), ("e0", 1)] {
+        post(&world, &of_person(id, second, "appt_201")).await;
+    }
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    let late = &received(&world)[published..];
+    let [late] = late else { panic!("{late:?}") };
+    assert_eq!(json!([late["event_id"], late["data"]]), json!(["x-pay:e4", {}]));
+    let stack = stack(&world);
+    let verified = || async { verify(&stack, &VerifyFilter::Since, stack.now().minus(HOUR), &mut |_, _| {}).await };
+    assert!(verified().await.unwrap().is_clean());
+    // The row is restored from a backup, or lost. Its erased events forget it again.
+    for row in [Some(restored), None] {
+        match row {
+            Some(row) => world.put_item(CALLS_TABLE, row).await,
+            None => world.delete_item(CALLS_TABLE, KEY_OF_PAYMENT).await,
+        }
+        let report = verified().await.unwrap();
+        assert_eq!(report.findings.len(), 1);
+        let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+        carry_out(&stack, &plan).await;
+        world.quiesce().await;
+        assert!(verified().await.unwrap().is_clean(), "{:?}", verified().await);
+        assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+        assert!(world.item(CALLS_TABLE, KEY_OF_PAYMENT).await.contains_key("forgotten_at"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_of_an_entity_is_found_by_the_appointment_in_its_body() {
+    let world = World::with_secret(&secret());
+    post(&world, &of_person("e1", 10, "appt_201")).await;
+    world.wait(MINUTE).await;
+    assert_eq!(places_in_stack(&world).await.len(), 2);
+    // Another id begins alike.
+    let nothing = plan_of_last_hour(&world, appointment("appt_20")).await;
+    assert!(nothing.items.is_empty(), "{nothing:?}");
+    let plan = plan_of_last_hour(&world, appointment("appt_201")).await;
+    let entities: BTreeSet<&CallId> = plan.items.iter().filter_map(|item| item.call_id.as_ref()).collect();
+    assert_eq!(entities, BTreeSet::from([&CallId::new(KEY_OF_PAYMENT)]));
+    carry_out(&stack(&world), &plan).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    assert!(stored(&world, "x-pay:e1").await.is_erased());
+    // The entity itself is not forgotten: it may be about other persons too.
+    let mut other = payment("e2", 20);
+    other["payment"]["note"] = json!("for somebody else");
+    post(&world, &other).await;
+    world.wait(MINUTE).await;
+    let published = received(&world);
+    assert_eq!(published.last().unwrap()["data"]["note"], "for somebody else");
+    let again = plan_of_last_hour(&world, appointment("appt_201")).await;
+    assert!(again.items.is_empty(), "{again:?}");
+}
