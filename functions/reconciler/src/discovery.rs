@@ -8,12 +8,13 @@
 use std::time::Duration;
 
 use switchhook_aws::Error;
+use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptKey, CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
     AccountConfig, CallSearch, Lookup, LookupAnswer, Period, SearchStep, VerifiedWebhook, derived_call_id,
-    discovery_api_request, read_discovery_answer,
+    discovery_api_request, read_discovery_answer, reporting_event_ids,
 };
 
 use crate::reconciler::{Reconciler, Report, RequestStats};
@@ -138,7 +139,9 @@ impl Reconciler {
         Ok(matches!(outcome, PutOutcome::Stored))
     }
 
-    /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id.
+    /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id. Also if
+    /// an alias leads from that id to an attempt, or if a webhook reported the call: an attempt has one provider call id, and a call may
+    /// have two.
     async fn is_known(
         &self,
         provider: Provider,
@@ -146,11 +149,16 @@ impl Reconciler {
         named: Option<&CallId>,
     ) -> Result<bool, Error> {
         for call_id in named.cloned().into_iter().chain([CallId::new(derived_call_id(provider, provider_call_id))]) {
-            let call = self.calls.resolve(&call_id).await?.call;
+            let Resolved { call, alias } = self.calls.resolve(&call_id).await?;
             let is_known = call.is_some_and(|call| {
                 call.attempt_records.iter().any(|record| record.provider_call_id.as_deref() == Some(provider_call_id))
             });
-            if is_known {
+            if is_known || alias.is_some() {
+                return Ok(true);
+            }
+        }
+        for event_id in reporting_event_ids(provider, provider_call_id) {
+            if self.inbox.get(&event_id).await?.is_some() {
                 return Ok(true);
             }
         }

@@ -4,7 +4,7 @@
 //! every other event, even if all its webhooks were lost.
 
 use http::StatusCode;
-use switchhook_domain::{Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{EventId, Provider, ProviderEvent, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::AccountConfig;
@@ -87,4 +87,21 @@ pub fn read_discovery_answer(
         }
     });
     Some(CallPage { endings: endings.collect(), named: Vec::new(), next_page })
+}
+
+/// Ids of the webhooks that may have reported a call of a list under another provider call id than that of its dial. If the inbox has one
+/// of them, the call is known. Empty for a provider whose ids are known to be the same.
+#[must_use]
+pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<EventId> {
+    match provider {
+        Provider::Plivo => plivo::callback_event_ids(provider_call_id),
+        Provider::Retell
+        | Provider::Twilio
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Vonage
+        | Provider::Generic
+        | Provider::Configured(_) => Vec::new(),
+    }
 }

@@ -218,7 +218,7 @@ pub fn read_dial_answer(
         Provider::Telnyx => (telnyx::dialled_call_id(body), telnyx::refusal(body)),
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Plivo => (plivo::dialled_call_id(body), plivo::refusal(body)),
-        Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(body)),
+        Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(status, body)),
         Provider::Generic | Provider::Configured(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)

@@ -65,7 +65,7 @@ pub use config::{
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
-pub use discovery::{CallPage, discovery_api_request, read_discovery_answer};
+pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
     derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer, read_with_notes, sign,
     sign_as_configured, verify, verifying_key,

@@ -9,18 +9,20 @@
 //! Plivo stores no metadata. Our ids are in the query of the callback URLs, which Plivo signs. No answer of the API shows them, so a
 //! search that finds several calls is undecided.
 //!
-//! Plivo writes a number with or without `+`. So its filters are tried with both, and digits are compared.
+//! Plivo writes a number with or without `+`. So its filters are tried with both, and digits are compared. **Nothing says that a list
+//! shows the calling number of our dial.** So a call to our number from another one, or without one, leaves a search undecided.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::{PhoneNumber, Timestamp};
 
-use super::payload::CallStatus;
+use super::payload::{CallStatus, is_canceled_by_plivo};
 use crate::api::{ApiRequest, basic, encoded, error_messages, object, objects, query, text};
 use crate::config::{Account, AccountConfig, PlivoAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
+use crate::lenient;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
 use crate::times::{has_offset, parse_time};
 
@@ -69,12 +71,15 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "request_uuid").map(|id| bounded("", id))
 }
 
-/// Reads the `error` of a response. Plivo documents no codes, so only a message that names the parameter `to` blames the number.
+/// Reads the `error` of a response. Plivo documents no codes, so only a message that names the parameter `to` blames the number. A trial
+/// account may call verified numbers only, so a message about verification says nothing about the number itself.
 pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     let messages = error_messages(body);
     let says = |words: &[&str]| messages.iter().any(|message| words.iter().any(|word| message.contains(word)));
     if says(&["concurrent call", "concurrency"]) {
         Some(Refusal::Capacity("concurrency_limit"))
+    } else if says(&["verified", "verify", "trial", "sandbox"]) {
+        says(&["number", "'to'", "trial", "sandbox"]).then_some(Refusal::NumberOrAccount("trial_account"))
     } else if says(&["geo permission", "country", "barred"]) {
         Some(Refusal::NumberOrAccount("country_not_enabled"))
     } else if says(&["destination number", "to number", "`to`", "'to'"]) {
@@ -90,9 +95,9 @@ pub(crate) enum Search {
     /// Reads the call by its id.
     ById(Kind),
     /// Reads a page of a list. `offset` is the number of calls before it.
-    List { list: List, offset: usize, found: Found },
-    /// Reads a queued or live call that a list names.
-    Listed { kind: Kind, list: List, offset: Option<usize>, found: Found },
+    List { list: List, offset: usize, found: Box<Found> },
+    /// Reads a call that a list names, in the state of the list or in a later one. `offset` is the one of the next page.
+    Listed { id: String, kind: Kind, list: List, offset: Option<usize>, found: Box<Found> },
 }
 
 /// State in which a call is read.
@@ -104,6 +109,15 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// State that a call reaches after this one.
+    const fn next(self) -> Option<Self> {
+        match self {
+            Self::Queued => Some(Self::Live),
+            Self::Live => Some(Self::Ended),
+            Self::Ended => None,
+        }
+    }
+
     const fn status(self) -> Option<&'static str> {
         match self {
             Self::Queued => Some("queued"),
@@ -113,30 +127,22 @@ impl Kind {
     }
 }
 
-/// A list, in the order of a call's life. So a call that goes on during the search is not missed.
+/// A list of the calls in one state, filtered by the called number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum List {
-    Queued,
-    Live { with_plus: bool },
-    Ended { with_plus: bool },
+pub(crate) struct List {
+    kind: Kind,
+    with_plus: bool,
 }
 
 impl List {
-    const fn next(self) -> Option<Self> {
-        match self {
-            Self::Queued => Some(Self::Live { with_plus: false }),
-            Self::Live { with_plus: false } => Some(Self::Live { with_plus: true }),
-            Self::Live { with_plus: true } => Some(Self::Ended { with_plus: false }),
-            Self::Ended { with_plus: false } => Some(Self::Ended { with_plus: true }),
-            Self::Ended { with_plus: true } => None,
-        }
-    }
+    const FIRST: Self = Self { kind: Kind::Queued, with_plus: false };
 
-    const fn kind(self) -> Kind {
-        match self {
-            Self::Queued => Kind::Queued,
-            Self::Live { .. } => Kind::Live,
-            Self::Ended { .. } => Kind::Ended,
+    /// The next list, in the order of a call's life. So a call that goes on during the search is not missed.
+    const fn next(self) -> Option<Self> {
+        match (self.with_plus, self.kind.next()) {
+            (false, _) => Some(Self { with_plus: true, ..self }),
+            (true, Some(kind)) => Some(Self { kind, with_plus: false }),
+            (true, None) => None,
         }
     }
 }
@@ -148,8 +154,10 @@ pub(crate) struct Found {
     candidates: BTreeMap<String, (Kind, Map<String, Value>)>,
     /// Ids of listed calls that are not read yet, the next one last.
     unread: Vec<String>,
-    /// True if nobody can say whether a call is ours: it went on to another list before it was read, or its time has no zone. Then nothing proves
-    /// that there was no call.
+    /// All ids that a list named. None is read twice.
+    named: BTreeSet<String>,
+    /// True if a call may be ours or not: it cannot be read, its time has no zone, or its calling number is another one. Then nothing
+    /// proves that there was no call, or only one.
     is_unclear: bool,
 }
 
@@ -164,8 +172,8 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
 /// Starts to read the lists. `None` if the numbers or the time of the dial are unknown.
 fn first_list(account: &PlivoAccount, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     lookup.from?;
-    let list = List::Queued;
-    Some((list_request(account, lookup, list, 0)?, Search::List { list, offset: 0, found: Found::default() }))
+    let list = List::FIRST;
+    Some((list_request(account, lookup, list, 0)?, Search::List { list, offset: 0, found: Box::default() }))
 }
 
 /// Reads a response. `body` is `None` if Plivo does not know the call.
@@ -180,12 +188,13 @@ pub(crate) fn next_step(
         Search::ById(kind) => by_id(account, lookup, kind, body),
         Search::List { list, offset, mut found } => {
             let Some(page) = body.and_then(object) else { return Step::Answer(ParsedAnswer::Unreadable) };
-            let has_next = match list.kind() {
+            let has_next = match list.kind {
                 Kind::Queued | Kind::Live => {
                     let Some(ids) = listed_ids(&page) else { return Step::Answer(ParsedAnswer::Unreadable) };
-                    let has_next = ids.len() >= PAGE_SIZE;
-                    found.unread = ids;
-                    has_next
+                    let is_full = ids.len() >= PAGE_SIZE;
+                    found.unread = ids.into_iter().filter(|id| found.named.insert(id.clone())).collect();
+                    // Plivo documents no pages for these lists. If it ignores the offset, the next page would be the same again.
+                    is_full && !found.unread.is_empty()
                 }
                 Kind::Ended => {
                     let Some((calls, has_next)) = records(page) else {
@@ -200,11 +209,16 @@ pub(crate) fn next_step(
             let offset = has_next.then(|| offset.saturating_add(PAGE_SIZE));
             read_on(account, lookup, list, offset, found)
         }
-        Search::Listed { kind, list, offset, mut found } => {
-            match body.map(object) {
-                Some(Some(call)) => found.consider(lookup, kind, call),
-                Some(None) => return Step::Answer(ParsedAnswer::Unreadable),
-                None => found.is_unclear = true,
+        Search::Listed { id, kind, list, offset, mut found } => {
+            match (body.map(object), kind.next()) {
+                (Some(Some(call)), _) => found.consider(lookup, kind, call),
+                (Some(None), _) => return Step::Answer(ParsedAnswer::Unreadable),
+                // It has gone on since it was listed.
+                (None, Some(kind)) => {
+                    let request = call_request(account, &id, kind);
+                    return Step::Ask(request, Search::Listed { id, kind, list, offset, found });
+                }
+                (None, None) => found.is_unclear = true,
             }
             read_on(account, lookup, list, offset, found)
         }
@@ -216,9 +230,7 @@ fn by_id(account: &PlivoAccount, lookup: &Lookup<'_>, kind: Kind, body: Option<&
     let Some(id) = lookup.provider_call_id else { return Step::Answer(ParsedAnswer::Unreadable) };
     if let Some(body) = body {
         let call = object(body);
-        let is_asked =
-            |call: &&Map<String, Value>| [text(call, "call_uuid"), text(call, "request_uuid")].contains(&Some(id));
-        return Step::Answer(match call.as_ref().filter(is_asked) {
+        return Step::Answer(match call.as_ref().filter(|call| has_id(call, id)) {
             Some(call) => parse_call(kind, call, ids_query(lookup)),
             None => ParsedAnswer::Unreadable,
         });
@@ -244,13 +256,11 @@ fn read_on(
     lookup: &Lookup<'_>,
     list: List,
     offset: Option<usize>,
-    mut found: Found,
+    mut found: Box<Found>,
 ) -> Step<Search> {
-    while let Some(id) = found.unread.pop() {
-        if !found.candidates.contains_key(&id) {
-            let kind = list.kind();
-            return Step::Ask(call_request(account, &id, kind), Search::Listed { kind, list, offset, found });
-        }
+    if let Some(id) = found.unread.pop() {
+        let kind = list.kind;
+        return Step::Ask(call_request(account, &id, kind), Search::Listed { id, kind, list, offset, found });
     }
     let next = match offset {
         Some(offset) => Some((list, offset)),
@@ -266,42 +276,59 @@ fn read_on(
 impl Found {
     /// Keeps the call if it may be ours.
     fn consider(&mut self, lookup: &Lookup<'_>, kind: Kind, call: Map<String, Value>) {
-        let number = |names: [&str; 2]| names.into_iter().find_map(|name| text(&call, name)).map(digits);
-        let is_between = |asked: Option<&PhoneNumber>, names| {
-            asked.is_some_and(|asked| number(names) == Some(digits(asked.as_str())))
+        let is_number = |names: [&str; 2], asked: Option<&PhoneNumber>| {
+            let shown = names.into_iter().find_map(|name| text(&call, name)).map(digits);
+            shown.map(|shown| asked.is_some_and(|asked| shown == digits(asked.as_str())))
         };
-        let is_ours_by_number = is_between(lookup.from, ["from_number", "from"])
-            && is_between(lookup.to, ["to_number", "to"])
-            && text(&call, "parent_call_uuid").is_none();
-        if !is_ours_by_number {
-            return;
-        }
-        let Some(id) = text(&call, "call_uuid").or_else(|| text(&call, "request_uuid")) else {
-            self.is_unclear = true;
-            return;
-        };
+        let (from, to) = (["from_number", "from"], ["to_number", "to"]);
         let created = text(&call, "initiation_time").or_else(|| text(&call, "session_start"));
         let created_at = created.and_then(parse_time);
         let period = lookup.dialled_at.map(|at| Period { from: created_from(at), until: created_until(at) });
-        match (created_at, period) {
-            (Some(at), Some(period)) if period.contains(at) => {
+        let is_in_period = match (created_at, period) {
+            (Some(at), Some(period)) if period.contains(at) => Some(true),
+            (Some(_), Some(_)) if created.is_some_and(has_offset) => Some(false),
+            (Some(_) | None, Some(_) | None) => None,
+        };
+        let has_our_id = lookup.provider_call_id.is_some_and(|id| has_id(&call, id));
+        // Another call dialled this one, or it is to another number, or of another time.
+        let is_of_others = text(&call, "parent_call_uuid").is_some()
+            || is_number(to, lookup.to) == Some(false)
+            || is_in_period == Some(false);
+        if is_of_others && !has_our_id {
+            return;
+        }
+        let is_between = is_number(from, lookup.from) == Some(true) && is_number(to, lookup.to) == Some(true);
+        let may_be_ours = is_between && is_in_period == Some(true);
+        // It belongs to another request than ours. But nothing says that a request and its call have one id.
+        let is_of_other_request = lookup.provider_call_id.is_some() && text(&call, "request_uuid").is_some();
+        match text(&call, "call_uuid").or_else(|| text(&call, "request_uuid")) {
+            Some(id) if has_our_id || (may_be_ours && !is_of_other_request) => {
                 self.candidates.insert(id.to_owned(), (kind, call));
             }
-            (Some(_), Some(_)) if created.is_some_and(has_offset) => {}
-            (Some(_) | None, Some(_) | None) => self.is_unclear = true,
+            Some(_) | None => self.is_unclear = true,
         }
     }
 
-    /// Decides between the calls that may be ours. If there is one, it is ours.
+    /// Decides between the calls that may be ours. The one that has the id of our dial is ours. Without that id, one is ours if it is the
+    /// only one.
     fn answer(mut self, lookup: &Lookup<'_>) -> ParsedAnswer {
+        let is_asked = |call: &Map<String, Value>| lookup.provider_call_id.is_some_and(|id| has_id(call, id));
+        if let Some((kind, call)) = self.candidates.values().find(|(_, call)| is_asked(call)) {
+            return parse_call(*kind, call, ids_query(lookup));
+        }
         match (self.candidates.len(), self.candidates.pop_first()) {
-            (1, Some((_, (kind, call)))) => parse_call(kind, &call, ids_query(lookup)),
-            (_, Some(_)) => ParsedAnswer::Undecided("several_calls"),
-            (_, None) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
-            (_, None) if lookup.provider_call_id.is_some() => ParsedAnswer::Gone,
-            (_, None) => ParsedAnswer::NotFound,
+            (1, Some((_, (kind, call)))) if !self.is_unclear => parse_call(kind, &call, ids_query(lookup)),
+            (2.., Some(_)) => ParsedAnswer::Undecided("several_calls"),
+            (_, _) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
+            (_, _) if lookup.provider_call_id.is_some() => ParsedAnswer::Gone,
+            (_, _) => ParsedAnswer::NotFound,
         }
     }
+}
+
+/// True if Plivo shows the call under this id. Nothing says that the id of a request is the one of its call.
+fn has_id(call: &Map<String, Value>, id: &str) -> bool {
+    [text(call, "call_uuid"), text(call, "request_uuid")].contains(&Some(id))
 }
 
 /// Lists the records of the calls that ended since the start of the period.
@@ -340,24 +367,15 @@ fn call_request(account: &PlivoAccount, id: &str, kind: Kind) -> ApiRequest {
 
 /// `None` if the called number or the time of the dial is unknown.
 fn list_request(account: &PlivoAccount, lookup: &Lookup<'_>, list: List, offset: usize) -> Option<ApiRequest> {
-    let to = |with_plus: bool| {
-        let digits = digits(lookup.to?.as_str());
-        Some(if with_plus { format!("+{digits}") } else { digits.to_owned() })
-    };
+    let to = digits(lookup.to?.as_str());
+    let to = if list.with_plus { format!("+{to}") } else { to.to_owned() };
     let (limit, offset) = (PAGE_SIZE.to_string(), offset.to_string());
     let since = list_time(created_from(lookup.dialled_at?));
-    let filters = match list {
-        List::Queued => query([("status", "queued"), ("limit", &limit), ("offset", &offset)]),
-        List::Live { with_plus } => {
-            query([("status", "live"), ("to_number", &to(with_plus)?), ("limit", &limit), ("offset", &offset)])
-        }
-        List::Ended { with_plus } => query([
-            ("to_number", to(with_plus)?.as_str()),
-            ("end_time__gte", &since),
-            ("limit", &limit),
-            ("offset", &offset),
-        ]),
+    let state = match list.kind.status() {
+        Some(status) => ("status", status),
+        None => ("end_time__gte", since.as_str()),
     };
+    let filters = query([state, ("to_number", &to), ("limit", &limit), ("offset", &offset)]);
     Some(get(account, format!("{}?{filters}", calls_path(account))))
 }
 
@@ -403,20 +421,36 @@ fn parse_call(kind: Kind, call: &Map<String, Value>, ids: String) -> ParsedAnswe
 /// `CallStatus` of a record, which has none. A call that nobody answered ended for the reason in its hangup cause: see
 /// <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
 fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
-    let is_billed = call.get("bill_duration").and_then(Value::as_f64).is_some_and(|seconds| seconds > 0.0);
+    let cause = call.get("hangup_cause_code").and_then(Value::as_u64);
+    let is_billed = billed_seconds(call).is_some();
+    // Plivo or its network ended the call. The callback of such a call says `failed`.
+    if is_billed && cause.is_some_and(|cause| is_canceled_by_plivo(cause) || (5000..6000).contains(&cause)) {
+        return Some(CallStatus::Failed);
+    }
     if is_billed || text(call, "answer_time").is_some() || text(call, "call_state") == Some("ANSWER") {
         return Some(CallStatus::Completed);
     }
     if text(call, "hangup_cause_name").is_some_and(|name| name.eq_ignore_ascii_case("no answer")) {
         return Some(CallStatus::NoAnswer);
     }
-    match call.get("hangup_cause_code").and_then(Value::as_u64)? {
+    match cause? {
+        0 => Some(CallStatus::Ended),
         1000 => Some(CallStatus::Cancel),
-        // Plivo canceled the call because the account is out of credit (1010) or has too many calls (1020): the number may be tried again.
-        1010 | 1020 | 2000..=2070 => Some(CallStatus::Failed),
+        cause if is_canceled_by_plivo(cause) => Some(CallStatus::Failed),
+        2000..=2070 => Some(CallStatus::Failed),
         3010 | 3020 => Some(CallStatus::Busy),
         _ => None,
     }
+}
+
+/// Seconds that Plivo bills. `None` if it bills none.
+fn billed_seconds(call: &Map<String, Value>) -> Option<String> {
+    let seconds = match call.get("bill_duration")? {
+        Value::Number(seconds) => seconds.to_string(),
+        Value::String(seconds) => seconds.clone(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    lenient::is_positive(Some(&seconds)).then_some(seconds)
 }
 
 /// Our ids, as in the query of a callback URL.
@@ -429,6 +463,9 @@ fn ids_query(lookup: &Lookup<'_>) -> String {
 fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("Event", CALL_RECORD).append_pair("CallStatus", status.name());
+    if let Some(seconds) = billed_seconds(call) {
+        form.append_pair("BillDuration", &seconds);
+    }
     for (name, field) in
         [("CallUUID", "call_uuid"), ("Direction", "call_direction"), ("From", "from_number"), ("To", "to_number")]
     {

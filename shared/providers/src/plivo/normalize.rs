@@ -1,11 +1,12 @@
 //! Meaning of Plivo's callbacks.
 //!
 //! Plivo posts one callback when the phone rings (`ring_url`), one after the call (`hangup_url`), and one with the verdict about an
-//! answering machine. Each implies the earlier events. Hangup causes are ignored: `CallStatus` says how the call ended.
+//! answering machine. Each implies the earlier events. `CallStatus` says how the call ended. The hangup cause counts for `cancel` alone: it
+//! says whether somebody called the call off, or Plivo did.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
-use super::payload::{CallStatus, Callback};
+use super::payload::{CallStatus, Callback, is_canceled_by_plivo};
 use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
@@ -122,6 +123,14 @@ fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
     ids::event_id(Provider::Plivo, &suffix)
 }
 
+/// Ids of the events that the callbacks of a call have. A call that one of them reported is known, also if Plivo named another id when it
+/// was placed.
+pub(crate) fn callback_event_ids(call_uuid: &str) -> Vec<EventId> {
+    let endings = ["completed", "busy", "failed", "timeout", "no-answer", "cancel"].into_iter();
+    let callbacks = std::iter::once(("Ring", "ringing")).chain(endings.map(|status| ("Hangup", status)));
+    callbacks.map(|(event, status)| ids::event_id(Provider::Plivo, &format!("{call_uuid}:{event}:{status}"))).collect()
+}
+
 fn direction(callback: &Callback) -> Option<Direction> {
     match callback.direction.as_deref()? {
         "inbound" => Some(Direction::Inbound),
@@ -132,17 +141,22 @@ fn direction(callback: &Callback) -> Option<Direction> {
 
 fn call_events(callback: &Callback, status: CallStatus) -> CallEventSet {
     let answered = |kind| Some(Ending::Answered { kind, voicemail: false });
+    let is_of_plivo = callback.hangup_cause().is_some_and(is_canceled_by_plivo);
+    let status = if status == CallStatus::Cancel && is_of_plivo { CallStatus::Failed } else { status };
     // Billed seconds prove an answer. Such a call reached its time limit, or broke off.
     let ending = match (status, callback.is_billed()) {
         (CallStatus::Ringing | CallStatus::InProgress | CallStatus::Other, _) => None,
-        (CallStatus::Completed, _) | (CallStatus::Timeout, true) => answered(EventKind::Completed),
+        (CallStatus::Completed, _) | (CallStatus::Timeout | CallStatus::Cancel | CallStatus::Ended, true) => {
+            answered(EventKind::Completed)
+        }
         (CallStatus::Busy, true) => answered(EventKind::Busy),
         (CallStatus::Failed, true) => answered(EventKind::Failed),
         (CallStatus::Busy, false) => Some(Ending::BUSY),
         // Plivo's timeout is one of connecting the call, so nothing says that a phone rang.
         (CallStatus::Failed | CallStatus::Timeout, false) => Some(Ending::FAILED),
         (CallStatus::NoAnswer, _) => Some(Ending::NO_ANSWER),
-        (CallStatus::Cancel, _) => Some(Ending::CANCELED),
+        (CallStatus::Cancel, false) => Some(Ending::CANCELED),
+        (CallStatus::Ended, false) => Some(Ending::Unclear),
     };
     match (ending, status) {
         (Some(ending), _) => ending.reported(CallTimes {
@@ -164,6 +178,7 @@ fn call_events(callback: &Callback, status: CallStatus) -> CallEventSet {
             | CallStatus::Timeout
             | CallStatus::NoAnswer
             | CallStatus::Cancel
+            | CallStatus::Ended
             | CallStatus::Other,
         ) => CallEventSet::new(None),
     }

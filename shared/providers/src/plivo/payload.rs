@@ -30,6 +30,8 @@ pub(super) struct Callback {
     #[serde(deserialize_with = "lenient::text")]
     bill_duration: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
+    hangup_cause_code: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     session_start: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     start_time: Option<String>,
@@ -52,6 +54,11 @@ impl Callback {
         parse_time(self.end_time.as_deref()?)
     }
 
+    /// Cause of the hangup, if the callback has one.
+    pub(super) fn hangup_cause(&self) -> Option<u64> {
+        self.hangup_cause_code.as_deref()?.trim().parse().ok()
+    }
+
     /// True if Plivo bills seconds of the call, so somebody or something answered.
     pub(super) fn is_billed(&self) -> bool {
         lenient::is_positive(self.bill_duration.as_deref())
@@ -68,7 +75,15 @@ pub(super) enum CallStatus {
     Timeout,
     NoAnswer,
     Cancel,
+    /// The call is over, and Plivo does not know why. Only the record of a call is read in this way.
+    Ended,
     Other,
+}
+
+/// True if Plivo itself canceled the call: the account is out of credit (1010), or has too many calls to this number (1020). See
+/// <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
+pub(super) const fn is_canceled_by_plivo(hangup_cause: u64) -> bool {
+    matches!(hangup_cause, 1010 | 1020)
 }
 
 impl CallStatus {
@@ -82,11 +97,12 @@ impl CallStatus {
             "timeout" => Self::Timeout,
             "no-answer" => Self::NoAnswer,
             "cancel" => Self::Cancel,
+            "ended" => Self::Ended,
             _ => Self::Other,
         }
     }
 
-    /// Plivo's name.
+    /// Plivo's name. `ended` is Switchhook's own.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ringing => "ringing",
@@ -97,6 +113,7 @@ impl CallStatus {
             Self::Timeout => "timeout",
             Self::NoAnswer => "no-answer",
             Self::Cancel => "cancel",
+            Self::Ended => "ended",
             Self::Other => "other",
         }
     }

@@ -7,7 +7,8 @@
 //!   decoded, and sorted by name and value. A query is joined as `name=value&…`, parameters are joined without separators.
 //! * Without a query, the `?` stays, and the `.` before the parameters is left out. Plivo's documentation has that text the other way
 //!   round: without the `?`, and with the `.`. Both are accepted.
-//! * A header may hold several signatures, separated by commas, while an account has several auth tokens.
+//! * A header may hold several signatures, separated by commas, while an account has several auth tokens. An entry that is no
+//!   signature is skipped.
 //! * `x-plivo-signature-ma-v3` is a signature of the same text with the auth token of the main account. It differs from the
 //!   other one if a subaccount made the call. One right signature is enough.
 //!
@@ -37,8 +38,8 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_he
 const HEADER: &str = "x-plivo-signature-v3";
 const MAIN_ACCOUNT_HEADER: &str = "x-plivo-signature-ma-v3";
 const NONCE_HEADER: &str = "x-plivo-signature-v3-nonce";
-/// Most signatures of one header. Each is checked with every key.
-const SIGNATURES_MAX: usize = 8;
+/// Most entries of both headers. Each signature is checked with every key.
+const ENTRIES_MAX: usize = 8;
 
 pub(crate) fn verify(config: &WebhookConfig, webhook: &UnverifiedWebhook<'_>) -> Result<usize, VerifyError> {
     let signatures = signatures(webhook.headers)?;
@@ -58,26 +59,26 @@ pub(crate) fn verify(config: &WebhookConfig, webhook: &UnverifiedWebhook<'_>) ->
         .ok_or(VerifyError::WrongSignature)
 }
 
-/// Signatures of both headers. Each header may be missing, but not both.
+/// Signatures of both headers. Each header may be missing, but not both, and there is at least one signature.
 fn signatures(headers: &HeaderMap) -> Result<Vec<Vec<u8>>, VerifyError> {
-    let mut signatures = Vec::new();
+    let mut entries: Vec<&str> = Vec::new();
     for name in [HEADER, MAIN_ACCOUNT_HEADER] {
         let header = match signature_header(headers, name) {
             Ok(header) => header,
             Err(VerifyError::MissingSignature) => continue,
             Err(error) => return Err(error),
         };
-        for text in header.split(',') {
-            let signature = BASE64_STANDARD.decode(text).ok();
-            let signature = signature.filter(|signature| signature.len() == HmacAlgorithm::Sha256.tag_bytes());
-            signatures.push(signature.ok_or(VerifyError::MalformedSignature)?);
-        }
+        entries.extend(header.split(','));
     }
-    match signatures.len() {
-        0 => Err(VerifyError::MissingSignature),
-        1..=SIGNATURES_MAX => Ok(signatures),
-        _ => Err(VerifyError::MalformedSignature),
+    match entries.len() {
+        0 => return Err(VerifyError::MissingSignature),
+        1..=ENTRIES_MAX => {}
+        _ => return Err(VerifyError::MalformedSignature),
     }
+    let decoded = entries.into_iter().filter_map(|entry| BASE64_STANDARD.decode(entry.trim()).ok());
+    let signatures: Vec<Vec<u8>> =
+        decoded.filter(|signature| signature.len() == HmacAlgorithm::Sha256.tag_bytes()).collect();
+    if signatures.is_empty() { Err(VerifyError::MalformedSignature) } else { Ok(signatures) }
 }
 
 /// All texts that Plivo may have signed, the one of its SDKs first.

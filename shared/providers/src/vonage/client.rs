@@ -58,8 +58,15 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "uuid").map(|id| bounded("", id))
 }
 
-/// Reads the parameters that an error calls invalid. Only an error that names the called number and nothing else blames that number.
-pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+/// Reads a refusal. Only an error that names the called number as the invalid parameter, and nothing else, blames that number.
+///
+/// Vonage answers 403 to a call that the account may not make. It may be the destination alone, so other numbers may work.
+pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
+    invalid_parameters(body).or((status == 403).then_some(Refusal::NumberOrAccount("destination_forbidden")))
+}
+
+/// Reads the parameters that an error calls invalid.
+fn invalid_parameters(body: &[u8]) -> Option<Refusal> {
     let names: Vec<String> = match object(body)?.remove("invalid_parameters")? {
         Value::Object(parameters) => parameters.into_iter().map(|(name, _)| name).collect(),
         Value::Array(parameters) => {
@@ -173,9 +180,10 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
     let index: usize = page.map_or(Some(0), |page| page.parse().ok())?;
     let (calls, next) = parse_list(body, index)?;
+    // The list holds the calls of the period, and a call that nobody answered may have no start.
     let wanted = calls.iter().filter(|call| {
         let started_at = text(call, "start_time").and_then(parse_time);
-        started_at.is_some_and(|at| period.contains(at))
+        started_at.is_none_or(|at| period.contains(at))
     });
     Some((endings(wanted.map(parse_call)), next.map(|index| index.to_string())))
 }
@@ -214,8 +222,8 @@ fn parse_list(body: &[u8], index: usize) -> Option<(Calls, Option<usize>)> {
     let count = page.get("count")?.as_u64()?;
     let Value::Object(mut embedded) = page.remove("_embedded")? else { return None };
     let Value::Array(calls) = embedded.remove("calls")? else { return None };
-    let next = index.saturating_add(PAGE_SIZE);
-    // A page in the middle of the list is full. One that is empty would be asked for again and again.
+    // A page may be shorter than asked for. One that is empty would be asked for again and again.
+    let next = index.saturating_add(calls.len());
     let has_next = !calls.is_empty() && u64::try_from(next).is_ok_and(|next| next < count);
     Some((objects(calls).collect(), has_next.then_some(next)))
 }

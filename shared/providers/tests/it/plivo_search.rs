@@ -87,10 +87,28 @@ fn record_says_how_an_unanswered_call_ended() {
     assert_eq!(kinds(ended(3020, "Rejected")), [EventKind::Ringing, EventKind::Busy]);
     assert_eq!(kinds(ended(1000, "Canceled")), [EventKind::Canceled]);
     assert_eq!(kinds(ended(2000, "Invalid Destination Address")), [EventKind::Failed]);
+    assert_eq!(kinds(ended(1010, "Canceled (Out Of Credits)")), [EventKind::Failed]);
+    // The call is over, and Plivo does not know why. That is no status which it may report later.
+    assert_eq!(kinds(ended(0, "Unknown")), [EventKind::Completed]);
     assert_eq!(ended(9999, "New"), LookupAnswer::UnknownValue { field: "hangup_cause_code" });
     let unfinished = json!({"call_uuid": "p1", "end_time": null, "bill_duration": 1});
     let answer = play(Some("p1"), &[not_found(), (200, unfinished)]).1;
     assert_eq!(answer, LookupAnswer::RetryLater { reason: "unreadable" });
+}
+
+#[test]
+fn record_of_an_answered_call_says_how_it_ended() {
+    let ended = |cause, name| {
+        let record = record("p1", CREATED, Some("2025-10-20 12:14:03+00:00"), cause, name);
+        kinds(play(Some("p1"), &[not_found(), (200, record)]).1).pop().unwrap()
+    };
+    for (cause, name) in [(0, "Unknown"), (4000, "Normal Hangup"), (7011, "Error Reaching Answer URL"), (9999, "New")] {
+        assert_eq!(ended(cause, name), EventKind::Completed, "{cause}");
+    }
+    // The callback says `failed`, and the record must not make it `completed`.
+    for (cause, name) in [(1010, "Canceled (Out Of Credits)"), (5010, "Internal Error")] {
+        assert_eq!(ended(cause, name), EventKind::Failed, "{cause}");
+    }
 }
 
 #[test]
@@ -104,16 +122,17 @@ fn same_record_gives_the_same_event_in_every_time_zone() {
 
 #[test]
 fn unknown_call_is_searched_in_every_list() {
-    let none = || [named(&[]), named(&[]), named(&[]), page(&[], None), page(&[], None)];
+    let none = || [named(&[]), named(&[]), named(&[]), named(&[]), page(&[], None), page(&[], None)];
     let (requests, answer) = play(None, &none());
     assert_eq!(
         requests,
         [
-            "?status=queued&limit=20&offset=0",
+            "?status=queued&to_number=447700900000&limit=20&offset=0",
+            "?status=queued&to_number=%2B447700900000&limit=20&offset=0",
             "?status=live&to_number=447700900000&limit=20&offset=0",
             "?status=live&to_number=%2B447700900000&limit=20&offset=0",
-            "?to_number=447700900000&end_time__gte=2025-10-20%2012%3A12%3A55&limit=20&offset=0",
-            "?to_number=%2B447700900000&end_time__gte=2025-10-20%2012%3A12%3A55&limit=20&offset=0",
+            "?end_time__gte=2025-10-20%2012%3A12%3A55&to_number=447700900000&limit=20&offset=0",
+            "?end_time__gte=2025-10-20%2012%3A12%3A55&to_number=%2B447700900000&limit=20&offset=0",
         ]
     );
     assert_eq!(answer, LookupAnswer::NotFound);
@@ -126,18 +145,17 @@ fn unknown_call_is_searched_in_every_list() {
 fn one_call_between_both_numbers_around_the_dial_is_ours() {
     let ended = |id: &str, created: &str| record(id, created, None, 3010, "Busy Line");
     let search = |first: &[Value], second: &[Value]| {
-        play(None, &[named(&[]), named(&[]), named(&[]), page(first, None), page(second, None)]).1
+        play(None, &[named(&[]), named(&[]), named(&[]), named(&[]), page(first, None), page(second, None)]).1
     };
     let ours = ended("p1", CREATED);
     assert_eq!(kinds(search(std::slice::from_ref(&ours), &[])), [EventKind::Ringing, EventKind::Busy]);
     // Both filters may find the same call.
     assert_eq!(kinds(search(std::slice::from_ref(&ours), std::slice::from_ref(&ours))).len(), 2);
-    let mut elsewhere = ended("p2", CREATED);
-    elsewhere["from_number"] = "442079460019".into();
     let mut leg = ended("p3", CREATED);
     leg["parent_call_uuid"] = "p9".into();
     let later = ended("p4", "2025-10-20 12:30:00+00:00");
-    assert_eq!(search(&[elsewhere, leg, later], &[]), LookupAnswer::NotFound);
+    assert_eq!(search(&[leg.clone(), later.clone()], &[]), LookupAnswer::NotFound);
+    assert_eq!(kinds(search(&[leg, later, ours.clone()], &[])).len(), 2);
     let several = search(&[ours], &[ended("p5", CREATED)]);
     assert_eq!(several, LookupAnswer::Undecided { reason: "several_calls" });
     // A time without a zone proves nothing, unless it fits.
@@ -147,21 +165,99 @@ fn one_call_between_both_numbers_around_the_dial_is_ours() {
 }
 
 #[test]
-fn listed_live_call_is_read_and_pages_are_followed() {
-    let rest = || [named(&[]), page(&[], None), page(&[], None)];
-    let found = |response: (u16, Value)| {
-        let responses: Vec<_> = [named(&[]), named(&["p1"]), response].into_iter().chain(rest()).collect();
-        play(None, &responses)
-    };
-    let (requests, answer) = found((200, live("p1", "2025-10-20 12:13:56.238707")));
-    assert_eq!((requests[2].as_str(), answer), ("p1/?status=live", alive("p1")));
-    // It went on before it was read, or its time has no zone and does not fit.
+fn call_that_may_be_ours_keeps_the_search_undecided() {
+    let ours = record("p1", CREATED, None, 3010, "Busy Line");
     let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
-    assert_eq!(found(not_found()).1, unclear);
-    assert_eq!(found((200, live("p1", "2025-10-20 17:43:56"))).1, unclear);
+    let search = |records: &[Value]| {
+        play(None, &[named(&[]), named(&[]), named(&[]), named(&[]), page(records, None), page(&[], None)]).1
+    };
+    let with = |field: &str, value: Value| {
+        let mut other = record("p2", CREATED, None, 3010, "Busy Line");
+        other[field] = value;
+        other
+    };
+    // Plivo may show another calling number than the one of the request. The two last calls have no id and no readable time.
+    for other in [
+        with("from_number", json!("442079460019")),
+        with("from_number", json!("anonymous")),
+        with("from_number", Value::Null),
+        with("to_number", Value::Null),
+        with("call_uuid", Value::Null),
+        with("initiation_time", Value::Null),
+    ] {
+        assert_eq!(search(std::slice::from_ref(&other)), unclear, "{other}");
+        assert_eq!(search(&[ours.clone(), other.clone()]), unclear, "{other}");
+    }
+    // A call to somebody else, one of another time, and one that another call dialled are not ours.
+    let mut later = with("from_number", json!("442079460019"));
+    later["initiation_time"] = "2025-10-20 12:30:00+00:00".into();
+    let mut leg = with("from_number", json!("442079460019"));
+    leg["parent_call_uuid"] = "p9".into();
+    let elsewhere = with("to_number", json!("447700900001"));
+    assert_eq!(search(&[later.clone(), leg.clone(), elsewhere.clone()]), LookupAnswer::NotFound);
+    assert_eq!(kinds(search(&[later, leg, elsewhere, ours])), [EventKind::Ringing, EventKind::Busy]);
+}
 
-    let responses = [named(&[]), named(&[]), named(&[]), page(&[], Some("/next")), page(&[], None), page(&[], None)];
+#[test]
+fn listed_call_is_followed_until_it_is_read() {
+    let rest = || [named(&[]), page(&[], None), page(&[], None)];
+    let found = |responses: &[(u16, Value)]| {
+        let first = [named(&[]), named(&[]), named(&["p1"])];
+        play(None, &first.into_iter().chain(responses.iter().cloned()).chain(rest()).collect::<Vec<_>>())
+    };
+    let (requests, answer) = found(&[(200, live("p1", "2025-10-20 12:13:56.238707"))]);
+    assert_eq!((requests[3].as_str(), answer), ("p1/?status=live", alive("p1")));
+    // It ended before it was read.
+    let ended = record("p1", CREATED, None, 3010, "Busy Line");
+    let (requests, answer) = found(&[not_found(), (200, ended)]);
+    assert_eq!((requests[4].as_str(), kinds(answer).len()), ("p1/", 2));
+    // It cannot be read at all, or its time has no zone and does not fit.
+    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    assert_eq!(found(&[not_found(), not_found()]).1, unclear);
+    assert_eq!(found(&[(200, live("p1", "2025-10-20 17:43:56"))]).1, unclear);
+    // A queued call that went on is no reason to give up.
+    let mut elsewhere = live("p1", "2025-10-20 12:13:56");
+    elsewhere["to"] = "447700900001".into();
+    let rest = [named(&[]), named(&[]), named(&[]), page(&[], None), page(&[], None)];
+    let responses: Vec<_> = [named(&["p1"]), not_found(), (200, elsewhere)].into_iter().chain(rest).collect();
     let (requests, answer) = play(None, &responses);
-    assert!(requests[4].ends_with("&limit=20&offset=20"), "{requests:?}");
+    assert_eq!(requests[1..3], ["p1/?status=queued", "p1/?status=live"]);
     assert_eq!(answer, LookupAnswer::NotFound);
+}
+
+#[test]
+fn pages_are_followed_and_no_call_is_read_twice() {
+    let responses =
+        [named(&[]), named(&[]), named(&[]), named(&[]), page(&[], Some("/next")), page(&[], None), page(&[], None)];
+    let (requests, answer) = play(None, &responses);
+    assert!(requests[5].ends_with("&limit=20&offset=20"), "{requests:?}");
+    assert_eq!(answer, LookupAnswer::NotFound);
+
+    // Plivo may ignore the filter and the offset of a list of ids. Then every list shows the same full page.
+    let ids: Vec<String> = (0..20).map(|id| format!("p{id}")).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let mut elsewhere = live("p1", "2025-10-20 12:13:56");
+    elsewhere["to"] = "447700900001".into();
+    let reads = std::iter::repeat_n((200, elsewhere), ids.len());
+    let rest = [named(&ids), named(&ids), named(&[]), named(&[]), page(&[], None), page(&[], None)];
+    let responses: Vec<_> = [named(&ids)].into_iter().chain(reads).chain(rest).collect();
+    let (requests, answer) = play(None, &responses);
+    assert_eq!((requests.len(), answer), (27, LookupAnswer::NotFound));
+}
+
+#[test]
+fn call_is_ours_if_either_of_its_ids_is_the_one_of_our_dial() {
+    // Nothing says that the id of a request is the one of its call. So a call that has ours under either name wins.
+    let mut ours = live("p1", "2025-10-20 12:13:56");
+    ours["request_uuid"] = "r1".into();
+    let responses = |call: &Value| {
+        let lists = [named(&[]), named(&[]), named(&["p1"]), (200, call.clone()), named(&[])];
+        let records = [record("p2", CREATED, None, 3010, "Busy Line")];
+        let lists = lists.into_iter().chain([page(&records, None), page(&[], None)]);
+        std::iter::repeat_with(not_found).take(3).chain(lists).collect::<Vec<_>>()
+    };
+    assert_eq!(play(Some("r1"), &responses(&ours)).1, alive("p1"));
+    // The other call between both numbers is of another request.
+    ours["request_uuid"] = "r2".into();
+    assert_eq!(play(Some("r1"), &responses(&ours)).1, LookupAnswer::Undecided { reason: "unclear_calls" });
 }

@@ -51,6 +51,16 @@ fn plivo_accepts_any_right_signature_of_a_list() {
     for list in [format!("{wrong},{right}"), format!("{right},{wrong}")] {
         assert_eq!(plivo.set(HEADER, &list).error(), None);
     }
+    // A header may have spaces, and an entry that is no signature hides no other.
+    for entry in ["", "*", "c2hvcnQ=", "v4:abc"] {
+        for list in [format!("{entry}, {right} "), format!("{wrong} ,{right},{entry}")] {
+            assert_eq!(plivo.set(HEADER, &list).error(), None, "{list}");
+        }
+        let list = format!("{entry},{wrong}");
+        assert_eq!(plivo.set(HEADER, &list).error(), Some(VerifyError::WrongSignature), "{list}");
+    }
+    assert_eq!(plivo.set(HEADER, "*,").error(), Some(VerifyError::MalformedSignature));
+    assert_eq!(plivo.set(HEADER, &["*"; 9].join(",")).error(), Some(VerifyError::MalformedSignature));
     // A subaccount made the call, and the key is the auth token of the main account.
     assert_eq!(plivo.set(HEADER, &wrong).set(MAIN_ACCOUNT, &right).error(), None);
     assert_eq!(plivo.without(HEADER).set(MAIN_ACCOUNT, &right).error(), None);

@@ -293,8 +293,9 @@ fn malformed_signature_is_refused() {
             &good[1..],
             &good[..good.len() - 2],
         ] {
-            // Plivo's header is a list of signatures.
-            if request.provider == Provider::Plivo && bad == format!("{good},{good}") {
+            // Plivo's header is a list of signatures, and its entries may have spaces around them.
+            let entries = bad.split(',').map(str::trim);
+            if request.provider == Provider::Plivo && entries.into_iter().all(|entry| entry == good) {
                 continue;
             }
             let malformed = request.with(|request| {

@@ -110,6 +110,8 @@ fn vonage_refusals_are_read_from_the_parameters_that_they_name() {
         (400, refused(json!([]))),
         (400, json!({"title": "to is not valid"})),
         (401, json!({"title": "Unauthorized"})),
+        (403, json!({"title": "Forbidden", "detail": "The destination is not allowed"})),
+        (403, json!("blocked")),
         (429, json!({"title": "Throughput exceeded"})),
         (201, json!({"status": "started"})),
     ]), @r#"
@@ -120,6 +122,8 @@ fn vonage_refusals_are_read_from_the_parameters_that_they_name() {
     400 {"invalid_parameters":[],"title":"Bad Request"} -> account: bad_request
     400 {"title":"to is not valid"} -> account: bad_request
     401 {"title":"Unauthorized"} -> account: unauthorized
+    403 {"detail":"The destination is not allowed","title":"Forbidden"} -> number or account: destination_forbidden
+    403 "blocked" -> number or account: destination_forbidden
     429 {"title":"Throughput exceeded"} -> busy: rate_limited
     201 {"status":"started"} -> in doubt
     "#);

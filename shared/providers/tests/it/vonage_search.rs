@@ -128,6 +128,11 @@ fn pages_are_followed_to_the_end() {
     let (requests, answer) = play(None, &[list(&others, 101), list(&[ours], 101)]);
     assert!(requests[1].ends_with("&page_size=100&record_index=100"), "{requests:?}");
     assert_eq!(answer, alive("v1"));
+    // A page may be shorter than asked for.
+    let ours = call("v1", "answered", Some(STARTED));
+    let (requests, answer) = play(None, &[list(&others[..60], 61), list(&[ours], 61)]);
+    assert!(requests[1].ends_with("&record_index=60"), "{requests:?}");
+    assert_eq!(answer, alive("v1"));
     // A list that counts calls and shows none is over.
     assert_eq!(play(None, &[list(&others, 900), list(&[], 900)]).1, undecided("no_listed_call"));
 }

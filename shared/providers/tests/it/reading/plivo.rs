@@ -21,6 +21,13 @@ fn plivo_statuses_say() {
         ("CallStatus=failed", "failed"),
         ("CallStatus=failed&BillDuration=9", "~ringing ~in_progress failed"),
         ("CallStatus=cancel", "canceled"),
+        ("CallStatus=cancel&HangupCauseCode=1000", "canceled"),
+        ("CallStatus=cancel&BillDuration=9", "~ringing ~in_progress completed"),
+        // Plivo canceled the call, because of the account: nobody called it off.
+        ("CallStatus=cancel&HangupCauseCode=1010", "failed"),
+        ("CallStatus=cancel&HangupCauseCode=1020", "failed"),
+        ("CallStatus=cancel&HangupCauseCode=1010&BillDuration=9", "~ringing ~in_progress failed"),
+        ("Event=CallRecord&CallStatus=ended", "completed"),
         ("CallStatus=Completed", "recorded"),
         ("CallStatus=completed&ALegUUID=p1", "~ringing ~in_progress completed"),
         ("CallStatus=completed&ALegUUID=p0", "recorded"),
