@@ -9,13 +9,13 @@ use std::time::Duration;
 use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_aws::calls::{Alias, StoreOutcome};
+use switchhook_aws::calls::{Alias, AliasOutcome, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
-    CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options, text,
+    CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, generic, is_request_to, options, text,
 };
 
 use crate::budget::{request_counts, reset_counters};
@@ -165,6 +165,37 @@ async fn call_that_a_list_only_names_is_discovered_once() {
 
 /// Calls are placed until the list is read for the second time, so the last of them are alive at that time.
 #[tokio::test(start_paused = true)]
+async fn call_that_a_callback_reported_under_another_id_is_not_discovered() {
+    let mut secret = all_providers();
+    secret["plivo"]["discover"] = true.into();
+    secret["plivo"]["dial"] = json!({
+        "auth_id": "MA1", "auth_token": "a token of Plivo for tests", "answer_url": "https://app.example.com/answer",
+    });
+    let world = World::with_secret(&secret);
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.wait(MINUTE * 5).await;
+    let place = |number: &str| {
+        let url = format!("https://app.example.com/answer?fake=busy&number={number}");
+        let request = json!({"from": "442079460018", "to": number, "answer_url": url, "hangup_url": url}).to_string();
+        let login = Some("Basic TUExOmEgdG9rZW4gb2YgUGxpdm8gZm9yIHRlc3Rz");
+        let answer = fake.handle("POST", "/v1/Account/MA1/Call/", login, request.as_bytes());
+        text(&serde_json::from_str::<Value>(&answer.body).unwrap()["request_uuid"])
+    };
+    let (reported, unreported) = (place("447700900001"), place("447700900002"));
+    world.wait(MINUTE * 2).await;
+    // The query of its callback has the ids of a call, and the record in Plivo's list has none.
+    let body = format!("CallUUID={reported}&RequestUUID=r1&Event=Hangup&CallStatus=busy");
+    let query = "switchhook_call_id=ours&switchhook_attempt=1";
+    let (status, answer) = world.post_signed(Provider::Plivo, KEY, query, body.as_bytes()).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    world.wait(INACTIVITY_TIMEOUT + HOUR * 2).await;
+    assert!(world.load("ours").await.is_some());
+    assert!(world.load(&format!("plivo:{unreported}")).await.is_some());
+    assert!(world.load(&format!("plivo:{reported}")).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn call_that_was_alive_when_its_period_was_read_is_discovered_later() {
     let mut secret = all_providers();
     secret["retell"]["discover"] = true.into();
@@ -251,16 +282,17 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     for (from, to) in [("retell:p1", "retell:p1"), (ours.as_str(), "retell:p1")] {
         let before = world.item(CALLS_TABLE, from).await;
         let alias = Alias { call_id: CallId::new(to), attempt: AttemptKey::new("1") };
-        let orphaned_events = world.calls.write_alias(&CallId::new(from), &alias, world.now()).await.unwrap();
-        assert_eq!((orphaned_events.len(), world.item(CALLS_TABLE, from).await), (0, before), "{from} to {to}");
+        let outcome = world.calls.write_alias(&CallId::new(from), &alias, world.now()).await.unwrap();
+        let expected = if from == to { leads_to_no_event() } else { AliasOutcome::Refused };
+        assert_eq!((outcome, world.item(CALLS_TABLE, from).await), (expected, before), "{from} to {to}");
         assert!(world.load(from).await.is_some(), "{from} to {to}");
     }
     // An alias is for a call that a webhook made: it becomes part of a call that Switchhook placed. A repeated write of
     // the alias changes nothing.
     for _ in 0..2 {
         let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-        let orphaned_events = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
-        assert_eq!(orphaned_events.len(), 1);
+        let outcome = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+        assert!(matches!(outcome, AliasOutcome::Leads { orphaned_events } if orphaned_events.len() == 1));
         assert!(world.load("retell:p1").await.is_none());
     }
     // It never leads to another call: of two dials to one person, none takes the other's call.
@@ -270,9 +302,14 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     for id in ["retell:p1", "retell:p2"] {
         let first = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
         drop(world.calls.write_alias(&CallId::new(id), &first, world.now()).await.unwrap());
-        assert!(world.calls.write_alias(&CallId::new(id), &alias, world.now()).await.unwrap().is_empty());
+        let outcome = world.calls.write_alias(&CallId::new(id), &alias, world.now()).await.unwrap();
+        assert_eq!(outcome, AliasOutcome::Refused, "{id}");
         assert_eq!(world.item(CALLS_TABLE, id).await["alias_of"], before["alias_of"], "{id}");
     }
+}
+
+fn leads_to_no_event() -> AliasOutcome {
+    AliasOutcome::Leads { orphaned_events: BTreeSet::new() }
 }
 
 // The ending is stored under another call
@@ -377,7 +414,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     let deadline = world.queued().iter().map(|message| text(&message["event"]["event_id"])).collect::<Vec<_>>();
     let deadline = EventId::new(deadline.iter().find(|id| id.starts_with("switchhook:retell:p1/")).unwrap());
     let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-    world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+    drop(world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap());
     consume_all(&world).await;
 
     let call = world.call(&ours).await;

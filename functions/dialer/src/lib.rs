@@ -327,7 +327,8 @@ impl Dialer {
         }
     }
 
-    /// Writes an alias from the provider's id of the call to the attempt, so that an event without our ids finds the call.
+    /// Writes an alias from the provider's id of the call to the attempt, so that an event without our ids finds the call. If the id leads
+    /// to another call, it stays so, and the attempt has the id all the same: it is the provider's answer to this dial.
     async fn write_alias(
         &self,
         call: &Call,
@@ -338,7 +339,7 @@ impl Dialer {
     ) -> Result<(), Error> {
         let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
         let from = CallId::new(derived_call_id(provider, provider_call_id));
-        write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await
+        write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await.map(drop)
     }
 
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,

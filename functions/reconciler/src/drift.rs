@@ -24,6 +24,7 @@ use switchhook_domain::{
     ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
 };
 
+use crate::findings::StoredEnding;
 use crate::lookup::{LookupOutcome, Lookups, ReportedEnding, Urgency};
 use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
 
@@ -347,9 +348,11 @@ impl Reconciler {
         }
         // The provider's report comes before the request to refold: it may be all that the call lacks.
         match drift {
-            Drift::Ended(ending, _) => {
-                self.store_ending(call, record, &ending, now, trace_id).await?;
-            }
+            Drift::Ended(ending, _) => match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New | StoredEnding::Known { .. } => {}
+                // The report is about another attempt.
+                StoredEnding::OfAnotherAttempt => return Ok(false),
+            },
             // The attempt was ended too early. This event restarts its inactivity timeout.
             Drift::Alive => {
                 self.submit(&call.alive_event(attempt, now), trace_id).await?;

@@ -16,10 +16,22 @@ pub(crate) enum StoredEnding {
     Known {
         since: Timestamp,
     },
+    /// Nothing was stored: the call that the provider reported belongs to another attempt.
+    OfAnotherAttempt,
+}
+
+/// Result of storing a provider call id.
+pub(crate) enum StoredId {
+    New,
+    /// The id is known, or Switchhook did not dial the attempt.
+    Known,
+    /// Nothing was stored: the id belongs to another attempt.
+    OfAnotherAttempt,
 }
 
 impl Reconciler {
-    /// Stores and queues the ending that a provider reported for an attempt.
+    /// Stores and queues the ending that a provider reported for an attempt. **If another attempt has the provider call id, nothing is
+    /// stored.** A search by numbers and time may find the call of another dial to the same person.
     pub(crate) async fn store_ending(
         &self,
         call: &Call,
@@ -30,22 +42,28 @@ impl Reconciler {
     ) -> Result<StoredEnding, Error> {
         let event = &ending.event;
         let provider_call_id = event.provider_call_id.as_deref();
-        if let Some(provider_call_id) = provider_call_id.filter(|_| record.provider_call_id.is_none()) {
-            self.write_alias(call, record, provider_call_id, None, now).await?;
+        // Plivo may report the call under another id than the one of the dial.
+        let is_known = |id: &&str| record.provider_call_id.as_deref() == Some(*id);
+        if let Some(provider_call_id) = provider_call_id.filter(|id| !is_known(id))
+            && !self.write_alias(call, record, provider_call_id, None, now).await?
+        {
+            return Ok(StoredEnding::OfAnotherAttempt);
         }
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
         let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
         let PutOutcome::Duplicate { stored, .. } = outcome else { return Ok(StoredEnding::New) };
         // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges that call
         // into this one.
-        if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id)) {
-            self.write_alias(call, record, provider_call_id, Some(&event.event_id), now).await?;
+        if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id))
+            && !self.write_alias(call, record, provider_call_id, Some(&event.event_id), now).await?
+        {
+            return Ok(StoredEnding::OfAnotherAttempt);
         }
         Ok(StoredEnding::Known { since: stored.received_at })
     }
 
-    /// Stores and queues the provider call id of an attempt whose dial got no answer. Returns true if it is new in the inbox.
-    /// Does nothing if Switchhook did not dial the attempt, or if the id is known.
+    /// Stores and queues the provider call id of an attempt whose dial got no answer. Does nothing if Switchhook did not dial the
+    /// attempt, if the id is known, or if it belongs to another attempt.
     pub(crate) async fn store_provider_call_id(
         &self,
         call: &Call,
@@ -53,16 +71,19 @@ impl Reconciler {
         provider_call_id: &str,
         now: Timestamp,
         trace_id: &str,
-    ) -> Result<bool, Error> {
+    ) -> Result<StoredId, Error> {
         let (Some(key), Some(_), None) = (&record.key, record.dialled_at, &record.provider_call_id) else {
-            return Ok(false);
+            return Ok(StoredId::Known);
         };
-        self.write_alias(call, record, provider_call_id, None, now).await?;
-        self.submit(&call.dial_accepted_event(key, provider_call_id, now), trace_id).await
+        if !self.write_alias(call, record, provider_call_id, None, now).await? {
+            return Ok(StoredId::OfAnotherAttempt);
+        }
+        let is_new = self.submit(&call.dial_accepted_event(key, provider_call_id, now), trace_id).await?;
+        Ok(if is_new { StoredId::New } else { StoredId::Known })
     }
 
     /// Writes the alias that leads from the provider's call id to a dialled attempt, and queues the events that arrived under
-    /// that id, `event` included, for this call.
+    /// that id, `event` included, for this call. Returns false if the id leads to another call.
     ///
     /// An attempt that Switchhook did not dial gets no alias: the id of its call may be the very id that would become the alias.
     async fn write_alias(
@@ -72,8 +93,8 @@ impl Reconciler {
         provider_call_id: &str,
         event: Option<&EventId>,
         now: Timestamp,
-    ) -> Result<(), Error> {
-        let (Some(key), Some(provider)) = (&record.key, record.provider) else { return Ok(()) };
+    ) -> Result<bool, Error> {
+        let (Some(key), Some(provider)) = (&record.key, record.provider) else { return Ok(true) };
         let from = CallId::new(derived_call_id(provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
         write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, event, now).await

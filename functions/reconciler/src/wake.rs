@@ -12,7 +12,7 @@ use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
-use crate::findings::StoredEnding;
+use crate::findings::{StoredEnding, StoredId};
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
 use crate::reconciler::{RUN_MAX, Reconciler, Report, WORK_WINDOW};
 
@@ -226,7 +226,9 @@ impl Reconciler {
             Found::Call(call) => call,
             // A function began to adopt the events of a call, and did not finish.
             Found::Alias(alias) => {
-                write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, call_id, &alias, None, now).await?;
+                let (inbox, queue) = (&self.inbox, &self.queue);
+                // It is the alias that is stored, so it is not refused.
+                write_alias_and_adopt(&self.calls, inbox, queue, call_id, &alias, None, now).await?;
                 return Ok(woken);
             }
             // The index may lag behind the row, and the row may have been deleted.
@@ -343,11 +345,17 @@ impl Reconciler {
                     Ok(Resolution::DeadlinePassed)
                 }
                 StoredEnding::Known { .. } => Ok(Resolution::Stored { is_new: false }),
+                StoredEnding::OfAnotherAttempt => Ok(Resolution::DeadlinePassed),
             },
             LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
             LookupOutcome::Alive(provider_call_id) => {
+                let stored = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
+                let is_new_id = match stored {
+                    StoredId::New => true,
+                    StoredId::Known => false,
+                    StoredId::OfAnotherAttempt => return Ok(Resolution::DeadlinePassed),
+                };
                 let is_new_alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
-                let is_new_id = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
                 Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
@@ -384,19 +392,24 @@ impl Reconciler {
         let deadline = dialled_at.plus(self.policy.inactivity_timeout);
         let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER).min(deadline);
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+        let undecided = Resolution::RetryAt(now.plus(elapsed).min(deadline));
         match lookups.look_up(call, record, Urgency::Doubt, now).await? {
-            LookupOutcome::Ended(ending) => {
-                let stored = self.store_ending(call, record, &ending, now, trace_id).await?;
-                Ok(Resolution::Stored { is_new: matches!(stored, StoredEnding::New) })
-            }
+            LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New => Resolution::Stored { is_new: true },
+                StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
+                StoredEnding::OfAnotherAttempt => undecided,
+            }),
             LookupOutcome::Alive(provider_call_id) => {
-                let is_new = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
-                Ok(Resolution::Stored { is_new })
+                Ok(match self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await? {
+                    StoredId::New => Resolution::Stored { is_new: true },
+                    StoredId::Known => Resolution::Stored { is_new: false },
+                    StoredId::OfAnotherAttempt => undecided,
+                })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound if counts_at <= now => Ok(Resolution::NotFound),
             LookupOutcome::NotFound => Ok(Resolution::RetryAt(now.plus(elapsed).min(counts_at))),
-            LookupOutcome::Unavailable => Ok(Resolution::RetryAt(now.plus(elapsed).min(deadline))),
+            LookupOutcome::Unavailable => Ok(undecided),
             LookupOutcome::RetryLater => Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline))),
         }
     }

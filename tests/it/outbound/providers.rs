@@ -2,7 +2,8 @@
 //! them looks drifted.
 
 use serde_json::{Value, json};
-use switchhook_domain::{EventKind, Provider};
+use switchhook_aws::calls::{Alias, AliasOutcome};
+use switchhook_domain::{AttemptKey, CallId, EventKind, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 
@@ -166,6 +167,30 @@ async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
         let event = world.inbox.get_normalized(&decided.source_event_id).await.unwrap().unwrap();
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{event:?}");
         assert_eq!(world.logged("drift_found").len(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
+    for provider in [Provider::Twilio, Provider::Plivo, Provider::Vonage] {
+        let world = World::with_secret(&all_accounts());
+        let fake = world.cloud.fake();
+        fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+        let mut request = call_request("response_lost");
+        request["provider"] = json!(provider.as_str());
+        request["retry"] = json!({"attempts_max": 1});
+        let call_id = create(&world, &request).await;
+        world.wait(MINUTE / 3).await;
+        // The provider's list shows one call between both numbers, and its id leads to another call.
+        let from = CallId::new(format!("{provider}:{}", fake.dials()[0].provider_call_id));
+        let alias = Alias { call_id: CallId::new("other"), attempt: AttemptKey::new("1") };
+        let outcome = world.calls.write_alias(&from, &alias, world.now()).await.unwrap();
+        assert!(matches!(outcome, AliasOutcome::Leads { .. }), "{provider}");
+        world.wait(MINUTE * 90).await;
+        let state = call_state(&world, &call_id).await;
+        assert_eq!(state, "job FAILED, appointment Inconclusive, attempts [inconclusive]", "{provider}");
+        assert_eq!(world.call(&call_id).await.attempt_records[0].provider_call_id, None, "{provider}");
+        assert_eq!(fake.dials().len(), 1, "{provider}");
     }
 }
 

@@ -35,5 +35,5 @@ pub use merge::{Merge, Order};
 pub use position::{CURSOR_BYTES_MAX, Position};
 pub use provider_health::{HealthCache, HealthRow};
 pub use row::{CALL_SCHEMA, CallRow};
-pub use table::{Alias, Calls, Found, Resolved, StoreOutcome};
+pub use table::{Alias, AliasOutcome, Calls, Found, Resolved, StoreOutcome};
 pub use wake_queue::WakeQueue;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
 use switchhook_domain::{
     AttemptKey, Call, CallId, DO_NOT_CALL_PREFIX, ENTITY_PREFIX, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition,
 };
@@ -25,6 +25,9 @@ const ADOPTION_MAX: Duration = Duration::from_secs(60);
 /// Condition that an id is free, or leads to the same call already.
 const NO_CALL_AND_NO_OTHER_ALIAS: &str = "attribute_not_exists(#plan) AND attribute_not_exists(history) \
                                           AND (attribute_not_exists(alias_of) OR alias_of = :call)";
+/// Condition that an id leads to no other call, and is not the id of a call that Switchhook placed.
+const NO_PLACED_CALL_AND_NO_OTHER_ALIAS: &str =
+    "attribute_not_exists(#plan) AND (attribute_not_exists(alias_of) OR alias_of = :call)";
 /// Update expression that makes an item an alias.
 const SET_ALIAS: &str = "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
                          expires_at = if_not_exists(expires_at, :end)";
@@ -61,6 +64,17 @@ pub enum StoreOutcome {
     Committed,
     /// Another writer came first. Read the call again.
     LostRace,
+}
+
+/// Outcome of writing an alias.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum AliasOutcome {
+    /// The id leads to the attempt now, or did before. `orphaned_events` are those of a call that was stored under the id. The caller must
+    /// have them [adopted](crate::inbox::adopt) and then call [`Calls::finish_adoption`].
+    Leads { orphaned_events: BTreeSet<EventId> },
+    /// Nothing was written: the id leads to another call, or is the id of a call that Switchhook placed.
+    Refused,
 }
 
 /// Client of the calls table.
@@ -204,47 +218,38 @@ impl Calls {
     }
 
     /// Writes an alias under `from`, a provider's id of an attempt. A call may be stored there already, because its
-    /// first event came without our ids. That call becomes the alias. Its events are then orphaned: this returns their
-    /// ids, and the caller must have them [adopted](crate::inbox::adopt) and then call [`Calls::finish_adoption`]. Until
-    /// then the alias wakes the reconciler, so that an adoption that stops half-way is finished.
+    /// first event came without our ids. That call becomes the alias, and its events are orphaned. Until they are adopted, the alias wakes
+    /// the reconciler, so that an adoption that stops half-way is finished.
     ///
     /// **A call never becomes an alias of itself, a call that Switchhook placed never becomes an alias, and an alias never leads to
-    /// another call than before.** In these cases nothing is written, and the returned set is empty.
+    /// another call than before.** In these cases nothing is written. The id of a call leads to that call without an alias.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
-    pub async fn write_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<BTreeSet<EventId>, Error> {
+    pub async fn write_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<AliasOutcome, Error> {
+        let leads = |orphaned_events| AliasOutcome::Leads { orphaned_events };
         if *from == alias.call_id {
-            return Ok(BTreeSet::new());
+            return Ok(leads(BTreeSet::new()));
         }
         let request = self.alias_update(from, alias, now, NO_CALL_AND_NO_OTHER_ALIAS);
-        let request = request.return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let stored = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
-            ConditionalWrite::Applied(_) => return Ok(BTreeSet::new()),
-            ConditionalWrite::Refused(stored) => stored,
-        };
-        // An alias to another call stays: of two dials to one person, none takes the other's call.
-        let leads_elsewhere = |item: &Item| {
-            let of = item.get("alias_of").and_then(|of| of.as_s().ok());
-            of.is_some_and(|of| of != alias.call_id.as_str())
-        };
-        if stored.is_none_or(|item| item.contains_key("plan") || leads_elsewhere(&item)) {
-            return Ok(BTreeSet::new());
+        if ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)?.is_applied() {
+            return Ok(leads(BTreeSet::new()));
         }
         let wake_key = WakeQueue::Claims.key(self.shards.shard_of(from.as_str(), now));
         let request = self
-            .alias_update(from, alias, now, "attribute_not_exists(#plan)")
+            .alias_update(from, alias, now, NO_PLACED_CALL_AND_NO_OTHER_ALIAS)
             .update_expression(format!("{SET_ALIAS}, wake_key = :queue, wake_at = :wake"))
             .expression_attribute_values(":queue", text(&wake_key))
             .expression_attribute_values(":wake", number(now.plus(ADOPTION_MAX).as_millis()))
             .return_values(ReturnValue::AllOld);
-        let replaced = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
+        let item = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
             ConditionalWrite::Applied(output) => output.attributes,
-            ConditionalWrite::Refused(_) => None,
+            // The attempt of another call has this id.
+            ConditionalWrite::Refused(_) => return Ok(AliasOutcome::Refused),
         };
-        let Some(item) = replaced else { return Ok(BTreeSet::new()) };
+        let Some(item) = item else { return Ok(leads(BTreeSet::new())) };
         let call = CallRow::parse(item.into())?.decode()?;
-        Ok(call.history.into_iter().map(|entry| entry.source_event_id).collect())
+        Ok(leads(call.history.into_iter().map(|entry| entry.source_event_id).collect()))
     }
 
     /// Ends the adoption of the events of a call that became an alias: the alias no longer wakes the reconciler.

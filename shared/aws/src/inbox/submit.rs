@@ -5,7 +5,7 @@ use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
 use super::event::{PutOutcome, StoredEvent};
 use super::new_event::NewEvent;
 use super::table::Inbox;
-use crate::calls::{Alias, Calls};
+use crate::calls::{Alias, AliasOutcome, Calls};
 use crate::error::Error;
 use crate::queue::Queue;
 
@@ -71,7 +71,8 @@ pub async fn adopt(
     Ok(())
 }
 
-/// Writes an alias under `from`, and [adopts](adopt) `event` and the events of the call that was stored under `from`.
+/// Writes an alias under `from`, and [adopts](adopt) `event` and the events of the call that was stored under `from`. Returns false if
+/// the alias was [refused](AliasOutcome::Refused). Then no event is adopted.
 ///
 /// # Errors
 /// The same as [`Calls::write_alias`] and [`adopt`]. The caller may safely try again.
@@ -83,12 +84,12 @@ pub async fn write_alias_and_adopt(
     alias: &Alias,
     event: Option<&EventId>,
     now: Timestamp,
-) -> Result<(), Error> {
-    let orphaned_events = calls.write_alias(from, alias, now).await?;
+) -> Result<bool, Error> {
+    let AliasOutcome::Leads { orphaned_events } = calls.write_alias(from, alias, now).await? else { return Ok(false) };
     let is_orphaned = !orphaned_events.is_empty();
     adopt(inbox, queue, orphaned_events.into_iter().chain(event.cloned()), alias).await?;
     if is_orphaned {
         calls.finish_adoption(from).await?;
     }
-    Ok(())
+    Ok(true)
 }
