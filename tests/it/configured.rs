@@ -95,6 +95,7 @@ fn new_event(world: &World, event: &ProviderEvent, body: &Value) -> NewEvent {
         headers: BTreeMap::new(),
         disposition: None,
         reading: None,
+        decision: None,
         cause: None,
         trace_id: String::new(),
     }

@@ -227,6 +227,7 @@ impl Ingress {
             headers,
             disposition: None,
             reading: None,
+            decision: webhook.decision(),
             cause: None,
             trace_id: trace_id.to_owned(),
         };
@@ -236,7 +237,7 @@ impl Ingress {
                     call_id: Some(event.call_id.clone()),
                     event_type: event.event_type.clone(),
                     occurred_at: event.occurred_at(),
-                    reading: webhook.is_read_by_configuration().then(|| event.clone()),
+                    reading: webhook.provider().is_configured().then(|| event.clone()),
                     ..new_event(event.event_id.clone())
                 };
                 let outcome = submit(&self.inbox, &self.queue, &new_event, &event).await?;

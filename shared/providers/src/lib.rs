@@ -77,4 +77,5 @@ pub use lookup::{Lookup, LookupAnswer, Period};
 pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
 pub use search::{CallSearch, SearchStep};
+pub use user_decision::UserDecision;
 pub use webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError, key_number};

@@ -18,8 +18,9 @@ pub(crate) struct CustomData {
     appointment_confirmed: Option<bool>,
 }
 
+/// The person's decision, as a webhook or an answer to a lookup reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UserDecision {
+pub enum UserDecision {
     Confirmed,
     Declined,
 }
@@ -61,6 +62,21 @@ impl DecisionRule {
 }
 
 impl UserDecision {
+    /// Name in the inbox.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Declined => "declined",
+        }
+    }
+
+    /// The decision of this name. `None` if there is no such name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Confirmed, Self::Declined].into_iter().find(|decision| decision.as_str() == name)
+    }
+
     pub(crate) fn event_kind(self) -> EventKind {
         match self {
             Self::Confirmed => EventKind::UserConfirmed,

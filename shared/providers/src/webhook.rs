@@ -52,6 +52,12 @@ impl VerifiedWebhook {
         Self::new(provider, &query, body, key_index)
     }
 
+    /// Restores the [decision](Self::decision) from the inbox.
+    #[must_use]
+    pub fn with_decision(self, decision: Option<UserDecision>) -> Self {
+        Self { decision, ..self }
+    }
+
     /// **Trust:** the caller must have verified the body, and for Twilio and Plivo the query too.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
@@ -73,16 +79,11 @@ impl VerifiedWebhook {
         Self { decision, ..self }
     }
 
-    /// The person's decision by the rule of the configuration. `None` if there is no rule, or if it finds none.
-    pub(crate) const fn decision(&self) -> Option<UserDecision> {
-        self.decision
-    }
-
-    /// True if the configuration was needed to read the webhook. Then its reading is stored with it, because functions that read it
-    /// again do not have the configuration.
+    /// The person's decision by the rule of the configuration. `None` if there is no rule, or if it finds none. It is stored with the
+    /// webhook, because functions that read the webhook again do not have the configuration.
     #[must_use]
-    pub const fn is_read_by_configuration(&self) -> bool {
-        self.provider.is_configured() || self.decision.is_some()
+    pub const fn decision(&self) -> Option<UserDecision> {
+        self.decision
     }
 
     /// Adds the id that the signature covers.

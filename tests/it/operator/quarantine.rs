@@ -37,6 +37,7 @@ pub(crate) async fn quarantined_by_older_version(world: &World, call_id: &str, d
         headers: BTreeMap::new(),
         disposition: Some(disposition),
         reading: None,
+        decision: None,
         cause: None,
         trace_id: "trace".to_owned(),
     };

@@ -229,6 +229,7 @@ async fn meet_fate(world: &World, stack: &Stack, webhook: &Webhook, fate: Fate, 
                 headers: BTreeMap::new(),
                 disposition: Some(Disposition::Quarantined),
                 reading: None,
+                decision: None,
                 cause: Some("the body is not a JSON object"),
                 trace_id: "trace".to_owned(),
             };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, ReceivedEvent, SweepCursor, SweepPosition};
+use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, ReceivedEvent, Reread, SweepCursor, SweepPosition};
 use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_providers::UserDecision;
 use switchhook_tests::{Item, World, generic};
 
 use super::provider_event;
@@ -26,6 +27,7 @@ fn new_event(event_id: &str, body: &str) -> NewEvent {
         headers: BTreeMap::new(),
         disposition: None,
         reading: None,
+        decision: None,
         cause: None,
         trace_id: "t".to_owned(),
     }
@@ -45,6 +47,26 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
         assert_eq!((same_content, stored.received_at, stored.trace_id.as_str()), (same, at(0), "t"));
         assert_eq!(world.inbox.read_body(&stored).await.unwrap(), first.body);
         assert_eq!(world.item(INBOX_TABLE, "generic:e1").await, item);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn decision_of_a_rule_counts_whenever_the_event_is_read_again() {
+    let world = World::stopped();
+    let body = r#"{"event": "call_analyzed", "call": {"call_id": "p1", "call_status": "ended",
+        "disconnection_reason": "user_hangup", "start_timestamp": 1760962400000, "end_timestamp": 1760962440000}}"#;
+    for (id, disposition) in
+        [("retell:e1", None), ("retell:e2", Some(Disposition::Recorded)), ("retell:e3", Some(Disposition::Quarantined))]
+    {
+        let decision = Some(UserDecision::Declined);
+        let origin = Origin::Provider(Provider::Retell);
+        let event = NewEvent { origin, disposition, decision, ..new_event(id, body) };
+        assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+        let stored = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+        let Reread::Foldable(event) = world.inbox.make_foldable(&stored).await.unwrap() else { panic!("{id}") };
+        assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{:?}", event.call_events);
+        assert!(world.inbox.erase(&event.event_id, at(9)).await.unwrap());
+        assert!(!world.item(INBOX_TABLE, id).await.contains_key("decision"));
     }
 }
 

@@ -75,7 +75,7 @@ impl Inbox {
         if read.is_some() {
             update.push_str(", body = :body, dictionary = :dictionary");
         }
-        update.push_str(" REMOVE #query, reading");
+        update.push_str(" REMOVE #query, reading, decision");
         if read.is_none() {
             // There is nothing left that a person could look at.
             update.push_str(", body, attention, attention_at, cause");

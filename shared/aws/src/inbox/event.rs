@@ -10,7 +10,7 @@ use switchhook_domain::{
     AttemptKey, CallId, Disposition, Entity, EntityFate, EntityPosition, EventId, Origin, ProviderEvent, Timestamp,
     TraceId,
 };
-use switchhook_providers::{ReadError, Reading, VerifiedWebhook, content_hash};
+use switchhook_providers::{ReadError, Reading, UserDecision, VerifiedWebhook, content_hash};
 
 use super::attention::AttentionKind;
 use super::item::{ChunkItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, disposition_of, is_companion};
@@ -59,6 +59,8 @@ pub struct StoredEvent {
     body: StoredBody,
     /// Compressed event that ingress read from the body, if the provider is a configured one.
     reading: Option<Vec<u8>>,
+    /// The person's decision, which a rule of the configuration found in the body.
+    decision: Option<UserDecision>,
     /// Number of the dictionary that compressed the body and the reading.
     pub(super) dictionary: Option<u32>,
     /// Number of chunks. In an erased event, those that are yet to be deleted.
@@ -150,6 +152,7 @@ impl Inbox {
             key_index: event.key_index,
             body: body_chunks.is_none().then(|| ByteBuf::from(bytes)),
             reading,
+            decision: event.decision.map(|decision| decision.as_str().to_owned()),
             body_chunks,
             dictionary: Some(dictionary),
             body_hash,
@@ -257,8 +260,7 @@ impl Inbox {
             return Ok(Reread::Erased);
         }
         // The mapping that ingress read the body by is not at hand here, and may have changed. What ingress read stands.
-        let is_mapped =
-            stored.reading.is_some() || matches!(stored.origin, Origin::Provider(provider) if provider.is_configured());
+        let is_mapped = matches!(stored.origin, Origin::Provider(provider) if provider.is_configured());
         if is_mapped && stored.erased_at.is_none() && !stored.is_from_row {
             return stored.reading();
         }
@@ -273,6 +275,7 @@ impl Inbox {
             }
         };
         let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
+        let webhook = webhook.with_decision(stored.decision);
         Ok(match switchhook_providers::read(&webhook, stored.received_at) {
             // The id of an event that was unreadable when it was stored is a hash of its body.
             Reading::Event(event) => {
@@ -410,6 +413,7 @@ impl StoredEvent {
             key_index: item.key_index,
             body,
             reading: item.reading.map(ByteBuf::into_vec),
+            decision: item.decision.as_deref().and_then(UserDecision::from_name),
             dictionary: item.dictionary,
             body_chunks: item.body_chunks,
             body_hash: item.body_hash,

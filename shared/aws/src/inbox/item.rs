@@ -57,6 +57,10 @@ pub(super) struct EventItem {
     /// the meaning of a stored event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reading: Option<ByteBuf>,
+    /// Name of the person's decision, if a rule of the configuration found it in the body. The rule may change, but never the meaning of a
+    /// stored event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) decision: Option<String>,
     /// Number of chunks. Absent if the body is in this item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) body_chunks: Option<u32>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use switchhook_domain::{CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp, TraceId};
-use switchhook_providers::VerifiedWebhook;
+use switchhook_providers::{UserDecision, VerifiedWebhook};
 
 use crate::error::Error;
 
@@ -36,9 +36,11 @@ pub struct NewEvent {
     pub headers: BTreeMap<String, String>,
     /// Recorded or quarantined, if ingress decided so. `None` for an event that is to be folded.
     pub disposition: Option<Disposition>,
-    /// Event that was read from the body by the configuration: by a mapping, or by a rule for the person's decision. `None` for every
-    /// other event, which is read from its body again.
+    /// Event that was read from the body by the mapping of a configured provider. `None` for every other event, which is read from its
+    /// body again.
     pub reading: Option<ProviderEvent>,
+    /// The person's decision, which a rule of the configuration found in the body.
+    pub decision: Option<UserDecision>,
     /// Short name of the reason for a quarantine.
     pub cause: Option<&'static str>,
     pub trace_id: String,
@@ -69,6 +71,7 @@ impl NewEvent {
             headers: BTreeMap::new(),
             disposition: None,
             reading: None,
+            decision: None,
             cause: None,
             trace_id: trace_id.to_owned(),
         })
@@ -92,7 +95,8 @@ impl NewEvent {
             key_index: 0,
             headers,
             disposition: None,
-            reading: answer.is_read_by_configuration().then(|| event.clone()),
+            reading: None,
+            decision: answer.decision(),
             cause: None,
             trace_id: trace_id.to_owned(),
         }

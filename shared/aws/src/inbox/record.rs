@@ -198,6 +198,7 @@ fn creation_event(call_id: &CallId, created_at: Timestamp, body: Vec<u8>, trace_
         headers: BTreeMap::new(),
         disposition: Some(Disposition::Recorded),
         reading: None,
+        decision: None,
         cause: None,
         trace_id: trace_id.to_owned(),
     }

@@ -110,9 +110,10 @@ fn answered(kind: Option<EventKind>, occurred_at: Option<Timestamp>) -> CallEven
 }
 
 /// Call events of an analysis. It is made after the end of the call, so the answer that it proves has no time: such a
-/// beginning comes before every event with a time.
+/// beginning comes before every event with a time. An analysis that says that a machine answered holds no decision of the person.
 fn analyzed(call: &Payload, decided: Option<UserDecision>, occurred_at: Option<Timestamp>) -> CallEventSet {
-    let decision = decided.or_else(|| call.decision()).map(UserDecision::event_kind);
+    let is_machine = call.detection() == Detection::Machine;
+    let decision = decided.or_else(|| call.decision()).filter(|_| !is_machine).map(UserDecision::event_kind);
     let mut call_events =
         decision.map_or_else(|| CallEventSet::new(None), |kind| CallEventSet::reporting(kind, occurred_at));
     if decision.is_some() || call.has_conversation() {

@@ -166,11 +166,12 @@ fn metadata(call: &Map<String, Value>) -> Option<&Value> {
     call.get("assistantOverrides")?.get("metadata")
 }
 
-/// Converts an ended call into an `end-of-call-report` if it has an analysis, otherwise into a `status-update`.
+/// Converts an ended call into an `end-of-call-report` if it has an analysis, otherwise into a `status-update`. As in Vapi's own webhooks,
+/// the analysis and the artifact are in the message, so a rule of the configuration finds the decision at the same place.
 ///
 /// An `end-of-call-report` without an analysis would get the same event id as Vapi's own report. Vapi's own report
 /// would then count as a duplicate, and its analysis would be lost.
-fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
+fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&call, "id") else {
         return ParsedAnswer::Unreadable;
     };
@@ -187,11 +188,16 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
                 |value: Option<&Value>| value.and_then(Value::as_object).is_some_and(|data| !data.is_empty());
             let outputs = call.get("artifact").and_then(|artifact| artifact.get("structuredOutputs"));
             let analysed = has_fields(call.get("analysis")) || has_fields(outputs);
-            let message = if analysed {
-                json!({"type": "end-of-call-report", "call": call})
+            let mut message = Map::new();
+            for name in ["analysis", "artifact"] {
+                message.extend(call.remove(name).map(|value| (name.to_owned(), value)));
+            }
+            if analysed {
+                message.insert("type".to_owned(), "end-of-call-report".into());
             } else {
-                json!({"type": "status-update", "status": "ended", "call": call})
-            };
+                message.extend([("type".to_owned(), "status-update".into()), ("status".to_owned(), "ended".into())]);
+            }
+            message.insert("call".to_owned(), Value::Object(call));
             ParsedAnswer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
         }
         Some(CallStatus::Other) => ParsedAnswer::UnknownValue("status"),

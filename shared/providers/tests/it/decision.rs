@@ -1,17 +1,18 @@
 //! The rule of the configuration that finds the person's decision in the webhooks of a built-in provider.
 
 use serde_json::{Value, json};
-use switchhook_domain::{EventKind, Provider};
+use switchhook_domain::{AttemptKey, CallId, EventKind, Provider};
 use switchhook_providers::{
-    CallSearch, Lookup, LookupAnswer, ProvidersFile, Reading, SearchStep, VerifiedWebhook, read, read_as_configured,
-    sign, verify,
+    CallSearch, Lookup, LookupAnswer, ProvidersFile, Reading, SearchStep, UserDecision, VerifiedWebhook, read,
+    read_as_configured, sign, verify, verifying_key,
 };
 
 use crate::api::NOW;
 
 /// Entry of a provider with this rule.
 fn entry(provider: Provider, rule: &Value) -> Value {
-    let mut entry = json!({"keys": [KEY], "decision": rule});
+    let key = switchhook_providers::Key::new(KEY).unwrap();
+    let mut entry = json!({"keys": [verifying_key(provider, &key)], "decision": rule});
     if provider == Provider::Retell {
         entry["dial"] = json!({"api_key": "an API key of the tests"});
     }
@@ -24,7 +25,7 @@ fn file(provider: Provider, rule: &Value) -> ProvidersFile {
     ProvidersFile::from_json(&json!({provider.as_str(): entry(provider, rule)}).to_string()).unwrap()
 }
 
-/// Reads a body as ingress does. Returns the kinds of its call events, and whether its reading is stored.
+/// Reads a body as ingress does. Returns the kinds of its call events, and whether a decision is stored with it.
 fn kinds(provider: Provider, rule: &Value, body: &Value) -> (Vec<&'static str>, bool) {
     let file = file(provider, rule);
     let config = file.webhook_keys().config(provider).unwrap();
@@ -35,7 +36,7 @@ fn kinds(provider: Provider, rule: &Value, body: &Value) -> (Vec<&'static str>, 
     let webhook =
         switchhook_providers::UnverifiedWebhook { headers: &headers, path: "/", query: "", body: body.as_bytes() };
     let webhook = verify(provider, config, &webhook, NOW).unwrap();
-    let is_stored = webhook.is_read_by_configuration();
+    let is_stored = webhook.decision().is_some();
     match read_as_configured(config, &webhook, NOW).0 {
         Reading::Event(event) => (event.call_events.iter().map(|event| event.kind.as_str()).collect(), is_stored),
         Reading::Recorded { .. } => (vec!["recorded"], is_stored),
@@ -88,6 +89,18 @@ fn nobody_who_was_not_reached_decides() {
     let voicemail = json!({"in_voicemail": true, "custom_analysis_data": {"result": "yes"}});
     let (voicemail, _) = kinds(Provider::Retell, &rule(), &retell("voicemail_reached", &voicemail));
     assert!(!voicemail.contains(&EventKind::UserConfirmed.as_str()), "{voicemail:?}");
+    let telnyx = |result: Value| {
+        let rule = json!({"pointer": "/data/payload/said", "confirmed": ["yes"], "declined": ["no"]});
+        let payload = json!({"call_control_id": "v3:c", "duration_sec": 9, "said": "yes", "result": result});
+        kinds(
+            Provider::Telnyx,
+            &rule,
+            &json!({"data": {"event_type": "call.analyzed", "id": "e1", "payload": payload}}),
+        )
+        .0
+    };
+    assert_eq!(telnyx(json!("human")), ["ringing", "in_progress", "user_confirmed"]);
+    assert_eq!(telnyx(json!("machine")), ["ringing", "in_progress"]);
 }
 
 #[test]
@@ -98,6 +111,10 @@ fn every_provider_that_analyses_calls_has_the_rule() {
         "startedAt": "2025-10-20T12:00:00.000Z", "endedAt": "2025-10-20T12:01:00.000Z",
         "analysis": {"structuredData": {"will_come": "yes"}},
     }});
+    let insight = json!([{"conversation_insights": [{"result": {"will_come": "yes"}}]}]);
+    let telnyx = json!({"data": {"event_type": "call.analyzed", "id": "e1", "payload": {
+        "call_control_id": "v3:c", "conversation_insights": insight, "duration_sec": 9,
+    }}});
     let elevenlabs = json!({"type": "post_call_transcription", "event_timestamp": 1_760_962_440, "data": {
         "conversation_id": "c1", "status": "done",
         "metadata": {"start_time_unix_secs": 1_760_962_400, "call_duration_secs": 40, "phone_call": {"call_result": "answered"}},
@@ -105,6 +122,7 @@ fn every_provider_that_analyses_calls_has_the_rule() {
     }});
     for (provider, pointer, body) in [
         (Provider::Vapi, "/message/analysis/structuredData/will_come", vapi),
+        (Provider::Telnyx, "/data/payload/conversation_insights/0/conversation_insights/0/result/will_come", telnyx),
         (Provider::ElevenLabs, "/data/analysis/data_collection_results/will_come/value", elevenlabs),
     ] {
         let (found, is_stored) = kinds(provider, &rule(pointer), &body);
@@ -114,33 +132,52 @@ fn every_provider_that_analyses_calls_has_the_rule() {
     }
 }
 
+/// Question about the call that the provider names `c1`.
+fn lookup<'a>(call_id: &'a CallId, attempt: &'a AttemptKey) -> Lookup<'a> {
+    Lookup { call_id, attempt, provider_call_id: Some("c1"), dialled_at: None, from: None, to: None }
+}
+
 #[test]
 fn answer_to_a_lookup_is_decided_alike() {
     let file = file(Provider::Retell, &rule());
     let config = file.dial_accounts().config(Provider::Retell).unwrap();
-    let call_id = switchhook_domain::CallId::new("call-1");
-    let attempt = switchhook_domain::AttemptKey::new("1");
-    let lookup = Lookup {
-        call_id: &call_id,
-        attempt: &attempt,
-        provider_call_id: Some("c1"),
-        dialled_at: None,
-        from: None,
-        to: None,
-    };
-    let search = CallSearch::start(Provider::Retell, config, lookup).unwrap();
+    let (call_id, attempt) = (CallId::new("call-1"), AttemptKey::new("1"));
+    let search = CallSearch::start(Provider::Retell, config, lookup(&call_id, &attempt)).unwrap();
     let analysis = json!({"custom_analysis_data": {"result": "yes"}});
     let answer = retell("user_hangup", &analysis)["call"].to_string();
     let SearchStep::Answer(LookupAnswer::Ended { webhook, event }) = search.respond(200, answer.as_bytes(), NOW) else {
         panic!("the call has ended");
     };
-    assert!(webhook.is_read_by_configuration());
+    assert_eq!(webhook.decision(), Some(UserDecision::Confirmed));
     assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserConfirmed));
-    // The stored bytes alone lead to no decision, because the rule is not stored.
+    // The stored bytes alone lead to no decision, because the rule is not stored. The decision is stored beside them.
     let stored = VerifiedWebhook::from_inbox(Provider::Retell, String::new(), webhook.body().to_vec(), 0);
     let Reading::Event(reread) = read(&stored, NOW) else { panic!("an event") };
     assert!(reread.call_events.iter().all(|event| event.kind != EventKind::UserConfirmed));
     assert_eq!(reread.event_id, event.event_id);
+    let Reading::Event(reread) = read(&stored.with_decision(webhook.decision()), NOW) else { panic!("an event") };
+    assert_eq!(reread.call_events, event.call_events);
+}
+
+#[test]
+fn lookup_at_vapi_has_the_value_where_the_webhook_has_it() {
+    let rule =
+        json!({"pointer": "/message/analysis/structuredData/will_come", "confirmed": ["yes"], "declined": ["no"]});
+    let mut entry = entry(Provider::Vapi, &rule);
+    entry["dial"] = json!({"api_key": "a key of Vapi for tests", "assistant_id": "a", "phone_number_id": "p"});
+    let file = ProvidersFile::from_json(&json!({"vapi": entry}).to_string()).unwrap();
+    let config = file.dial_accounts().config(Provider::Vapi).unwrap();
+    let (call_id, attempt) = (CallId::new("call-1"), AttemptKey::new("1"));
+    let search = CallSearch::start(Provider::Vapi, config, lookup(&call_id, &attempt)).unwrap();
+    let call = json!({
+        "id": "c1", "status": "ended", "endedReason": "customer-ended-call", "analysis": {"structuredData": {"will_come": "yes"}},
+        "startedAt": "2025-10-20T12:00:00.000Z", "endedAt": "2025-10-20T12:01:00.000Z", "artifact": {"transcript": "…"},
+    });
+    let SearchStep::Answer(LookupAnswer::Ended { event, .. }) = search.respond(200, call.to_string().as_bytes(), NOW)
+    else {
+        panic!("the call has ended");
+    };
+    assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserConfirmed), "{:?}", event.call_events);
 }
 
 #[test]
