@@ -276,6 +276,22 @@ fn schema_has_the_fields_of_the_parser() {
     }
 }
 
+#[test]
+fn schema_has_the_names_of_every_entry_of_a_built_in_provider() {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    for provider in Provider::ALL {
+        let document = json!({provider.as_str(): {"keys": ["a key, as long as it must be"], "zzz": 1}});
+        let error = ProvidersFile::from_json(&document.to_string()).unwrap_err();
+        let known =
+            error.problems().iter().find_map(|problem| problem.split_once("\"zzz\": unknown field: known are "));
+        let (_, known) = known.unwrap_or_else(|| panic!("{:?}", error.problems()));
+        let known: BTreeSet<&str> = known.split(", ").collect();
+        let described = schema["properties"][provider.as_str()]["properties"].as_object().unwrap();
+        assert_eq!(known, described.keys().map(String::as_str).collect(), "{provider}");
+        assert!(violation(&document).is_some(), "{provider}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn example_of_the_page_works_as_the_page_says() {
     let page = include_str!("../../docs/providers/configured.md");

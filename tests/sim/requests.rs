@@ -205,8 +205,8 @@ impl Window {
     }
 }
 
-/// True end of an attempt in which the person called behaves like this. Twilio and Telnyx do not report what the person
-/// said, and detect no voicemail.
+/// True end of an attempt in which the person called behaves like this. A provider that reports no outcome does not say what the person
+/// decided, and detects no voicemail.
 pub(crate) fn truth_of(behaviour: Behaviour, provider: &str) -> Truth {
     let (lifecycle, outcome) = match behaviour {
         Behaviour::Confirms

@@ -25,7 +25,8 @@ pub struct Lookup<'a> {
     pub provider_call_id: Option<&'a str>,
     /// Time of our dial, by our clock. `None` if the call was placed by somebody else.
     pub dialled_at: Option<Timestamp>,
-    /// Calling number. Twilio and Telnyx are searched by both numbers if the provider call id is unknown.
+    /// Calling number. If the provider call id is unknown, a provider whose lists cannot be filtered by our ids is searched by both
+    /// numbers.
     pub from: Option<&'a PhoneNumber>,
     pub to: Option<&'a PhoneNumber>,
 }

@@ -74,7 +74,7 @@ impl Scenario {
             Scenario::Failed,
             Scenario::CutOff,
         ];
-        // Twilio and Telnyx carry the voice and do not analyse it, so they cannot report that somebody confirmed or declined.
+        // A provider that carries the voice and does not analyse it cannot report that somebody confirmed or declined.
         const CARRIER: &[Scenario] = &[
             Scenario::Talked,
             Scenario::Talked,

@@ -57,7 +57,7 @@ impl Provider {
         }
     }
 
-    /// True if the provider reports what the person said. Twilio and Telnyx carry the voice and do not listen to it.
+    /// True if the provider reports what the person said. A provider that only carries the voice does not listen to it.
     pub(crate) const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,

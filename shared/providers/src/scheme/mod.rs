@@ -2,7 +2,7 @@
 //!
 //! A scheme says which header has the signature, how that header is written, and which bytes are signed. Retell, Vapi and the
 //! generic provider have constants. The entry of Vapi may configure another scheme, and the entry of a configured provider must.
-//! Twilio and Telnyx sign in ways that no other provider uses, so their folders have code of their own.
+//! A provider that signs in a way that no other uses has code of its own, in its folder.
 //!
 //! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
 
