@@ -15,7 +15,7 @@ use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
-use switchhook_api::{Api, Defaults};
+use switchhook_api::Api;
 use switchhook_aws::bus::Bus as BusClient;
 use switchhook_aws::calls::{Calls, HealthCache};
 use switchhook_aws::http::request_from_event;
@@ -28,7 +28,7 @@ use switchhook_aws::sdk;
 use switchhook_aws::secret::{DialAccounts, WebhookKeys};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
-use switchhook_domain::{Policy, ProviderSet, RetryPolicy, Timestamp};
+use switchhook_domain::{CallDefaults, Policy, ProviderSet, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
 use switchhook_providers::{DialRates, Entries, ProvidersFile, WebhookConfig, sign_as_configured};
 use switchhook_reconciler::Reconciler;
@@ -194,6 +194,7 @@ impl Cloud {
                 queue: queue("consumer", EVENTS_QUEUE),
                 bus: bus("consumer"),
                 policy,
+                defaults: CallDefaults { retry: default_retry_policy, window: None },
                 max_receive_count: MAX_RECEIVE_COUNT,
                 block_on_request,
                 clock: clock(),
@@ -240,7 +241,7 @@ impl Cloud {
                 calls: calls("api"),
                 call_retention: CALL_RETENTION,
                 policy,
-                defaults: Defaults { retry: default_retry_policy, window: None },
+                defaults: CallDefaults { retry: default_retry_policy, window: None },
                 random_ids: random_ids.clone(),
                 clock: clock(),
             }),

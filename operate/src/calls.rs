@@ -232,6 +232,7 @@ mod tests {
         let plan = Plan {
             providers: vec![Provider::Retell],
             due_at: at(0),
+            not_after: None,
             window: None,
             retry,
             metadata: BTreeMap::new(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
-use switchhook_domain::{Call, CallId, Job, Timestamp, TraceId};
+use switchhook_domain::{Call, CallId, Job, StopReason, Timestamp, TraceId};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -115,8 +115,8 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     for dial in call.dials() {
         drop(stack.inbox.record_dial(&call.call_id, &dial, now).await?);
     }
-    if call.plan.is_some() && call.job == Job::Canceled {
-        stack.inbox.record_cancellation(&call.call_id, now, now).await?;
+    if let Some(reason @ (StopReason::CanceledByUser | StopReason::BookingChanged)) = call.stop_reason {
+        stack.inbox.record_cancellation(&call.call_id, reason, now, now).await?;
     }
     for event in call.held_events() {
         match stack.inbox.put(&NewEvent::from_row(&event)?).await? {

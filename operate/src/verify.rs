@@ -353,8 +353,9 @@ fn forgotten(row: &Call, rebuilt: &Call) -> Vec<NamedDifference> {
             found.push(NamedDifference { name: FORGOTTEN_DIAL, text });
         }
     }
-    if row.stop_reason.is_none() && rebuilt.stop_reason == Some(StopReason::CanceledByUser) {
-        let text = "the inbox records that the user canceled the call, and the row does not".to_owned();
+    let is_canceled = matches!(rebuilt.stop_reason, Some(StopReason::CanceledByUser | StopReason::BookingChanged));
+    if row.stop_reason.is_none() && is_canceled {
+        let text = "the inbox records that the call was canceled, and the row does not".to_owned();
         found.push(NamedDifference { name: FORGOTTEN_CANCELLATION, text });
     }
     found

@@ -56,7 +56,10 @@ const NUMBERS_WITHOUT_METRIC: [&str; 17] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 54] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 57] = [
+    ("consumer", "call_booked"),
+    ("consumer", "call_called_off"),
+    ("consumer", "booking_without_call"),
     ("ingress", "question_fallback"),
     ("dialer", "record_not_deleted"),
     ("dialer", "dialled_before"),

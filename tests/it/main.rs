@@ -5,6 +5,7 @@ mod answers;
 mod api;
 mod api_flow;
 mod attention;
+mod bookings;
 mod budget;
 mod configured;
 mod console;

@@ -14,10 +14,10 @@ use switchhook_local::connector::Fault;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
 use switchhook_operate::verify::{Problem, VerifyFilter, verify};
-use switchhook_providers::{ProvidersFile, sign_as_configured};
 use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options, text};
 
 use crate::budget::{request_counts, reset_counters};
+use crate::configured;
 use crate::operator::carry_out;
 use crate::repair::stack_of;
 
@@ -56,17 +56,7 @@ pub(crate) fn payment(id: &str, second: u32) -> Value {
 }
 
 fn signed(world: &World, body: &Value) -> Request<Bytes> {
-    let provider: Provider = PAY.parse().unwrap();
-    let providers = ProvidersFile::from_json(&json!({PAY: entry()}).to_string()).unwrap();
-    let config = providers.webhook_keys().config(provider).unwrap();
-    let path = format!("/webhooks/{PAY}");
-    let body = body.to_string();
-    let webhook = sign_as_configured(provider, config, &path, body.as_bytes(), world.now()).unwrap();
-    let mut request = Request::post(&path).header("content-type", webhook.content_type);
-    for (name, value) in &webhook.headers {
-        request = request.header(name, value);
-    }
-    request.body(Bytes::from(body)).unwrap()
+    configured::signed(world, PAY, &entry(), body)
 }
 
 /// Posts a webhook. Returns the `status` of the answer.

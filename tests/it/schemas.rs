@@ -236,6 +236,7 @@ fn scheduled_call(appointment_id: Option<&str>) -> Call {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: Timestamp::from_millis(0),
+        not_after: None,
         window: None,
         retry,
         metadata: BTreeMap::new(),
@@ -269,6 +270,7 @@ fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
         to: None,
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

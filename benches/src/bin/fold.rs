@@ -72,6 +72,7 @@ fn event(number: usize) -> ProviderEvent {
         }],
         block_number: false,
         entity: None,
+        booking: None,
         forgotten_at: None,
         trace_id: None,
     }

@@ -7,9 +7,8 @@ use switchhook_aws::inbox::Inbox;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, EventId, Policy, Timestamp, TraceId};
+use switchhook_domain::{CallDefaults, CallId, EventId, Policy, Timestamp, TraceId};
 
-use crate::request::Defaults;
 use crate::response::{Answer, RequestError};
 
 /// Tries of a conditional write that loses the race against another writer.
@@ -22,7 +21,7 @@ pub struct Api {
     pub calls: Calls,
     pub call_retention: Duration,
     pub policy: Policy,
-    pub defaults: Defaults,
+    pub defaults: CallDefaults,
     /// Source of call ids, for calls whose request says `allow_duplicate`.
     pub random_ids: RandomIds,
     pub clock: Clock,

@@ -9,7 +9,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError};
 
 use crate::idempotency::is_key;
-use crate::number::{INVALID_NUMBER, phone_number};
+use crate::number::INVALID_NUMBER;
 use crate::request::{CallRequest, RetryOptions};
 use crate::time::{due_at_error, is_like, is_rfc3339};
 
@@ -270,7 +270,7 @@ impl Reader {
     }
 
     fn number(&mut self, field: &str, text: &str) -> Option<PhoneNumber> {
-        let number = phone_number(text);
+        let number = PhoneNumber::parse(text);
         if number.is_none() {
             self.error(field, INVALID_NUMBER);
         }

@@ -32,7 +32,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{
-    AppointmentStatus, CALL_ATTEMPTS_MAX, Call, CallId, CallingWindow, EntityFate, EventId, Job, Policy, RetryPolicy,
+    AppointmentStatus, Call, CallDefaults, CallId, EntityFate, EventId, Job, Policy, StopReason,
 };
 
 pub use crate::api::Api;
@@ -40,7 +40,6 @@ use crate::api::RACES_MAX;
 pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, check};
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, number_in_query};
-pub use crate::request::Defaults;
 use crate::response::{Answer, RequestError};
 use crate::route::RouteError;
 pub use crate::route::{OTHER_ROUTES, Operation, ROUTES};
@@ -59,7 +58,7 @@ pub struct Config {
     pub index_numbers: bool,
     pub call_retention: Duration,
     pub policy: Policy,
-    pub defaults: Defaults,
+    pub defaults: CallDefaults,
 }
 
 impl Config {
@@ -70,7 +69,6 @@ impl Config {
     pub fn from_environment(
         mut environment: Environment<impl Fn(&str) -> Option<String>>,
     ) -> Result<Self, EnvironmentError> {
-        let attempts_max = environment.number("RETRY_ATTEMPTS_MAX");
         let config = Self {
             inbox_table: environment.text("INBOX_TABLE"),
             shards: environment.shards(),
@@ -79,20 +77,7 @@ impl Config {
             index_numbers: environment.flag("INDEX_NUMBERS"),
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             policy: environment.policy(),
-            defaults: Defaults {
-                retry: RetryPolicy {
-                    // A call has no room for more attempts.
-                    attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
-                    delay_seconds: environment.number("RETRY_DELAY_SECONDS"),
-                    delay_max_seconds: environment.number("RETRY_DELAY_MAX_SECONDS"),
-                    voicemail: false,
-                    unheard: false,
-                },
-                window: environment.optional_parsed("CALLING_WINDOW", |text| {
-                    let window: CallingWindow = text.parse()?;
-                    window.check().map(|()| window)
-                }),
-            },
+            defaults: environment.call_defaults(),
         };
         environment.check(config)
     }
@@ -181,7 +166,7 @@ impl Api {
     async fn record_cancellation(&self, call: &Call) -> Result<(), Error> {
         let now = self.clock.now();
         let kept_from = call.plan.as_ref().map_or(now, |plan| plan.due_at.max(now));
-        self.inbox.record_cancellation(&call.call_id, kept_from, now).await
+        self.inbox.record_cancellation(&call.call_id, StopReason::CanceledByUser, kept_from, now).await
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {

@@ -2,27 +2,14 @@
 
 use switchhook_domain::PhoneNumber;
 
-pub(crate) const NUMBER_BYTES_MAX: usize = 256;
 /// Error message for an invalid phone number.
 pub(crate) const INVALID_NUMBER: &str =
     "must be an E.164 number such as +14155550123, or a SIP address such as sip:desk@example.com";
 
-/// Parses an E.164 number or a SIP address.
-pub(crate) fn phone_number(text: &str) -> Option<PhoneNumber> {
-    let e164 = |digits: &str| {
-        (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0')
-    };
-    let sip = |address: &str| !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_graphic());
-    let is_number = text.strip_prefix('+').is_some_and(e164)
-        || (text.len() <= NUMBER_BYTES_MAX
-            && text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:")).is_some_and(sip));
-    is_number.then(|| PhoneNumber::new(text))
-}
-
 /// Parses the number in a query. In a query a plus sign stands for a blank. No number contains a blank, so a blank was a plus
 /// sign that is not percent-encoded.
 pub(crate) fn number_in_query(text: &str) -> Option<PhoneNumber> {
-    phone_number(&text.replace(' ', "+"))
+    PhoneNumber::parse(&text.replace(' ', "+"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use std::fmt;
 
 use serde::Serialize;
 use switchhook_aws::problem::FieldError;
-use switchhook_domain::{CallId, CallingWindow, NewCall, PhoneNumber, Plan, Provider, RetryPolicy, Timestamp};
+use switchhook_domain::{
+    CallDefaults, CallId, CallingWindow, NewCall, PhoneNumber, Plan, Provider, RetryPolicy, Timestamp,
+};
 
 use crate::idempotency::short_hash;
 
@@ -64,7 +66,7 @@ impl CallRequest {
     }
 
     /// Makes the call, with defaults for omitted fields.
-    pub(crate) fn into_call(self, call_id: CallId, hash: String, defaults: &Defaults, now: Timestamp) -> NewCall {
+    pub(crate) fn into_call(self, call_id: CallId, hash: String, defaults: &CallDefaults, now: Timestamp) -> NewCall {
         NewCall {
             call_id,
             from: self.from,
@@ -73,6 +75,7 @@ impl CallRequest {
             plan: Plan {
                 providers: self.providers,
                 due_at: self.due_at.map_or(now, |due_at| due_at.max(now)),
+                not_after: None,
                 window: self.window.or_else(|| defaults.window.clone()),
                 retry: self.retry.unwrap_or_default().with_defaults(defaults.retry),
                 metadata: self.metadata,
@@ -81,14 +84,6 @@ impl CallRequest {
             },
         }
     }
-}
-
-/// Settings of the stack, for calls whose request omits them.
-#[derive(Clone, Debug)]
-pub struct Defaults {
-    pub retry: RetryPolicy,
-    /// Calling window. `None`: calls are placed at any time.
-    pub window: Option<CallingWindow>,
 }
 
 impl RetryOptions {

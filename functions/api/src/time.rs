@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use switchhook_aws::problem::FieldError;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{DUE_AHEAD_MAX, Timestamp};
 
 /// Limit on a due time in the past. An older one is probably a mistake in the date.
 const DUE_PAST_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-pub(crate) const DUE_AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Checks that a due time is near enough to now.
 pub(crate) fn due_at_error(due_at: Timestamp, now: Timestamp) -> Option<FieldError> {

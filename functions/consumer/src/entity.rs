@@ -6,7 +6,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::queue::Message;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Disposition, ProviderEvent, Timestamp, fold_entity};
+use switchhook_domain::{Disposition, Entity, EntityFold, ProviderEvent, Timestamp, fold_entity};
 
 use crate::{Consumer, Counts, FOLD_MS_MAX, RACES_MAX};
 
@@ -26,16 +26,29 @@ impl Consumer {
                 return Err(Error::Contended(race));
             }
             let entity = self.calls.entity(key).await?;
-            let folded = fold_entity(entity.as_ref(), key, &events);
-            if let Some(next) = &folded.next
-                && self.calls.store_entity(next, now, self.inbox_retention).await? == StoreOutcome::LostRace
+            let EntityFold { next, dispositions } = fold_entity(entity.as_ref(), key, &events);
+            let forgotten_at = next.as_ref().or(entity.as_ref()).and_then(|row| row.forgotten_at);
+            let mut outcome = StoreOutcome::Committed;
+            if let Some(next) = &next {
+                outcome = self.calls.store_entity(next, now, self.inbox_retention).await?;
+            }
+            let mut booking_counts = Counts::new();
+            if outcome == StoreOutcome::Committed
+                && let Some(entity) = next.or(entity)
+                && let Some(booking) = entity.booking.as_ref().filter(|booking| !booking.calls_agree)
             {
+                booking_counts = self.agree_with_booking(booking, forgotten_at.is_some(), &events, now).await?;
+                let agreed = Entity { version: entity.version + 1, booking: Some(booking.agreed()), ..entity.clone() };
+                outcome = self.calls.store_entity(&agreed, now, self.inbox_retention).await?;
+            }
+            if outcome == StoreOutcome::LostRace {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                 continue;
             }
-            let row = folded.next.as_ref().or(entity.as_ref());
-            self.erase_late_events(row.and_then(|row| row.forgotten_at), &events).await?;
-            return Ok(self.log_entity(messages, &folded.dispositions, race, started));
+            self.erase_late_events(forgotten_at, &events).await?;
+            let mut counts = self.log_entity(messages, &dispositions, race, started);
+            counts.extend(booking_counts);
+            return Ok(counts);
         }
         Err(Error::Contended(RACES_MAX))
     }

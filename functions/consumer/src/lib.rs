@@ -12,6 +12,7 @@
 //! a row that does not match its events from the inbox.
 
 mod block;
+mod booking;
 mod entity;
 mod forget;
 mod refold;
@@ -31,8 +32,8 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider,
-    ProviderEvent, ProviderHealth, Timestamp, WebhookQuarantined, fold,
+    AttemptKey, Call, CallDefaults, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy,
+    Provider, ProviderEvent, ProviderHealth, Timestamp, WebhookQuarantined, fold,
 };
 
 use crate::refold::{Refolder, is_drift_event};
@@ -60,6 +61,7 @@ pub struct Config {
     pub queue_url: String,
     pub event_bus: String,
     pub policy: Policy,
+    pub defaults: CallDefaults,
     pub max_receive_count: u32,
     pub block_on_request: bool,
 }
@@ -82,6 +84,7 @@ impl Config {
             queue_url: environment.text("QUEUE_URL"),
             event_bus: environment.text("EVENT_BUS"),
             policy: environment.policy(),
+            defaults: environment.call_defaults(),
             max_receive_count: environment.number("MAX_RECEIVE_COUNT"),
             block_on_request: environment.flag("BLOCK_ON_REQUEST"),
         };
@@ -99,6 +102,8 @@ pub struct Consumer {
     pub queue: Queue,
     pub bus: Bus,
     pub policy: Policy,
+    /// Settings for the calls of bookings.
+    pub defaults: CallDefaults,
     /// The queue's `maxReceiveCount`. A message that fails at this receive goes to the dead-letter queue.
     pub max_receive_count: u32,
     /// True if the consumer adds a number to the do-not-call list when the person asks not to be called again.

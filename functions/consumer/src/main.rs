@@ -23,6 +23,7 @@ async fn main() -> Result<(), Error> {
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: config.policy,
+        defaults: config.defaults,
         max_receive_count: config.max_receive_count,
         block_on_request: config.block_on_request,
         clock: sdk::Clock::from_config(&aws),

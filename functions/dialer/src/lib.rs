@@ -207,13 +207,16 @@ impl Dialer {
         if !call.is_claimed_by(token, now) {
             return Ok(NextStep::ClaimLost);
         }
-        let Some(health) = self.health_that_allows(*provider, call, now).await? else {
-            let release = call.release(token, &self.policy, now);
-            return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
-        };
         let give_up = |reason: StopReason| {
             let transition = call.give_up(token, reason, &self.policy, now);
             transition.map_or(NextStep::ClaimLost, |transition| NextStep::GiveUp(transition, reason))
+        };
+        if call.plan.as_ref().and_then(|plan| plan.not_after).is_some_and(|not_after| now >= not_after) {
+            return Ok(give_up(StopReason::TooLate));
+        }
+        let Some(health) = self.health_that_allows(*provider, call, now).await? else {
+            let release = call.release(token, &self.policy, now);
+            return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
         };
         if let Some(to) = &call.to
             && DoNotCallList::new(&self.calls, &self.inbox).contains(to).await?
@@ -365,7 +368,7 @@ impl Dialer {
         let outcome = if records.dial_of(attempt).is_some() {
             DialOutcome::DialledBefore
         } else {
-            DialOutcome::Stopped(StopReason::CanceledByUser)
+            DialOutcome::Stopped(records.canceled.unwrap_or(StopReason::CanceledByUser))
         };
         self.undo_dial(call, |call, now| call.recall(attempt, records, &self.policy, now), outcome).await
     }

@@ -25,7 +25,7 @@ use switchhook_aws::inbox::{
 };
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, Entity, EntityPosition, EventId, Timestamp, TraceId};
+use switchhook_domain::{CallId, Entity, EventId, Timestamp, TraceId};
 
 use crate::limits::SWEEP_MAX;
 use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
@@ -260,7 +260,8 @@ impl Reconciler {
             Err(error) => return Err(error),
         };
         let is_latest = |id: &EventId| {
-            let latest = entity.iter().flat_map(|entity| &entity.latest);
+            let has_agreed = |entity: &&Entity| entity.booking.as_ref().is_none_or(|booking| booking.calls_agree);
+            let latest = entity.iter().filter(has_agreed).flat_map(|entity| &entity.latest);
             latest.map(|position| &position.event_id).any(|known| known == id)
         };
         let unknown = events.iter().filter(|event| !event.decided && !is_latest(&event.event_id));
@@ -299,9 +300,7 @@ impl Reconciler {
             }
             Err(error) => return Err(error),
         };
-        let is_included =
-            |entity: &Entity| EntityPosition::of(&event).is_none_or(|position| entity.includes(&position));
-        if entity.is_some_and(is_included) {
+        if entity.is_some_and(|entity| entity.includes_event(&event)) {
             return Ok(false);
         }
         let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);

@@ -117,6 +117,8 @@ fn job(call: &CallSummary) -> Option<String> {
         StopReason::UnknownTimeZone => "The time zone of the calling window is unknown.",
         StopReason::RejectedByProvider => "The provider will never place this call.",
         StopReason::DialsUnknown => "The records of its dials were lost, so it is not dialled again.",
+        StopReason::BookingChanged => "Its booking was moved or canceled.",
+        StopReason::TooLate => "The appointment had begun before the call could be placed.",
     });
     if let Some(text) = by_reason {
         return Some(text.to_owned());

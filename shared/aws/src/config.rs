@@ -6,7 +6,9 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use switchhook_domain::{Policy, ProviderSet, UnknownProvider};
+use switchhook_domain::{
+    CALL_ATTEMPTS_MAX, CallDefaults, CallingWindow, Policy, ProviderSet, RetryPolicy, UnknownProvider,
+};
 use thiserror::Error;
 
 use crate::shards::Shards;
@@ -118,6 +120,25 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
             break;
         }
         Policy { inactivity_timeout, outcome_providers }
+    }
+
+    /// Reads the settings for calls whose request omits them.
+    pub fn call_defaults(&mut self) -> CallDefaults {
+        let attempts_max = self.number("RETRY_ATTEMPTS_MAX");
+        CallDefaults {
+            retry: RetryPolicy {
+                // A call has no room for more attempts.
+                attempts_max: u8::try_from(attempts_max).unwrap_or(u8::MAX).min(CALL_ATTEMPTS_MAX as u8),
+                delay_seconds: self.number("RETRY_DELAY_SECONDS"),
+                delay_max_seconds: self.number("RETRY_DELAY_MAX_SECONDS"),
+                voicemail: false,
+                unheard: false,
+            },
+            window: self.optional_parsed("CALLING_WINDOW", |text| {
+                let window: CallingWindow = text.parse()?;
+                window.check().map(|()| window)
+            }),
+        }
     }
 
     /// Reads a number of days that must be at least `min`.

@@ -8,6 +8,7 @@ use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, Ap
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job};
 use crate::lifecycle::{Lifecycle, Outcome};
+use crate::plan::StopReason;
 use crate::time::Timestamp;
 
 /// Reason why a call derives its state again.
@@ -107,11 +108,14 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
             let reason = call.end_reason(attempts);
             (AnnouncementKind::Exhausted(reason), |kind| matches!(kind, AnnouncementKind::Exhausted(_)))
         }
-        (Job::Canceled, _) => (AnnouncementKind::CanceledByUser, |kind| kind == AnnouncementKind::CanceledByUser),
+        (Job::Canceled, _) => {
+            let reason = call.stop_reason.unwrap_or(StopReason::CanceledByUser);
+            (AnnouncementKind::JobCanceled(reason), |kind| matches!(kind, AnnouncementKind::JobCanceled(_)))
+        }
         (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Missed, _) => return None,
     };
     let attempt_index = latest.map(|attempt| attempt.index);
-    let is_once = kind == AnnouncementKind::CanceledByUser;
+    let is_once = matches!(kind, AnnouncementKind::JobCanceled(_));
     let is_announced = |other: &Announcement| (is_once || other.attempt_index == attempt_index) && is_same(other.kind);
     if call.announcements.iter().any(is_announced) {
         return None;

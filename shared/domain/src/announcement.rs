@@ -85,10 +85,13 @@ impl AppointmentStatus {
     /// Returns the status of a call that ended without any attempt.
     pub(crate) const fn from_end_reason(reason: EndReason) -> Self {
         match reason {
-            EndReason::Stopped(StopReason::CanceledByUser) => Self::Canceled,
+            EndReason::Stopped(StopReason::CanceledByUser | StopReason::BookingChanged) => Self::Canceled,
             EndReason::Stopped(StopReason::DoNotCall) => Self::Blocked,
             EndReason::Stopped(
-                StopReason::UnknownTimeZone | StopReason::RejectedByProvider | StopReason::DialsUnknown,
+                StopReason::UnknownTimeZone
+                | StopReason::RejectedByProvider
+                | StopReason::DialsUnknown
+                | StopReason::TooLate,
             )
             | EndReason::AttemptsUsed
             | EndReason::NotRetryable
@@ -165,8 +168,8 @@ pub enum AnnouncementKind {
     RetryScheduled(Timestamp),
     /// Switchhook will make no further attempt, and none succeeded.
     Exhausted(EndReason),
-    /// The user canceled the call.
-    CanceledByUser,
+    /// The call was canceled, for this reason: by the user, or because its booking changed.
+    JobCanceled(StopReason),
     /// The row did not match the call's events and was repaired. `before` and `after` are the lifecycle labels of the latest
     /// attempt, before and after the repair.
     DriftRepaired { before: &'static str, after: &'static str },
@@ -189,7 +192,7 @@ impl AnnouncementKind {
             Self::Corrected(..)
             | Self::RetryScheduled(_)
             | Self::Exhausted(_)
-            | Self::CanceledByUser
+            | Self::JobCanceled(_)
             | Self::AppointmentEnded(_)
             | Self::DriftRepaired { .. } => false,
             Self::Appointment(status) => match status {
@@ -217,7 +220,7 @@ impl AnnouncementKind {
             Self::Corrected(..)
             | Self::RetryScheduled(_)
             | Self::Exhausted(_)
-            | Self::CanceledByUser
+            | Self::JobCanceled(_)
             | Self::DriftRepaired { .. } => Topic::Other,
         }
     }
@@ -250,7 +253,7 @@ impl AnnouncementKind {
             Self::Inconclusive => INCONCLUSIVE,
             Self::RetryScheduled(_) => "retry_scheduled",
             Self::Exhausted(_) => "exhausted",
-            Self::CanceledByUser => Lifecycle::Canceled.label(),
+            Self::JobCanceled(_) => Lifecycle::Canceled.label(),
             Self::Outcome(outcome) => outcome.label(),
             Self::OutcomeInconclusive => INCONCLUSIVE,
             Self::DriftRepaired { after, .. } => after,
@@ -270,7 +273,7 @@ impl AnnouncementKind {
             | Self::Inconclusive
             | Self::RetryScheduled(_)
             | Self::Exhausted(_)
-            | Self::CanceledByUser => format!("call.{}", self.status()),
+            | Self::JobCanceled(_) => format!("call.{}", self.status()),
         }
     }
 }

@@ -16,8 +16,9 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, PhoneNumber, TraceId};
+use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, TraceId};
 use crate::moves::Move;
+use crate::number::PhoneNumber;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
 use crate::provider::{Provider, ProviderSet};
 use crate::time::Timestamp;

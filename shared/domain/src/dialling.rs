@@ -67,7 +67,8 @@ mod tests {
 
     use super::*;
     use crate::call::Policy;
-    use crate::event::{AttemptKey, CallId, PhoneNumber};
+    use crate::event::{AttemptKey, CallId};
+    use crate::number::PhoneNumber;
     use crate::plan::{NewCall, Plan, RetryPolicy};
     use crate::provider::ProviderSet;
 
@@ -92,6 +93,7 @@ mod tests {
         let plan = Plan {
             providers: providers.to_vec(),
             due_at: at(0),
+            not_after: None,
             window: None,
             retry,
             metadata: BTreeMap::new(),

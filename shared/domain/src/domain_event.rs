@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::call::{Call, HistoryEntry};
 use crate::event::{CallId, EventId, Origin, TraceId};
-use crate::plan::StopReason;
 use crate::provider::Provider;
 use crate::time::Timestamp;
 
@@ -109,7 +108,7 @@ impl Call {
                 | AnnouncementKind::Inconclusive
                 | AnnouncementKind::Corrected(..)
                 | AnnouncementKind::Exhausted(_)
-                | AnnouncementKind::CanceledByUser
+                | AnnouncementKind::JobCanceled(_)
                 | AnnouncementKind::DriftRepaired { .. }
                 | AnnouncementKind::Appointment(_)
                 | AnnouncementKind::AppointmentEnded(_)
@@ -130,7 +129,7 @@ impl Call {
             | AnnouncementKind::Inconclusive
             | AnnouncementKind::RetryScheduled(_)
             | AnnouncementKind::Exhausted(_)
-            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::JobCanceled(_)
             | AnnouncementKind::Appointment(_)
             | AnnouncementKind::AppointmentEnded(_)
             | AnnouncementKind::Outcome(_)
@@ -146,7 +145,7 @@ impl Call {
 const fn reason(kind: AnnouncementKind) -> Option<&'static str> {
     match kind {
         AnnouncementKind::Exhausted(reason) | AnnouncementKind::AppointmentEnded(reason) => Some(reason.as_str()),
-        AnnouncementKind::CanceledByUser => Some(StopReason::CanceledByUser.as_str()),
+        AnnouncementKind::JobCanceled(reason) => Some(reason.as_str()),
         AnnouncementKind::Appointment(_)
         | AnnouncementKind::Lifecycle(_)
         | AnnouncementKind::Inconclusive
@@ -185,7 +184,7 @@ fn corrected_sequence(
         AnnouncementKind::Appointment(AppointmentStatus::Retrying)
         | AnnouncementKind::RetryScheduled(_)
         | AnnouncementKind::Exhausted(_)
-        | AnnouncementKind::CanceledByUser
+        | AnnouncementKind::JobCanceled(_)
         | AnnouncementKind::AppointmentEnded(_)
         | AnnouncementKind::DriftRepaired { .. } => None,
         AnnouncementKind::Corrected(_, sequence) => Some(sequence),
@@ -220,7 +219,7 @@ fn occurred_at(announcement: &Announcement, source: Option<&HistoryEntry>) -> Op
             | AnnouncementKind::Corrected(..)
             | AnnouncementKind::RetryScheduled(_)
             | AnnouncementKind::Exhausted(_)
-            | AnnouncementKind::CanceledByUser
+            | AnnouncementKind::JobCanceled(_)
             | AnnouncementKind::DriftRepaired { .. }
             | AnnouncementKind::Outcome(_)
             | AnnouncementKind::AppointmentEnded(_)

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::booking::Booking;
 use crate::call::Disposition;
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
 use crate::entity_report::{EntityReport, Scalar};
@@ -75,6 +76,8 @@ pub struct Entity {
     pub announced: Vec<AnnouncedEvent>,
     /// Time at which an operator forgot the entity. `None` if nobody did.
     pub forgotten_at: Option<Timestamp>,
+    /// State of the booking that the entity is. `None` if no event was about a booking.
+    pub booking: Option<Booking>,
 }
 
 /// Fate of an event, as the row of its entity tells it.
@@ -157,6 +160,16 @@ impl Entity {
         }
     }
 
+    /// True if the row takes this event into account, and the calls of its booking agree with the row. So the event needs no further
+    /// fold.
+    #[must_use]
+    pub fn includes_event(&self, event: &ProviderEvent) -> bool {
+        let Some(position) = EntityPosition::of(event) else { return true };
+        let booking = || self.booking.as_ref();
+        let is_in_booking = |report| booking().is_some_and(|booking| booking.includes(&position, report));
+        self.includes(&position) && event.booking.as_deref().is_none_or(is_in_booking)
+    }
+
     fn is_stale(&self, position: &EntityPosition) -> bool {
         self.latest.last().is_some_and(|latest| position.is_before(latest))
     }
@@ -180,7 +193,12 @@ pub fn fold_entity(entity: Option<&Entity>, key: &CallId, events: &[ProviderEven
     let mut latest = entity.map(|entity| entity.latest.clone()).unwrap_or_default();
     let mut announced: Vec<AnnouncedEvent> = Vec::new();
     let mut seen: BTreeSet<EntityPosition> = latest.iter().cloned().collect();
+    let before = entity.and_then(|entity| entity.booking.as_ref());
+    let mut booking: Option<Booking> = None;
     for (index, position) in order {
+        if let Some(event) = events.get(index) {
+            booking = Booking::after(booking.as_ref().or(before), &position, event).or(booking);
+        }
         if !seen.insert(position.clone()) {
             continue;
         }
@@ -194,18 +212,23 @@ pub fn fold_entity(entity: Option<&Entity>, key: &CallId, events: &[ProviderEven
             announced.extend(events.get(index).and_then(AnnouncedEvent::of));
         }
     }
-    let next = if announced.is_empty() {
-        entity.and_then(|entity| erased(entity, events))
-    } else {
+    let announces = !announced.is_empty();
+    let next = if announces || booking.is_some() {
         let version = entity.map_or(0, |entity| entity.version) + 1;
         let latest = remembered(latest, announced.len());
         let forgotten_at = entity.and_then(|entity| entity.forgotten_at);
-        let outbox_start = Some(version);
-        let mut next = Entity { key: key.clone(), version, outbox_start, latest, announced, forgotten_at };
+        let outbox_start = if announces { Some(version) } else { entity.and_then(|entity| entity.outbox_start) };
+        if !announces {
+            announced = entity.map(|entity| entity.announced.clone()).unwrap_or_default();
+        }
+        let booking = booking.or_else(|| before.cloned());
+        let mut next = Entity { key: key.clone(), version, outbox_start, latest, announced, forgotten_at, booking };
         if let Some(at) = forgotten_at.or_else(|| forgotten_in(events)) {
             next.erase_data(at);
         }
         Some(next)
+    } else {
+        entity.and_then(|entity| erased(entity, events))
     };
     EntityFold { next, dispositions }
 }

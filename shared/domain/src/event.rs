@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::booking_report::BookingReport;
 use crate::entity_report::EntityReport;
+use crate::number::PhoneNumber;
 use crate::provider::{Provider, UnknownProvider};
 use crate::time::Timestamp;
 
@@ -153,29 +155,6 @@ pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
 
 /// Prefix of the keys of [entities](crate::Entity), which share the table with the calls too.
 pub const ENTITY_PREFIX: &str = "entity:";
-
-/// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PhoneNumber(String);
-
-impl PhoneNumber {
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for PhoneNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PhoneNumber(hidden)")
-    }
-}
 
 /// Direction of a call, as reported by the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -458,6 +437,9 @@ pub struct ProviderEvent {
     /// The report about an entity, if the event is about no call. `call_id` is then the key of the entity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entity: Option<EntityReport>,
+    /// The report about a booking, if the entity is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booking: Option<Box<BookingReport>>,
     /// True if the person asked not to be called again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_number: bool,

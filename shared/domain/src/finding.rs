@@ -161,6 +161,7 @@ impl Call {
             to: None,
             block_number: false,
             entity: None,
+            booking: None,
             forgotten_at: None,
             trace_id: None,
             received_at: now,

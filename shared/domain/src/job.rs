@@ -205,13 +205,14 @@ impl Call {
         let withdrawn_until = self.withdrawn_until(triggered_at);
         let due_at = due_at.map(|due_at| withdrawn_until.map_or(due_at, |until| due_at.max(until)));
         match (self.stop_reason, due_at, &self.job) {
-            (Some(StopReason::CanceledByUser), _, _) => Job::Canceled,
+            (Some(StopReason::CanceledByUser | StopReason::BookingChanged), _, _) => Job::Canceled,
             (
                 Some(
                     StopReason::DoNotCall
                     | StopReason::UnknownTimeZone
                     | StopReason::RejectedByProvider
-                    | StopReason::DialsUnknown,
+                    | StopReason::DialsUnknown
+                    | StopReason::TooLate,
                 ),
                 _,
                 _,

@@ -1,8 +1,8 @@
 //! The pure core of Switchhook: no async, no clock, no randomness, no AWS types; `now` and ids are arguments.
 //!
 //! The modules build on each other in this order:
-//! - `time`, `provider`, `entity_report`, `event`: what a provider reported;
-//! - `number`: how phone numbers are compared;
+//! - `time`, `provider`, `number`: plain values;
+//! - `entity_report`, `booking_report`, `event`: what a provider reported;
 //! - `machine`, `lifecycle`: the state of one attempt as a function of its events;
 //! - `window`, `plan`, `announcement`, `moves`, `call`: a call as data;
 //! - `attempt`, `job`, `appointment`: what follows from the history of a call;
@@ -13,13 +13,15 @@
 //! - `dialling`: when the next dial is due, and which provider is asked;
 //! - `reason`, `explain`: why an event has its disposition;
 //! - `past`: a call as it was known at an earlier time;
-//! - `entity`: things that webhooks are about and that are no calls;
+//! - `entity`, `booking`: things that webhooks are about and that are no calls;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
 mod announcement;
 mod appointment;
 mod attempt;
+mod booking;
+mod booking_report;
 mod call;
 mod compare;
 mod derive;
@@ -50,6 +52,8 @@ mod window;
 
 pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
 pub use attempt::AttemptState;
+pub use booking::{Booking, NotScheduled};
+pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, InFlight,
     Job, JobState, Policy, WakeFor,
@@ -66,7 +70,7 @@ pub use entity::{
 pub use entity_report::{EntityReport, Scalar};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, Origin,
-    PROVIDER_HEALTH_PREFIX, PhoneNumber, ProviderEvent, TraceId,
+    PROVIDER_HEALTH_PREFIX, ProviderEvent, TraceId,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use finding::ALIVE_MAX;
@@ -74,10 +78,12 @@ pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
 pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
-pub use number::NumberTag;
+pub use number::{NUMBER_BYTES_MAX, NumberTag, PhoneNumber};
 pub use operator::OperatorAction;
 pub use past::{PastCall, Write};
-pub use plan::{EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason};
+pub use plan::{
+    CallDefaults, DUE_AHEAD_MAX, EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason,
+};
 pub use provider::{Provider, ProviderName, ProviderSet, UnknownProvider};
 pub use provider_health::{
     CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,

@@ -32,8 +32,10 @@ pub enum MoveKind {
     Withdrawn,
     /// The reconciler found no event of the dial, and the provider could not tell yet.
     Doubted,
-    /// A user canceled the call.
+    /// A user canceled the call, or its booking was moved or canceled.
     Canceled,
+    /// The booking of the call is again as it was when the call was created.
+    Resumed,
     /// The provider will never place the call, so the dialer ended it.
     Rejected,
     /// The dialer ended the call without dialling, for example because of the do-not-call list. Or an operator ended it, because
@@ -42,7 +44,7 @@ pub enum MoveKind {
 }
 
 impl MoveKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Claimed,
         Self::Triggered,
         Self::Returned,
@@ -50,6 +52,7 @@ impl MoveKind {
         Self::Withdrawn,
         Self::Doubted,
         Self::Canceled,
+        Self::Resumed,
         Self::Rejected,
         Self::GivenUp,
     ];
@@ -64,6 +67,7 @@ impl MoveKind {
             Self::Withdrawn => "withdrawn",
             Self::Doubted => "doubted",
             Self::Canceled => "canceled",
+            Self::Resumed => "resumed",
             Self::Rejected => "rejected",
             Self::GivenUp => "given_up",
         }

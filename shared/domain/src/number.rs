@@ -1,15 +1,61 @@
-//! Comparison of phone numbers.
+//! Phone numbers, and how they are compared.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::event::PhoneNumber;
+/// Longest phone number or SIP address, in bytes.
+pub const NUMBER_BYTES_MAX: usize = 256;
+/// Characters that people write between the digits of a number.
+const SEPARATORS: [char; 5] = [' ', '-', '.', '(', ')'];
+
+/// Phone number or SIP address. `Debug` hides it, so that a number never reaches a log or an error.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PhoneNumber(String);
+
+impl PhoneNumber {
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for PhoneNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PhoneNumber(hidden)")
+    }
+}
 
 /// Short tag of a number. It tells a few numbers apart. It does not tell which number it is: one number in 65,536 has the same tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumberTag(u16);
 
 impl PhoneNumber {
+    /// Parses an E.164 number such as `+14155550123`, or a SIP address such as `sip:desk@example.com`. `None` for any other text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let sip = |address: &str| !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_graphic());
+        let is_number = is_e164(text)
+            || (text.len() <= NUMBER_BYTES_MAX
+                && text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:")).is_some_and(sip));
+        is_number.then(|| Self::new(text))
+    }
+
+    /// Parses an E.164 number as people write it: with blanks, hyphens, dots and brackets between the digits. `None` for any other
+    /// text. So a SIP address is none, and neither is a number without its country code.
+    #[must_use]
+    pub fn parse_written(text: &str) -> Option<Self> {
+        let digits: String = text.trim().chars().filter(|char| !SEPARATORS.contains(char)).collect();
+        is_e164(&digits).then(|| Self::new(digits))
+    }
+
     /// Returns the form in which numbers are compared: two spellings of one number have the same canonical form.
     ///
     /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens.
@@ -39,6 +85,11 @@ impl PhoneNumber {
         let hash = Sha256::digest(self.canonical().as_str());
         NumberTag(hash.iter().take(2).fold(0, |tag, byte| (tag << 8) | u16::from(*byte)))
     }
+}
+
+fn is_e164(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or_default();
+    (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0')
 }
 
 /// Returns `user@host` of a SIP address, or `host` if it has no user.

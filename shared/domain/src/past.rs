@@ -14,6 +14,7 @@ use crate::announcement::{Announcement, AnnouncementSource};
 use crate::call::{Call, HistoryEntry, Job, JobState};
 use crate::event::EventKind;
 use crate::moves::{MOVES_MAX, Move, MoveKind};
+use crate::plan::StopReason;
 use crate::time::Timestamp;
 
 /// Call as it was known at an earlier time.
@@ -124,8 +125,16 @@ impl Call {
         }
         call.moves.retain(|one| one.at <= time);
         // If the call was stopped later, it was not stopped then.
-        let is_stop = |one: &Move| matches!(one.kind, MoveKind::Canceled | MoveKind::GivenUp | MoveKind::Rejected);
-        call.stop_reason = call.stop_reason.filter(|_| call.moves.iter().any(is_stop));
+        let is_stop = |one: &&Move| matches!(one.kind, MoveKind::Canceled | MoveKind::GivenUp | MoveKind::Rejected);
+        let latest = call.moves.iter().rfind(|one| is_stop(one) || one.kind == MoveKind::Resumed);
+        call.stop_reason = match latest.filter(is_stop) {
+            None => None,
+            // The call was resumed later.
+            Some(stop) if stop.reason.as_deref() == Some(StopReason::BookingChanged.as_str()) => {
+                Some(StopReason::BookingChanged)
+            }
+            Some(_) => call.stop_reason,
+        };
         if let Some(plan) = &call.plan {
             call.job = Job::Pending { due_at: plan.due_at };
         }
@@ -167,6 +176,7 @@ impl Call {
             | MoveKind::Withdrawn
             | MoveKind::Doubted
             | MoveKind::Canceled
+            | MoveKind::Resumed
             | MoveKind::Rejected
             | MoveKind::GivenUp => Some(derived),
         }
@@ -186,6 +196,7 @@ impl Call {
             | MoveKind::Dialled
             | MoveKind::Withdrawn
             | MoveKind::Doubted
+            | MoveKind::Resumed
             | MoveKind::Rejected
             | MoveKind::GivenUp => false,
         });

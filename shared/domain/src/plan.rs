@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::event::{AttemptKey, CallId, PhoneNumber, TraceId};
+use crate::event::{AttemptKey, CallId, TraceId};
+use crate::number::PhoneNumber;
 use crate::provider::Provider;
 use crate::time::Timestamp;
 use crate::window::CallingWindow;
@@ -29,6 +30,10 @@ pub struct Plan {
     pub providers: Vec<Provider>,
     /// Earliest time of the first attempt. If the calling window is closed then, the attempt waits until it opens.
     pub due_at: Timestamp,
+    /// Time from which no attempt begins. Example: the start of the appointment that the call is about. `None` if there is no such
+    /// time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_after: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<CallingWindow>,
     pub retry: RetryPolicy,
@@ -53,6 +58,17 @@ impl Plan {
         let opening = self.window.as_ref().and_then(|window| window.next_opening(due_at).ok().flatten());
         opening.unwrap_or(due_at)
     }
+}
+
+/// Largest distance of a due time from now.
+pub const DUE_AHEAD_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// Settings of the stack, for calls whose request omits them.
+#[derive(Clone, Debug)]
+pub struct CallDefaults {
+    pub retry: RetryPolicy,
+    /// Calling window. `None`: calls are placed at any time.
+    pub window: Option<CallingWindow>,
 }
 
 /// Number of attempts, and the delays between them.
@@ -112,11 +128,23 @@ pub enum StopReason {
     RejectedByProvider,
     /// The records of the call's dials were lost in a disaster, so nobody knows whether the person was called.
     DialsUnknown,
+    /// The booking that the call is for was moved or canceled. A call gets this reason even while it rings, so that no further
+    /// attempt follows. It is the only reason that can be [lifted](crate::Call::resume).
+    BookingChanged,
+    /// The time after which the call makes no sense has passed. See [`Plan::not_after`].
+    TooLate,
 }
 
 impl StopReason {
-    pub const ALL: [Self; 5] =
-        [Self::CanceledByUser, Self::DoNotCall, Self::UnknownTimeZone, Self::RejectedByProvider, Self::DialsUnknown];
+    pub const ALL: [Self; 7] = [
+        Self::CanceledByUser,
+        Self::DoNotCall,
+        Self::UnknownTimeZone,
+        Self::RejectedByProvider,
+        Self::DialsUnknown,
+        Self::BookingChanged,
+        Self::TooLate,
+    ];
 
     /// Returns the name used in API answers, domain events and rows.
     #[must_use]
@@ -127,6 +155,8 @@ impl StopReason {
             Self::UnknownTimeZone => "unknown_time_zone",
             Self::RejectedByProvider => "rejected_by_provider",
             Self::DialsUnknown => "dials_unknown",
+            Self::BookingChanged => "booking_changed",
+            Self::TooLate => "too_late",
         }
     }
 }

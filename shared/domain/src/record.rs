@@ -39,8 +39,8 @@ pub struct DialRecord {
 pub struct DialRecords {
     /// Latest dial of each attempt, in the order of their numbers.
     pub dials: Vec<DialRecord>,
-    /// Time at which the user canceled the call. `None` if the call was not canceled.
-    pub canceled_at: Option<Timestamp>,
+    /// Reason why the call was canceled. `None` if it was not canceled.
+    pub canceled: Option<StopReason>,
 }
 
 impl DialRecords {
@@ -120,6 +120,7 @@ impl Call {
             call_events: siblings().map(|other| other.event.clone()).collect(),
             block_number: false,
             entity: None,
+            booking: None,
             trace_id: entry.trace_id.clone(),
             forgotten_at: self.forgotten_at,
         })
@@ -155,10 +156,8 @@ impl Call {
         for dial in &records.dials {
             is_changed |= call.restore_dial(dial);
         }
-        let is_canceled = records.canceled_at.is_some() && call.stop_reason.is_none();
-        if is_canceled {
-            call.stop_reason = Some(StopReason::CanceledByUser);
-        }
+        let is_canceled = records.canceled.is_some() && call.stop_reason.is_none();
+        call.stop_reason = call.stop_reason.or(records.canceled);
         // With its plan back, the row may have something to announce. The events in its history are the cause of that.
         let cause = if is_canceled { Cause::Worker } else { Cause::Events };
         (is_changed || is_canceled).then(|| {

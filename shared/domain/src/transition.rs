@@ -221,11 +221,13 @@ impl Call {
         policy: &Policy,
         now: Timestamp,
     ) -> Option<Transition> {
-        let call = match records.dial_of(attempt) {
-            Some(_) => self.clone(),
-            None => self.without_dial(attempt)?,
-        };
-        Self::rebuild(Some(&call), None, records, policy, now)
+        if records.dial_of(attempt).is_some() {
+            return Self::rebuild(Some(self), None, records, policy, now);
+        }
+        let call = self.without_dial(attempt)?;
+        // A call that was called off while its dial began lacks nothing but the dial that was not made.
+        let rebuilt = Self::rebuild(Some(&call), None, records, policy, now);
+        rebuilt.or_else(|| Some(call.into_transition(policy, now)))
     }
 
     /// Ends a call for which the records of its dials may be lost: no further attempt follows. Later reports of the provider are
@@ -266,6 +268,36 @@ impl Call {
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::CanceledByUser);
         call.note_move(MoveKind::Canceled, None, now);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// PENDING or CLAIMED → CANCELED, because the booking of the call was moved or canceled. A dialer that holds the claim loses it.
+    /// An attempt that is under way is left alone, and no further one follows.
+    ///
+    /// `None` if the call has ended, or is stopped already.
+    #[must_use]
+    pub fn call_off(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        if self.plan.is_none() || self.stop_reason.is_some() || self.job.is_final() {
+            return None;
+        }
+        let mut call = self.clone();
+        call.stop_reason = Some(StopReason::BookingChanged);
+        call.note_move(MoveKind::Canceled, Some(StopReason::BookingChanged.as_str()), now);
+        Some(call.into_transition(policy, now))
+    }
+
+    /// CANCELED → PENDING, because the booking of the call is again as it was when the call was created. If an attempt is under way or
+    /// has ended, the retry policy decides.
+    ///
+    /// `None` if the call is not [called off](Self::call_off).
+    #[must_use]
+    pub fn resume(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        if self.stop_reason != Some(StopReason::BookingChanged) {
+            return None;
+        }
+        let mut call = self.clone();
+        call.stop_reason = None;
+        call.note_move(MoveKind::Resumed, None, now);
         Some(call.into_transition(policy, now))
     }
 

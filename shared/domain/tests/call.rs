@@ -47,6 +47,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
         to: None,
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
@@ -204,7 +205,7 @@ mod random {
                         | AnnouncementKind::Corrected(..)
                         | AnnouncementKind::RetryScheduled(_)
                         | AnnouncementKind::Exhausted(_)
-                        | AnnouncementKind::CanceledByUser
+                        | AnnouncementKind::JobCanceled(_)
                         | AnnouncementKind::DriftRepaired { .. }
                         | AnnouncementKind::AppointmentEnded(_)
                         | AnnouncementKind::Outcome(_)

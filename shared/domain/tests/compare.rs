@@ -29,6 +29,7 @@ fn event(id: &str, kind: EventKind, second: i64) -> ProviderEvent {
         to: None,
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

@@ -37,6 +37,7 @@ fn call_with(retry: RetryPolicy) -> Call {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: at(10),
+        not_after: None,
         window: None,
         retry,
         metadata: BTreeMap::new(),
@@ -92,6 +93,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         to: None,
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

@@ -1,17 +1,16 @@
 //! Result of every provider's `normalize.rs`, and its conversion into a [`Reading`].
 
 use switchhook_domain::{
-    CallEvent, CallId, Direction, ENTITY_PREFIX, EntityReport, EventId, Origin, PhoneNumber, Provider, ProviderEvent,
-    Timestamp,
+    BookingReport, CallEvent, CallId, Direction, ENTITY_PREFIX, EntityReport, EventId, NUMBER_BYTES_MAX, Origin,
+    PhoneNumber, Provider, ProviderEvent, Timestamp,
 };
 
 use crate::correlation::Correlation;
 use crate::ids::{self, bounded};
 use crate::reading::{ReadError, Reading};
 
-/// Longest accepted phone number or SIP address, in bytes. A longer text is neither, and could make a queue message too
-/// large.
-const NUMBER_BYTES_MAX: usize = 256;
+/// End of the id of an event that ends the booking which another event replaced.
+const REPLACED_SUFFIX: &str = "/replaced";
 
 /// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its
 /// sender. If it were kept, every domain event would repeat it.
@@ -60,6 +59,7 @@ impl NormalizedEvent {
             to: number(self.to),
             block_number: self.block_number,
             entity: None,
+            booking: None,
             dialled_provider: None,
             forgotten_at: None,
             trace_id: None,
@@ -77,17 +77,17 @@ pub(crate) fn of_entity(
     event_type: &str,
     report: EntityReport,
     received_at: Timestamp,
-) -> Reading {
+) -> ProviderEvent {
     let key = match &report.id {
-        Some(id) => bounded(&format!("{ENTITY_PREFIX}{provider}:"), id),
-        None => bounded(&format!("{ENTITY_PREFIX}event:"), event_id.as_str()),
+        Some(id) => entity_key(provider, id),
+        None => CallId::new(bounded(&format!("{ENTITY_PREFIX}event:"), event_id.as_str())),
     };
     let occurred_at = report.occurred_at.filter(|at| is_plausible(*at));
-    Reading::Event(ProviderEvent {
+    ProviderEvent {
         event_id,
         origin: Origin::Provider(provider),
         event_type: ids::event_type(event_type),
-        call_id: CallId::new(key),
+        call_id: key,
         attempt: None,
         provider_call_id: None,
         appointment_id: None,
@@ -96,15 +96,44 @@ pub(crate) fn of_entity(
         to: None,
         block_number: false,
         entity: Some(EntityReport { occurred_at, ..report }),
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
         received_at,
         call_events: Vec::new(),
+    }
+}
+
+/// Returns the event that ends the booking which this one replaces. `None` if the event replaces no booking.
+///
+/// It is an event of its own, with an id that follows from the first. So the booking that was replaced finds out in the same way as
+/// from any event, and in any order.
+#[must_use]
+pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
+    let (Origin::Provider(provider), Some(BookingReport::Booked(booked))) = (event.origin, event.booking.as_deref())
+    else {
+        return None;
+    };
+    let id = bounded("", booked.replaces.as_deref()?);
+    let report = event.entity.clone().filter(|report| report.id.as_ref() != Some(&id))?;
+    let own_id = event.event_id.as_str().strip_prefix(provider.as_str()).unwrap_or_default().trim_start_matches(':');
+    Some(ProviderEvent {
+        event_id: ids::event_id(provider, &format!("{own_id}{REPLACED_SUFFIX}")),
+        call_id: entity_key(provider, &id),
+        appointment_id: None,
+        to: None,
+        entity: Some(EntityReport { id: Some(id), ..report }),
+        booking: Some(Box::new(BookingReport::Canceled)),
+        ..event.clone()
     })
 }
 
-fn is_plausible(at: Timestamp) -> bool {
+fn entity_key(provider: Provider, id: &str) -> CallId {
+    CallId::new(bounded(&format!("{ENTITY_PREFIX}{provider}:"), id))
+}
+
+pub(crate) fn is_plausible(at: Timestamp) -> bool {
     TIMES_PLAUSIBLE_MS.contains(&at.as_millis())
 }
 
@@ -114,7 +143,7 @@ fn with_plausible_time(event: CallEvent) -> CallEvent {
     CallEvent { occurred_at, ..event }
 }
 
-/// Phone number or SIP address. `None` if the text is too long for either.
+/// Phone number or SIP address. `None` if the text is too long for either. It could make a queue message too large.
 fn number(text: Option<String>) -> Option<PhoneNumber> {
     text.filter(|text| text.len() <= NUMBER_BYTES_MAX).map(PhoneNumber::new)
 }

@@ -80,6 +80,8 @@ pub enum ReadError {
     MissingEventType,
     #[error("the event names no call")]
     MissingCallId,
+    #[error("the event names no booking")]
+    MissingBookingId,
     /// Its provider is a configured one, and the mapping of that provider is not at hand.
     #[error("the mapping of its provider is unknown")]
     UnknownMapping,
@@ -96,6 +98,7 @@ impl ReadError {
             Self::RepeatedField { .. } => "repeated_field",
             Self::MissingEventType => "missing_event_type",
             Self::MissingCallId => "missing_call_id",
+            Self::MissingBookingId => "missing_booking_id",
             Self::UnknownMapping => "unknown_mapping",
         }
     }

@@ -301,6 +301,7 @@ async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Durati
         plan: Plan {
             providers: providers.to_vec(),
             due_at: world.now().plus(delay),
+            not_after: None,
             window: None,
             retry,
             metadata: BTreeMap::new(),

@@ -35,6 +35,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
         to: None,
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

@@ -60,6 +60,7 @@ prop_compose! {
             to: to.map(PhoneNumber::new),
             block_number: false,
             entity: None,
+            booking: None,
             dialled_provider: None,
             forgotten_at: None,
             received_at: Timestamp::from_millis(received_at),

@@ -39,6 +39,7 @@ fn event(call_id: &str, id: &str, attempt: &str, kind: EventKind, second: i64, l
         }],
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
@@ -167,6 +168,7 @@ fn placed() -> FoundCall {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: Timestamp::from_millis(START_MS + 7_200_000),
+        not_after: None,
         window: None,
         retry: RetryPolicy {
             attempts_max: 3,

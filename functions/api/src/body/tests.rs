@@ -1,17 +1,14 @@
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use switchhook_domain::{CallId, NewCall, Plan, RetryPolicy};
+use switchhook_domain::{CallDefaults, CallId, DUE_AHEAD_MAX, NUMBER_BYTES_MAX, NewCall, Plan, RetryPolicy};
 
 use super::*;
-use crate::number::NUMBER_BYTES_MAX;
-use crate::request::Defaults;
-use crate::time::DUE_AHEAD_MAX;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
 const RETRY: RetryPolicy =
     RetryPolicy { attempts_max: 3, delay_seconds: 900, delay_max_seconds: 7_200, voicemail: false, unheard: false };
-const DEFAULTS: Defaults = Defaults { retry: RETRY, window: None };
+const DEFAULTS: CallDefaults = CallDefaults { retry: RETRY, window: None };
 
 fn whole() -> Value {
     json!({
@@ -65,6 +62,7 @@ fn everything_that_is_asked_for_is_in_the_plan() {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: Timestamp::parse_rfc3339("2026-11-20T10:30:00.25Z").unwrap(),
+        not_after: None,
         window: Some("Europe/London 09:00-17:30 mon,fri 2026-12-25,2026-12-26".parse().unwrap()),
         retry: RetryPolicy {
             attempts_max: 5,
@@ -91,7 +89,7 @@ fn everything_that_is_asked_for_is_in_the_plan() {
 fn what_is_left_out_is_the_stacks() {
     let body = json!({"provider": "twilio", "from": "+14155550100", "to": "+14155550123"});
     let window: CallingWindow = "Europe/London 09:00-24:00".parse().unwrap();
-    let defaults = Defaults { retry: RETRY, window: Some(window.clone()) };
+    let defaults = CallDefaults { retry: RETRY, window: Some(window.clone()) };
     let call = read(&body).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &defaults, NOW);
     let own = with("window", json!({"time_zone": "UTC", "opens": "00:00", "closes": "24:00"}));
     let own = read(&own).unwrap().into_call(CallId::new("c1"), "hash".to_owned(), &defaults, NOW);
@@ -99,6 +97,7 @@ fn what_is_left_out_is_the_stacks() {
     let plan = Plan {
         providers: vec![Provider::Twilio],
         due_at: NOW,
+        not_after: None,
         window: Some(window),
         retry: RETRY,
         metadata: BTreeMap::new(),

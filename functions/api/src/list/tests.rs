@@ -4,11 +4,10 @@ use serde_json::json;
 use switchhook_aws::calls::{CURSOR_BYTES_MAX, WakeEntry};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::shards::SHARDS_MAX;
-use switchhook_domain::{Policy, Provider, ProviderSet, RetryPolicy};
+use switchhook_domain::{CallDefaults, Policy, Provider, ProviderSet, RetryPolicy};
 
 use super::*;
 use crate::body;
-use crate::request::Defaults;
 
 const NOW: Timestamp = Timestamp::from_millis(1_795_168_800_000);
 
@@ -106,7 +105,7 @@ fn call_that_waits_for_its_time_is_not_stuck() {
     let body = br#"{"provider":"retell","from":"+14155550100","to":"+14155550123","due_at":"2026-11-20T10:20:00Z"}"#;
     let retry =
         RetryPolicy { attempts_max: 1, delay_seconds: 1, delay_max_seconds: 1, voicemail: false, unheard: false };
-    let defaults = Defaults { retry, window: None };
+    let defaults = CallDefaults { retry, window: None };
     let policy = Policy { inactivity_timeout: Duration::from_secs(60), outcome_providers: ProviderSet::ALL };
     let request = body::read(body, Vec::new(), NOW).unwrap();
     let new = request.into_call(CallId::new("c1"), String::new(), &defaults, NOW);

@@ -4,7 +4,7 @@
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, CallEvent, Disposition,
     EndReason, EventId, EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED,
-    Outcome, State, Timestamp, TraceId,
+    Outcome, State, StopReason, Timestamp, TraceId,
 };
 
 /// Mark in place of the attempt's key, with which the id of most events begins.
@@ -122,7 +122,7 @@ pub(super) fn encode_announcement(announcement: &Announcement) -> String {
         AnnouncementKind::Corrected(state, ending) => ("", format!("corrected={}={ending}", lifecycle_name(state))),
         AnnouncementKind::RetryScheduled(due_at) => ("", format!("retry_scheduled={}", due_at.as_millis())),
         AnnouncementKind::Exhausted(reason) => ("", format!("exhausted={}", reason.as_str())),
-        AnnouncementKind::CanceledByUser => ("", "canceled_by_user".to_owned()),
+        AnnouncementKind::JobCanceled(reason) => ("", format!("job_canceled={}", reason.as_str())),
         AnnouncementKind::DriftRepaired { before, after } => ("", format!("drift_repaired={before}={after}")),
         AnnouncementKind::Appointment(status) => ("appointment.", status.as_str().to_owned()),
         AnnouncementKind::AppointmentEnded(reason) => ("appointment.", format!("ended={}", reason.as_str())),
@@ -160,7 +160,9 @@ pub(super) fn decode_announcement(text: &str) -> Option<Announcement> {
         }
         ("call", "retry_scheduled") => AnnouncementKind::RetryScheduled(Timestamp::from_millis(detail.parse().ok()?)),
         ("call", "exhausted") => AnnouncementKind::Exhausted(EndReason::parse(detail)?),
-        ("call", "canceled_by_user") => AnnouncementKind::CanceledByUser,
+        ("call", "job_canceled") => {
+            AnnouncementKind::JobCanceled(StopReason::ALL.into_iter().find(|reason| reason.as_str() == detail)?)
+        }
         ("call", "drift_repaired") => {
             let (before, after) = detail.split_once('=')?;
             AnnouncementKind::DriftRepaired { before: label(before)?, after: label(after)? }

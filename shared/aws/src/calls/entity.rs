@@ -1,13 +1,15 @@
 //! Rows of entities: things that webhooks are about and that are no calls.
 //!
-//! **Each change is one conditional write, which carries the domain events that it announces.** An event that is stale changes
+//! **Each change is one conditional write, which carries the domain events that it announces.** The row of a booking is written once
+//! more when the booking's calls agree with it. An event that is stale changes
 //! nothing, so it costs a read.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use serde::{Deserialize, Serialize};
-use switchhook_domain::{AnnouncedEvent, CallId, Entity, EntityPosition, EventId, Timestamp};
+use switchhook_domain::{AnnouncedEvent, Booking, CallId, Entity, EntityPosition, EventId, Timestamp};
 
 use super::table::{Calls, StoreOutcome};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
@@ -31,8 +33,39 @@ pub struct EntityRow {
     announced: Vec<AnnouncedEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     forgotten_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    booking: Option<BookingRow>,
     /// Unix seconds. DynamoDB removes the row some time after.
     expires_at: i64,
+}
+
+/// Stored booking.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct BookingRow {
+    /// The same text as in [`EntityRow::latest`].
+    decided_by: String,
+    is_canceled: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    starts_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call_id: Option<CallId>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    superseded: BTreeSet<CallId>,
+    calls_agree: bool,
+}
+
+impl BookingRow {
+    fn of(booking: &Booking) -> Self {
+        let Booking { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree } = booking.clone();
+        Self { decided_by: encode_position(&decided_by), is_canceled, starts_at, call_id, superseded, calls_agree }
+    }
+
+    /// Returns the booking. `None` if its event is malformed.
+    fn decode(self) -> Option<Booking> {
+        let Self { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree } = self;
+        let decided_by = decode_position(&decided_by)?;
+        Some(Booking { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree })
+    }
 }
 
 impl EntityRow {
@@ -50,6 +83,7 @@ impl EntityRow {
         // The message of the cause may quote a value of the row.
         let row: Self = serde_dynamo::from_item(item).map_err(|_| Error::DecodeEntity("an attribute"))?;
         let latest: Option<Vec<EntityPosition>> = row.latest.iter().map(|text| decode_position(text)).collect();
+        let booking = row.booking.map(|booking| booking.decode().ok_or(Error::DecodeEntity("booking"))).transpose()?;
         Ok(Entity {
             key: row.call_id,
             version: row.version,
@@ -57,6 +91,7 @@ impl EntityRow {
             latest: latest.ok_or(Error::DecodeEntity("latest"))?,
             announced: row.announced,
             forgotten_at: row.forgotten_at,
+            booking,
         })
     }
 }
@@ -79,7 +114,8 @@ impl Calls {
         self.read_entity(key, false).await
     }
 
-    /// Writes an entity, if its row still has the version before. The row is kept for `retention`.
+    /// Writes an entity, if its row still has the version before. The row is kept for `retention`, which begins with the start of the
+    /// appointment if the entity is a booking.
     ///
     /// # Errors
     /// [`Error::WriteEntity`].
@@ -89,6 +125,8 @@ impl Calls {
         now: Timestamp,
         retention: Duration,
     ) -> Result<StoreOutcome, Error> {
+        // The booking may be moved or canceled until then.
+        let starts_at = entity.booking.as_ref().and_then(|booking| booking.starts_at);
         let row = EntityRow {
             call_id: entity.key.clone(),
             schema_version: ENTITY_SCHEMA,
@@ -97,7 +135,8 @@ impl Calls {
             latest: entity.latest.iter().map(encode_position).collect(),
             announced: entity.announced.clone(),
             forgotten_at: entity.forgotten_at,
-            expires_at: expires_at(now, retention),
+            booking: entity.booking.as_ref().map(BookingRow::of),
+            expires_at: expires_at(starts_at.map_or(now, |at| at.max(now)), retention),
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteEntity(Box::new(error)))?;
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));

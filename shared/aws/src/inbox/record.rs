@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use switchhook_domain::{
-    AttemptKey, CallCreation, CallId, DialRecord, DialRecords, Disposition, EventId, Origin, Timestamp,
+    AttemptKey, CallCreation, CallId, DialRecord, DialRecords, Disposition, EventId, Origin, StopReason, Timestamp,
 };
 
 use super::event::{PutOutcome, StoredEvent};
@@ -28,7 +28,7 @@ const CREATION_TYPE: &str = "call_created";
 const CREATION_SUFFIX: &str = "/created";
 /// Prefix of the attribute that holds the dial of an attempt.
 const DIAL_PREFIX: &str = "dial_";
-const CANCELED_AT: &str = "canceled_at";
+const CANCELED_BECAUSE: &str = "canceled_because";
 
 /// Outcome of recording a creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,22 +153,41 @@ impl Inbox {
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
     }
 
-    /// Records that the user canceled a call. The record is kept for the retention of the inbox after `kept_from`.
+    /// Records that a call was canceled, for this reason. An earlier record stays. It is kept for the retention of the inbox after
+    /// `kept_from`.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
     pub async fn record_cancellation(
         &self,
         call_id: &CallId,
+        reason: StopReason,
         kept_from: Timestamp,
         now: Timestamp,
     ) -> Result<(), Error> {
         let request = self
             .update_dials(call_id)
-            .update_expression("SET canceled_at = if_not_exists(canceled_at, :now), expires_at = :end")
+            .update_expression(
+                "SET canceled_at = if_not_exists(canceled_at, :now), \
+                 canceled_because = if_not_exists(canceled_because, :reason), expires_at = :end",
+            )
             .expression_attribute_values(":now", number(now.as_millis()))
+            .expression_attribute_values(":reason", text(reason.as_str()))
             .expression_attribute_values(":end", number(self.expires_at(kept_from)));
         request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
+    }
+
+    /// Deletes the record that a call was canceled, if its reason is that its booking changed. So the call can be dialled again.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]. A repetition is safe.
+    pub async fn lift_cancellation(&self, call_id: &CallId) -> Result<(), Error> {
+        let request = self
+            .update_dials(call_id)
+            .condition_expression("canceled_because = :reason")
+            .update_expression("REMOVE canceled_at, canceled_because")
+            .expression_attribute_values(":reason", text(StopReason::BookingChanged.as_str()));
+        ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
     }
 
     /// Reads the records of the dials of a call.
@@ -229,8 +248,9 @@ fn decode_records(item: &Item) -> DialRecords {
         |(name, value): (&String, &AttributeValue)| decode_dial(name.strip_prefix(DIAL_PREFIX)?, value.as_s().ok()?);
     let mut dials: Vec<DialRecord> = item.iter().filter_map(dial).collect();
     dials.sort_by_key(|dial| (dial.attempt.as_str().parse::<u32>().unwrap_or(u32::MAX), dial.dialled_at));
-    let canceled_at = item.get(CANCELED_AT).and_then(|at| at.as_n().ok()?.parse().ok()).map(Timestamp::from_millis);
-    DialRecords { dials, canceled_at }
+    let because = item.get(CANCELED_BECAUSE).and_then(|reason| reason.as_s().ok());
+    let canceled = StopReason::ALL.into_iter().find(|reason| because.is_some_and(|because| because == reason.as_str()));
+    DialRecords { dials, canceled }
 }
 
 #[cfg(test)]
@@ -250,8 +270,8 @@ mod tests {
         let dials: Vec<DialRecord> = (1..=11).map(dial).collect();
         let mut item: Item = dials.iter().map(|dial| (attribute_of(&dial.attempt), text(&encode_dial(dial)))).collect();
         item.insert("event_id".to_owned(), text("dials:call-1"));
-        assert_eq!(decode_records(&item), DialRecords { dials: dials.clone(), canceled_at: None });
-        item.insert(CANCELED_AT.to_owned(), number(7));
-        assert_eq!(decode_records(&item), DialRecords { dials, canceled_at: Some(Timestamp::from_millis(7)) });
+        assert_eq!(decode_records(&item), DialRecords { dials: dials.clone(), canceled: None });
+        item.insert(CANCELED_BECAUSE.to_owned(), text("booking_changed"));
+        assert_eq!(decode_records(&item), DialRecords { dials, canceled: Some(StopReason::BookingChanged) });
     }
 }

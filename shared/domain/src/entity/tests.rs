@@ -26,6 +26,7 @@ fn event(id: &str, at: Option<i64>, counter: Option<u32>) -> ProviderEvent {
             sequence: counter,
             data: BTreeMap::from([("amount".to_owned(), Scalar::Integer(5))]),
         }),
+        booking: None,
         block_number: false,
         forgotten_at: None,
         trace_id: TraceId::new("trace"),

@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::call::{ATTEMPT_EVENTS_MAX, Disposition};
-use crate::event::{AttemptKey, CallEvent, CallId, EventId, PhoneNumber};
+use crate::event::{AttemptKey, CallEvent, CallId, EventId};
+use crate::number::PhoneNumber;
 use crate::plan::{NewCall, Plan, RetryPolicy};
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -59,6 +60,7 @@ fn event(letter: Letter, name: &str, second: i64) -> ProviderEvent {
         call_events: vec![call_event],
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,
@@ -76,6 +78,7 @@ fn dialled() -> Call {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: at(-20),
+        not_after: None,
         window: None,
         retry,
         metadata: BTreeMap::new(),

@@ -43,6 +43,7 @@ fn event(n: usize, kind: EventKind, attempt: Option<&str>, occurred: Option<i64>
         }],
         block_number: false,
         entity: None,
+        booking: None,
         dialled_provider: None,
         forgotten_at: None,
         trace_id: None,

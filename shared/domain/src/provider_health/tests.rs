@@ -1,5 +1,5 @@
 use super::*;
-use crate::event::PhoneNumber;
+use crate::number::PhoneNumber;
 
 const SECOND: Duration = Duration::from_secs(1);
 

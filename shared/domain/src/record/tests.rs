@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::call::Job;
-use crate::event::{CallEvent, CallId, Origin, PhoneNumber};
+use crate::call::{Job, JobState};
+use crate::event::{CallEvent, CallId, Origin};
 use crate::fold::fold;
+use crate::number::PhoneNumber;
 use crate::plan::{Plan, RetryPolicy};
 use crate::provider::ProviderSet;
 
@@ -24,6 +25,7 @@ fn creation() -> CallCreation {
     let plan = Plan {
         providers: vec![Provider::Retell],
         due_at: at(0),
+        not_after: None,
         window: None,
         retry,
         metadata: BTreeMap::from([("name".to_owned(), "Zoë".to_owned())]),
@@ -76,6 +78,7 @@ fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
         }],
         block_number: false,
         entity: None,
+        booking: None,
         trace_id: None,
         dialled_provider: None,
         forgotten_at: None,
@@ -92,7 +95,7 @@ fn busy(call: Option<&Call>, attempt: &str, now: i64) -> Call {
 }
 
 fn records(call: &Call) -> DialRecords {
-    DialRecords { dials: call.dials(), canceled_at: None }
+    DialRecords { dials: call.dials(), canceled: None }
 }
 
 fn rebuilt(row: Option<&Call>, records: &DialRecords, now: i64) -> Option<Call> {
@@ -168,7 +171,7 @@ fn call_of_another_system_gets_no_plan() {
 
 #[test]
 fn forgotten_cancellation_comes_back() {
-    let canceled = DialRecords { dials: Vec::new(), canceled_at: Some(at(50)) };
+    let canceled = DialRecords { dials: Vec::new(), canceled: Some(StopReason::CanceledByUser) };
     let call = rebuilt(Some(&pending()), &canceled, 100).expect("forgotten");
     assert_eq!((&call.job, call.stop_reason), (&Job::Canceled, Some(StopReason::CanceledByUser)));
     assert_eq!(rebuilt(Some(&call), &canceled, 101), None);
@@ -181,7 +184,7 @@ fn refused_dial_becomes_the_dial_that_was_forgotten() {
     let call = again.recall(&AttemptKey::new("1"), &forgotten, &policy(), at(501)).expect("not reported").call;
     assert_eq!(call.dials(), forgotten.dials);
     assert_eq!((&call.job, call.in_doubt().len()), (&Job::InProgress, 1));
-    let canceled = DialRecords { dials: Vec::new(), canceled_at: Some(at(50)) };
+    let canceled = DialRecords { dials: Vec::new(), canceled: Some(StopReason::CanceledByUser) };
     let call = again.recall(&AttemptKey::new("1"), &canceled, &policy(), at(501)).expect("not reported").call;
     assert_eq!((&call.job, call.attempts().len()), (&Job::Canceled, 0));
 }
@@ -212,4 +215,31 @@ fn events_that_a_row_holds_give_the_same_row_again() {
     let lost = rebuilt(None, &records(&call), 300).expect("created");
     let again = folded(Some(&lost), &events, 301);
     assert_eq!((again.attempts(), again.job), (call.attempts(), call.job));
+}
+
+#[test]
+fn call_that_is_called_off_before_its_dial_is_recorded_is_not_dialled() {
+    let off = dialled(&pending(), 500).call_off(&policy(), at(501)).expect("under way").call;
+    assert_eq!(off.job, Job::InProgress);
+    let canceled = DialRecords { dials: Vec::new(), canceled: Some(StopReason::BookingChanged) };
+    let call = off.recall(&AttemptKey::new("1"), &canceled, &policy(), at(502)).expect("not reported").call;
+    assert_eq!((&call.job, call.attempts().len()), (&Job::Canceled, 0));
+}
+
+#[test]
+fn call_that_is_called_off_is_resumed_and_gets_no_retry_meanwhile() {
+    let off = pending().call_off(&policy(), at(10)).expect("waiting").call;
+    assert_eq!((&off.job, off.call_off(&policy(), at(11))), (&Job::Canceled, None));
+    let again = off.resume(&policy(), at(20)).expect("called off").call;
+    assert_eq!((again.job.state(), again.resume(&policy(), at(21))), (JobState::Pending, None));
+    let job_at = |time: i64| again.state_as_of(at(time)).and_then(|past| past.job);
+    assert_eq!([5, 15, 20].map(job_at), [JobState::Pending, JobState::Canceled, JobState::Pending].map(Some));
+    // The phone rings when the booking changes. Nobody answers, and nobody is called again.
+    let rings = folded(Some(&dialled(&pending(), 1)), &[event("r", "1", EventKind::Ringing, 5)], 5);
+    let off = rings.call_off(&policy(), at(10)).expect("under way").call;
+    let ended = busy(Some(&off), "1", 20);
+    assert_eq!((&ended.job, ended.attempts().len()), (&Job::Canceled, 1));
+    assert_eq!(ended.resume(&policy(), at(30)).expect("called off").call.job.state(), JobState::Pending);
+    let canceled = pending().cancel(&policy(), at(10)).expect("waiting").call;
+    assert_eq!((canceled.call_off(&policy(), at(11)), canceled.resume(&policy(), at(11))), (None, None));
 }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use switchhook_domain::EventKind;
 
+use super::booking::booking_rule;
 use super::fields::Fields;
 use super::scheme::{algorithm, encoding, header_name, one_of};
 use crate::configured::{Condition, EventMapping, Meaning, Place, Rule, implied_by};
@@ -17,8 +18,10 @@ const CONDITIONS_MAX: usize = 8;
 /// Most values that `webhook.received` repeats, and the longest name of one.
 const DATA_MAX: usize = 16;
 const DATA_NAME_MAX: usize = 32;
-/// Name of the meaning of an event that is about no call.
+/// Names of the meanings of an event that is about no call.
 const RECEIVED: &str = "received";
+const BOOKED: &str = "booked";
+const BOOKING_CANCELED: &str = "booking_canceled";
 /// Most values that together identify an event.
 const ID_PARTS_MAX: usize = 4;
 
@@ -167,6 +170,8 @@ impl EventMapping {
         let mut fields = fields.object("events")?;
         let event_id = places(&mut fields, "event_id");
         let event_type = place(&mut fields, "type");
+        let of_bookings = ["starts_at", "booked_call", "to", "entity_id", "time", "replaces"];
+        let present: Vec<&str> = of_bookings.into_iter().filter(|name| fields.has(name)).collect();
         let mapping = Self {
             event_id,
             call_id: place(&mut fields, "call_id"),
@@ -179,30 +184,60 @@ impl EventMapping {
             from: place(&mut fields, "from"),
             to: place(&mut fields, "to"),
             entity_id: place(&mut fields, "entity_id"),
+            starts_at: place(&mut fields, "starts_at"),
+            replaces: place(&mut fields, "replaces"),
+            booking_rule: booking_rule(&mut fields),
             data: data(&mut fields),
             rules: rules(&mut fields, event_type.as_ref()),
             event_type,
         };
         let names_no_call =
             mapping.call_id.is_none() && mapping.switchhook_call_id.is_none() && mapping.appointment_id.is_none();
-        let (received, of_calls): (Vec<&Rule>, Vec<&Rule>) =
-            mapping.rules.iter().partition(|rule| rule.meaning == Meaning::Received);
-        if names_no_call && !of_calls.is_empty() {
+        let has = |is_meant: fn(&Meaning) -> bool| mapping.rules.iter().any(|rule| is_meant(&rule.meaning));
+        let is_about_calls = has(|meaning| matches!(meaning, Meaning::OfCall { .. }));
+        let is_about_others = has(|meaning| !matches!(meaning, Meaning::OfCall { .. }));
+        if names_no_call && is_about_calls {
             fields
                 .problem("call_id", "missing: an event of a call needs call_id, appointment_id or switchhook_call_id");
         }
-        if received.is_empty() {
+        if !is_about_others {
             for (name, is_there) in [("entity_id", mapping.entity_id.is_some()), ("data", !mapping.data.is_empty())] {
                 if is_there {
                     fields.problem(name, "needs a rule with the event received");
                 }
             }
         }
+        check_bookings(
+            &mut fields,
+            &present,
+            has(|meaning| *meaning == Meaning::Booked),
+            has(|meaning| *meaning == Meaning::BookingCanceled),
+        );
         fields.reject_unknown(
             "event_id, type, call_id, switchhook_call_id, switchhook_attempt, appointment_id, attempt, time, sequence, from, to, \
-             entity_id, data, rules",
+             entity_id, data, starts_at, replaces, booked_call, rules",
         );
         Some(mapping)
+    }
+}
+
+/// Adds a problem for every field that bookings need and that is not `present`, and for every field that only bookings need.
+fn check_bookings(fields: &mut Fields<'_>, present: &[&str], is_booked: bool, is_canceled: bool) {
+    for (name, is_needed) in [
+        ("starts_at", is_booked),
+        ("booked_call", is_booked),
+        ("to", is_booked),
+        ("entity_id", is_booked || is_canceled),
+        ("time", is_booked || is_canceled),
+    ] {
+        if is_needed && !present.contains(&name) {
+            fields.problem(name, "missing: the events of bookings need it");
+        }
+    }
+    for name in ["starts_at", "replaces", "booked_call"] {
+        if present.contains(&name) && !is_booked {
+            fields.problem(name, "needs a rule with the event booked");
+        }
     }
 }
 
@@ -289,17 +324,23 @@ fn rules(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Rule> {
 
 fn rule(mut fields: Fields<'_>, event_type: Option<&Place>) -> Option<Rule> {
     let event = fields.text("event");
-    let is_received = event.as_deref() == Some(RECEIVED);
+    let of_others = match event.as_deref() {
+        Some(RECEIVED) => Some(Meaning::Received),
+        Some(BOOKED) => Some(Meaning::Booked),
+        Some(BOOKING_CANCELED) => Some(Meaning::BookingCanceled),
+        Some(_) | None => None,
+    };
     // A rule without a condition may end the list, for everything that is about no call.
+    let is_received = of_others == Some(Meaning::Received);
     let conditions = if is_received && !fields.has("when") { Vec::new() } else { conditions(&mut fields, event_type) };
-    if is_received {
-        fields.reject("implies", "not beside the event received");
+    if let Some(meaning) = of_others {
+        fields.reject("implies", &format!("not beside the event {}", event.as_deref().unwrap_or_default()));
         fields.reject_unknown("when, event, implies");
-        return Some(Rule { conditions, meaning: Meaning::Received });
+        return Some(Rule { conditions, meaning });
     }
     let kind = event.and_then(|text| {
         kind_of(&text).or_else(|| {
-            fields.problem("event", &format!("{}, {RECEIVED}", not_a_kind()));
+            fields.problem("event", &format!("{}, {RECEIVED}, {BOOKED}, {BOOKING_CANCELED}", not_a_kind()));
             None
         })
     });

@@ -8,6 +8,7 @@
 //! problems. A stored half that is wrong nevertheless is read entry by entry.
 
 mod account;
+mod booking;
 mod decision;
 mod edge;
 mod entries;

@@ -510,6 +510,16 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
             "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
             "events": {"entity_id": "/a", "data": {"SE CRET": "/b", "c": "SECRET", "d": "/d"}}
         },
+        "x-f": {
+            "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
+            "events": {"entity_id": "/a", "starts_at": "b", "booked_call": {"providers": ["retell", "SECRET"], "from": "SECRET",
+                       "before_minutes": -1, "window": "UTC 9-18", "agent": "SECRET"},
+                       "rules": [{"when": {"/a": 1}, "event": "booked", "implies": []}, {"event": "booking_canceled"}]}
+        },
+        "x-g": {
+            "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
+            "events": {"starts_at": "/s", "replaces": "/r", "booked_call": {}, "rules": [{"when": {"/a": 1}, "event": "booking_canceled"}]}
+        },
         "x-e": {
             "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
             "events": {"entity_id": "a", "data": {}, "rules": [{"event": "received", "implies": []}, {"event": "busy"}]}
@@ -522,7 +532,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.type: not a JSON pointer such as /data/id
     x-a.events.time: not a text
     x-a.events.rules[0].when: not an object with one to 8 conditions
-    x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled, received
+    x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled, received, booked, booking_canceled
     x-a.events.rules[1].when: missing: the values that make the rule apply
     x-a.events.rules[1].implies[0]: the event itself
     x-a.events.rules[1].implies[1]: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
@@ -559,6 +569,26 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-e.events.rules[1].when: missing: the values that make the rule apply
     x-e.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-e.keys[0]: not whsec_ followed by base64
+    x-f.events.starts_at: not a JSON pointer such as /data/id
+    x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage
+    x-f.events.booked_call.from: neither an E.164 number such as +14155550123 nor a SIP address
+    x-f.events.booked_call.before_minutes: not a whole number from 0 to 86400
+    x-f.events.booked_call.window: not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'
+    x-f.events.booked_call."agent": unknown field: known are providers, from, before_minutes, window
+    x-f.events.rules[0].implies: not beside the event booked
+    x-f.events.rules[1].when: missing: the values that make the rule apply
+    x-f.events.to: missing: the events of bookings need it
+    x-f.events.time: missing: the events of bookings need it
+    x-f.keys[0]: not whsec_ followed by base64
+    x-g.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage
+    x-g.events.booked_call.from: missing
+    x-g.events.booked_call.before_minutes: missing: the time from the call to the start of the appointment
+    x-g.events.entity_id: missing: the events of bookings need it
+    x-g.events.time: missing: the events of bookings need it
+    x-g.events.starts_at: needs a rule with the event booked
+    x-g.events.replaces: needs a rule with the event booked
+    x-g.events.booked_call: needs a rule with the event booked
+    x-g.keys[0]: not whsec_ followed by base64
     x-none.signature: missing: there is no default, because it decides whose webhooks are accepted
     x-none.events: missing: the places of the ids, and the rules
     x-none.keys: missing

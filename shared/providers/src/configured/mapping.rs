@@ -1,7 +1,7 @@
 //! Mapping of a configured provider: where its JSON holds what, and what its events mean.
 
 use serde_json::Value;
-use switchhook_domain::{EventKind, Scalar, Timestamp};
+use switchhook_domain::{BookingRule, EventKind, Scalar, Timestamp};
 
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
 const MILLIS_FROM: f64 = 100_000_000_000.0;
@@ -27,6 +27,12 @@ pub(crate) struct EventMapping {
     pub(crate) to: Option<Place>,
     /// Id of the thing that an event is about, if it is about no call.
     pub(crate) entity_id: Option<Place>,
+    /// Start of the appointment that a booking is about.
+    pub(crate) starts_at: Option<Place>,
+    /// Id of the booking that a booking replaces.
+    pub(crate) replaces: Option<Place>,
+    /// Rule by which a booking schedules a call. There is one if an event can mean [`Meaning::Booked`].
+    pub(crate) booking_rule: Option<BookingRule>,
     /// Values that `webhook.received` repeats, by their names there.
     pub(crate) data: Vec<(String, Place)>,
     /// The first rule whose conditions hold decides.
@@ -48,6 +54,10 @@ pub(crate) enum Meaning {
     OfCall { kind: EventKind, implies: Vec<EventKind> },
     /// No call. The event is published as `webhook.received`.
     Received,
+    /// A booking, which schedules a call. The event is published as `webhook.received` too.
+    Booked,
+    /// The end of a booking. The event is published as `webhook.received` too.
+    BookingCanceled,
 }
 
 /// Condition that a value of the body equals this one.

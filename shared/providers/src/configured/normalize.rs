@@ -1,7 +1,9 @@
 //! Meaning of the events of a configured provider, by its mapping.
 
 use serde_json::Value;
-use switchhook_domain::{AttemptKey, CallEvent, EntityReport, EventKind, Timestamp};
+use switchhook_domain::{
+    AttemptKey, Booked, BookingReport, CallEvent, EntityReport, EventKind, PhoneNumber, ProviderEvent, Timestamp,
+};
 
 use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
@@ -51,14 +53,30 @@ pub(crate) fn read(
     };
     let occurred_at = mapping.time.as_ref().and_then(|place| place.time(&body));
     let sequence = mapping.sequence.as_ref().and_then(|place| place.number(&body));
+    let booking = match &rule.meaning {
+        Meaning::OfCall { .. } | Meaning::Received => None,
+        Meaning::Booked => mapping.booking_rule.clone().map(|rule| {
+            let starts_at = mapping.starts_at.as_ref().and_then(|place| place.time(&body));
+            let starts_at = starts_at.filter(|at| normalized::is_plausible(*at));
+            BookingReport::Booked(Booked { starts_at, replaces: text(&mapping.replaces), rule })
+        }),
+        Meaning::BookingCanceled => Some(BookingReport::Canceled),
+    };
     let (kind, implies) = match &rule.meaning {
         Meaning::OfCall { kind, implies } => (*kind, implies),
-        Meaning::Received => {
+        Meaning::Received | Meaning::Booked | Meaning::BookingCanceled => {
             let id = text(&mapping.entity_id);
             let data = mapping.data.iter().filter_map(|(name, place)| Some((name.clone(), place.scalar(&body)?)));
+            if booking.is_some() && id.is_none() {
+                return Err(ReadError::MissingBookingId);
+            }
             let report =
                 EntityReport { id: id.map(|id| bounded("", &id)), occurred_at, sequence, data: data.collect() };
-            return Ok(normalized::of_entity(provider, event_id, &event_type, report, received_at));
+            let event = normalized::of_entity(provider, event_id, &event_type, report, received_at);
+            // Anybody may book an appointment, so a SIP address is not called.
+            let to = text(&mapping.to).filter(|_| booking.is_some()).and_then(|text| PhoneNumber::parse_written(&text));
+            let appointment_id = correlation.appointment_id.filter(|_| booking.is_some());
+            return Ok(Reading::Event(ProviderEvent { to, appointment_id, booking: booking.map(Box::new), ..event }));
         }
     };
     let normalized = NormalizedEvent {

@@ -5,10 +5,10 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use switchhook_domain::{Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{BookingReport, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
     ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, read_as_configured,
-    sign_as_configured, verify,
+    replaced_booking, sign_as_configured, verify,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_767_225_660_000);
@@ -52,10 +52,21 @@ fn read(provider: Provider, config: &WebhookConfig, body: &[u8]) -> Reading {
 
 fn shown(reading: &Reading) -> String {
     match reading {
-        Reading::Event(ProviderEvent { event_id, call_id, entity: Some(report), event_type, .. }) => {
+        Reading::Event(event @ ProviderEvent { event_id, call_id, entity: Some(report), event_type, .. }) => {
             let at = report.occurred_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
             let data = serde_json::to_string(&report.data).unwrap();
-            format!("{event_id} of {call_id}: received {event_type} {at} {data}")
+            let booking = match event.booking.as_deref() {
+                None => String::new(),
+                Some(BookingReport::Canceled) => ", over".to_owned(),
+                Some(BookingReport::Booked(booked)) => {
+                    let starts_at = booked.starts_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
+                    let to = event.to.as_ref().map_or("-", |to| to.as_str());
+                    format!(", booked {starts_at} for {to}")
+                }
+            };
+            let replaced = replaced_booking(event)
+                .map_or_else(String::new, |replaced| format!(", and {} of {}", replaced.event_id, replaced.call_id));
+            format!("{event_id} of {call_id}: received {event_type} {at} {data}{booking}{replaced}")
         }
         Reading::Event(ProviderEvent { event_id, call_id, attempt, call_events, .. }) => {
             let kinds: Vec<String> = call_events
@@ -101,6 +112,12 @@ fn examples_read_their_payloads() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     bland/declined: x-bland:c-7f3a of appointment:apt_3, attempt x-bland:c-7f3a: implied ringing -, implied in_progress -, user_declined 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     bland/voicemail: x-bland:c-7f3b of appointment:apt_4, attempt x-bland:c-7f3b: implied ringing -, implied in_progress -, voicemail_detected 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
+    calcom/cancelled: x-calcom:kUa2:BOOKING_CANCELLED:2026-01-03T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_CANCELLED 2026-01-03T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"CANCELLED"}, over
+    calcom/created: x-calcom:kUa1:BOOKING_CREATED:2026-01-01T00%3A01%3A00.250Z of entity:x-calcom:kUa1: received BOOKING_CREATED 2026-01-01T00:01:00.250Z {"starts_at":"2026-01-05T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-05T15:00:00.000Z for +14155550123
+    calcom/rescheduled: x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_RESCHEDULED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-06T15:00:00.000Z for +14155550123, and x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z/replaced of entity:x-calcom:kUa1
+    calendly/created: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.created 2026-01-01T00:01:00.000Z {"rescheduled":false,"starts_at":"2026-01-05T15:00:00.000000Z"}, booked 2026-01-05T15:00:00.000Z for +14155550123
+    calendly/rescheduled_canceled: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.canceled of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.canceled 2026-01-02T08:00:00.000Z {"rescheduled":true,"starts_at":"2026-01-05T15:00:00.000000Z"}, over
+    calendly/rescheduled_created: x-calendly:https%3A//api.calendly.com/scheduled_events/E2/invitees/I2:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E2/invitees/I2: received invitee.created 2026-01-02T08:00:00.000Z {"rescheduled":false,"starts_at":"2026-01-06T15:00:00.000000Z"}, booked 2026-01-06T15:00:00.000Z for +14155550123
     elevenlabs/confirmed: x-elevenlabs:conv_1:post_call_transcription of appointment:apt_1, attempt x-elevenlabs:conv_1: implied ringing -, implied in_progress -, user_confirmed 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
     github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received closed 2026-01-01T00:02:00.000Z {"number":7,"repository":"example/appointments"}

@@ -37,6 +37,7 @@ fn generic_tutorial_event_is_read() {
             to: Some(PhoneNumber::new("+447700900000")),
             block_number: false,
             entity: None,
+            booking: None,
             dialled_provider: None,
             forgotten_at: None,
             trace_id: None,

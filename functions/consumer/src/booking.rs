@@ -1,0 +1,148 @@
+//! The calls of bookings: makes them agree with the row of the booking.
+//!
+//! **Every step can be repeated.** The row says that its calls do not agree yet, from the fold until all steps are done. A consumer
+//! that dies between leaves it so: the next delivery, or the sweep, repeats the steps. A call is created as the API creates one, under
+//! an id that the booking gives. So a repetition finds the call, whoever created it.
+
+use switchhook_aws::Error;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::inbox::{CreationOutcome, creation_id};
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{
+    Booking, Call, CallCreation, CallId, NewCall, NotScheduled, ProviderEvent, StopReason, Timestamp, TraceId,
+    Transition,
+};
+
+use crate::{Consumer, Counts, RACES_MAX};
+
+impl Consumer {
+    /// Calls off the earlier calls of a booking, and creates the present one. A forgotten booking gets no call. `events` are events at
+    /// hand, which may include the one that decides. Returns the counts for the line of the batch.
+    ///
+    /// # Errors
+    /// The errors of the tables. The caller may safely try again.
+    pub(crate) async fn agree_with_booking(
+        &self,
+        booking: &Booking,
+        is_forgotten: bool,
+        events: &[ProviderEvent],
+        now: Timestamp,
+    ) -> Result<Counts, Error> {
+        let mut counts = Counts::new();
+        for call_id in &booking.superseded {
+            if self.call_off(call_id, now).await? {
+                counts.push(("call_called_off", 1));
+            }
+        }
+        if booking.is_canceled {
+            return Ok(counts);
+        }
+        let id = &booking.decided_by.event_id;
+        let event = match events.iter().find(|event| event.event_id == *id) {
+            Some(event) => Some(event.clone()),
+            None => self.inbox.get_normalized(id).await?,
+        };
+        // The inbox keeps an event for as long as the row. So a missing one is about an appointment that is over.
+        let Some(event) = event else { return Ok(counts) };
+        let scheduled = match event.booked_call(&self.defaults, now) {
+            None => return Ok(counts),
+            Some(Ok(_)) if is_forgotten => Err(NotScheduled::Forgotten),
+            Some(Ok(call)) => self.create_booked(call, now).await?,
+            Some(Err(reason)) => Err(reason),
+        };
+        match scheduled {
+            Ok(true) => counts.push(("call_booked", 1)),
+            Ok(false) => {}
+            Err(reason) => self.log_not_scheduled(&event, reason, now),
+        }
+        Ok(counts)
+    }
+
+    /// Creates the call of a booking, or resumes it. Returns false if it is there already.
+    async fn create_booked(&self, call: NewCall, now: Timestamp) -> Result<Result<bool, NotScheduled>, Error> {
+        let call_id = call.call_id.clone();
+        let trace_id = call.plan.trace_id.clone();
+        let creation = CallCreation { call, created_at: now };
+        let recorded = self.inbox.put_creation(&creation, trace_id.as_ref().map_or("", TraceId::as_str)).await?;
+        let (creation, is_new) = match recorded {
+            CreationOutcome::Stored => (creation, true),
+            CreationOutcome::Exists(first) => (*first, false),
+            CreationOutcome::Erased => return Ok(Err(NotScheduled::Forgotten)),
+        };
+        if !is_new {
+            self.inbox.lift_cancellation(&call_id).await?;
+        }
+        for race in 0..RACES_MAX {
+            let row = if is_new && race == 0 { None } else { self.calls.get_call(&call_id).await? };
+            let transition = match &row {
+                None if is_new && race == 0 => {
+                    Some(Call::schedule(creation.call.clone(), &self.policy, creation.created_at))
+                }
+                Some(row) if row.forgotten_at.is_some() => {
+                    self.inbox.erase(&creation_id(&call_id), now).await?;
+                    return Ok(Err(NotScheduled::Forgotten));
+                }
+                Some(row) if row.plan.is_some() => row.resume(&self.policy, now),
+                Some(_) | None => {
+                    let records = self.inbox.dial_records(&call_id).await?;
+                    Call::rebuild(row.as_ref(), Some(&creation), &records, &self.policy, now)
+                }
+            };
+            let Some(transition) = transition else { return Ok(Ok(false)) };
+            if self.store_call(&transition).await? {
+                return Ok(Ok(true));
+            }
+        }
+        Err(Error::Contended(RACES_MAX))
+    }
+
+    /// Calls off a call of a booking. One that is under way goes on, and gets no further attempt. Returns true if the call was waiting
+    /// or under way.
+    async fn call_off(&self, call_id: &CallId, now: Timestamp) -> Result<bool, Error> {
+        for _ in 0..RACES_MAX {
+            let Some(call) = self.calls.get_call(call_id).await? else {
+                // The request may be recorded without a row. Then the row must not come back.
+                if let Some(creation) = self.inbox.creation(call_id).await? {
+                    self.record_call_off(call_id, creation.call.plan.due_at, now).await?;
+                }
+                return Ok(false);
+            };
+            let transition = call.call_off(&self.policy, now);
+            if let Some(transition) = &transition
+                && !self.store_call(transition).await?
+            {
+                continue;
+            }
+            if transition.is_some() || call.stop_reason == Some(StopReason::BookingChanged) {
+                let due_at = call.plan.as_ref().map_or(now, |plan| plan.due_at);
+                self.record_call_off(call_id, due_at, now).await?;
+            }
+            return Ok(transition.is_some());
+        }
+        Err(Error::Contended(RACES_MAX))
+    }
+
+    /// Records in the inbox that a call was called off. So it stays so if its row is lost.
+    async fn record_call_off(&self, call_id: &CallId, due_at: Timestamp, now: Timestamp) -> Result<(), Error> {
+        self.inbox.record_cancellation(call_id, StopReason::BookingChanged, due_at.max(now), now).await
+    }
+
+    async fn store_call(&self, transition: &Transition) -> Result<bool, Error> {
+        Ok(self.calls.store(transition, self.call_retention).await? == StoreOutcome::Committed)
+    }
+
+    fn log_not_scheduled(&self, event: &ProviderEvent, reason: NotScheduled, now: Timestamp) {
+        let decision = Decision {
+            function: "consumer",
+            message: "booking schedules no call",
+            action_taken: "booking_without_call",
+            provider: Some(event.origin.as_str()),
+            event_id: Some(event.event_id.as_str()),
+            call_id: Some(event.call_id.as_str()),
+            cause: Some(reason.as_str()),
+            trace_id: event.trace_id.as_ref().map(TraceId::as_str),
+            ..Decision::default()
+        };
+        decision.log(now, false);
+    }
+}

@@ -1,0 +1,452 @@
+//! Bookings: an appointment that is booked schedules a call, one that is moved moves it, and one that is canceled calls it off.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_aws::do_not_call::DoNotCallList;
+use switchhook_domain::{CallId, Entity, EventId, Job, Lifecycle, PhoneNumber, StopReason, Timestamp};
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
+use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, options, text};
+
+use crate::budget::{request_counts, reset_counters};
+use crate::configured;
+
+const CALCOM: &str = "x-calcom";
+const CALENDLY: &str = "x-calendly";
+/// The number that the attendee of most bookings gives. It is always busy.
+const WRITTEN: &str = "+1 415-555-0123";
+const MINUTE_S: i64 = 60;
+const HOUR_S: i64 = 60 * MINUTE_S;
+
+/// Entry of the example, with the key of the tests. Calls are placed an hour before the start, at any time of the day.
+fn entry(name: &str) -> Value {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../examples/providers/{name}.json"));
+    let mut entry =
+        serde_json::from_str::<Value>(&std::fs::read_to_string(path).unwrap()).unwrap()[format!("x-{name}")].take();
+    entry["keys"] = json!([KEY]);
+    entry["events"]["booked_call"] = json!({"providers": ["retell"], "from": "+15550100", "before_minutes": 60});
+    entry
+}
+
+pub(crate) fn secret() -> Value {
+    let mut secret = all_providers();
+    for name in ["calcom", "calendly"] {
+        secret[format!("x-{name}")] = entry(name);
+    }
+    secret
+}
+
+fn at(second: i64) -> String {
+    Timestamp::from_millis((i64::try_from(START_S).unwrap() + second) * 1_000).to_string()
+}
+
+/// Webhook of Cal.com. `second` is its time, and `starts` the start of the appointment, in seconds from the start of the test.
+fn calcom(trigger: &str, uid: &str, second: i64, starts: i64) -> Value {
+    json!({
+        "triggerEvent": trigger, "createdAt": at(second),
+        "payload": {"uid": uid, "startTime": at(starts), "status": "ACCEPTED", "attendees": [{"phoneNumber": WRITTEN}]},
+    })
+}
+
+fn created(uid: &str, second: i64, starts: i64) -> Value {
+    calcom("BOOKING_CREATED", uid, second, starts)
+}
+
+fn canceled(uid: &str, second: i64) -> Value {
+    calcom("BOOKING_CANCELLED", uid, second, 0)
+}
+
+/// The booking `old` was moved, and has a new id.
+fn moved(old: &str, new: &str, second: i64, starts: i64) -> Value {
+    let mut body = calcom("BOOKING_RESCHEDULED", new, second, starts);
+    body["payload"]["rescheduleUid"] = json!(old);
+    body
+}
+
+fn signed(world: &World, name: &str, body: &Value) -> Request<Bytes> {
+    configured::signed(world, name, &secret()[name], body)
+}
+
+async fn post_to(world: &World, name: &str, body: &Value) {
+    let (code, answer) = world.send(signed(world, name, body)).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+}
+
+async fn post(world: &World, body: &Value) {
+    post_to(world, CALCOM, body).await;
+}
+
+/// Posts webhooks one after the other, and has each folded before the next.
+async fn receive(world: &World, bodies: &[Value]) {
+    for body in bodies {
+        post(world, body).await;
+        world.quiesce().await;
+    }
+}
+
+async fn booking(world: &World, name: &str, id: &str) -> Entity {
+    world.calls.entity(&CallId::new(format!("entity:{name}:{id}"))).await.unwrap().unwrap()
+}
+
+/// Id of the present call of a booking of Cal.com. `None` if it has none.
+async fn call_id(world: &World, uid: &str) -> Option<String> {
+    booking(world, CALCOM, uid).await.booking.unwrap().call_id.map(|id| id.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_schedules_a_call_and_its_end_calls_it_off() {
+    let world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, 3 * HOUR_S)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    let call = world.call(&id).await;
+    assert_eq!(
+        call.job,
+        Job::Pending { due_at: Timestamp::from_millis((i64::try_from(START_S).unwrap() + 2 * HOUR_S) * 1_000) }
+    );
+    assert_eq!(call.to.as_ref().map(|to| to.as_str()), Some("+14155550123"));
+    assert_eq!(call.appointment_id.as_deref(), Some("b1"));
+    receive(&world, &[canceled("b1", 10)]).await;
+    let call = world.call(&id).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::BookingChanged)));
+    world.wait(Duration::from_secs(4 * 3_600)).await;
+    assert_eq!(world.cloud.fake().dials(), []);
+    assert_eq!(world.published_types(&id), ["call.canceled", "appointment.canceled"]);
+    let status = world.status(&EventId::new("x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z")).await;
+    assert_eq!(text(&status["status"]), "processed", "{status}");
+}
+
+/// Returns the job of the call of each booking, and the number of dials. Checks that the calls of each booking agree with its row.
+async fn outcome(world: &World, ids: &[&str]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for id in ids {
+        let booking = booking(world, CALCOM, id).await.booking.unwrap();
+        assert!(booking.calls_agree && booking.superseded.is_empty(), "{booking:?}");
+        let job = match &booking.call_id {
+            Some(call_id) => world.call(call_id.as_str()).await.job.as_str(),
+            None => "no call",
+        };
+        lines.push(format!("{id}: {job}"));
+    }
+    let dialled = world.cloud.fake().dials().len();
+    lines.push(format!("dials: {dialled}"));
+    lines
+}
+
+async fn waiting_calls(world: &World) -> usize {
+    let (code, answer) = world.get("/calls?job=PENDING").await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    answer["calls"].as_array().unwrap().len()
+}
+
+fn permutations(bodies: &[Value]) -> Vec<Vec<Value>> {
+    if bodies.len() < 2 {
+        return vec![bodies.to_vec()];
+    }
+    let with_first = |first: usize| {
+        let mut rest = bodies.to_vec();
+        let first = rest.remove(first);
+        permutations(&rest).into_iter().map(move |rest| [vec![first.clone()], rest].concat())
+    };
+    (0..bodies.len()).flat_map(with_first).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_in_any_order_and_number_give_one_result() {
+    let story = [created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S), moved("b2", "b3", 20, 7 * HOUR_S)];
+    let ended = [created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S), canceled("b2", 20)];
+    for (bodies, ids, expected) in [
+        (story, vec!["b1", "b2", "b3"], vec!["b1: no call", "b2: no call", "b3: PENDING", "dials: 0"]),
+        (ended, vec!["b1", "b2"], vec!["b1: no call", "b2: no call", "dials: 0"]),
+    ] {
+        for mut order in permutations(&bodies) {
+            order.push(order[0].clone());
+            let world = World::with_secret(&secret());
+            receive(&world, &order).await;
+            assert_eq!(outcome(&world, &ids).await, expected, "{order:?}");
+            // Every call that was made on the way was called off.
+            assert_eq!(waiting_calls(&world).await, usize::from(ids.len() == 3), "{order:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn batch_gives_the_same_result() {
+    let world = World::with_options(options(&secret()));
+    for body in [canceled("b1", 20), created("b1", 0, 5 * HOUR_S), calcom("BOOKING_RESCHEDULED", "b1", 10, 6 * HOUR_S)]
+    {
+        post(&world, &body).await;
+    }
+    assert_eq!(world.consume(&world.receive()).await, 3);
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: no call", "dials: 0"]);
+}
+
+/// A sender that keeps the id of a booking moves it away and back.
+#[tokio::test(start_paused = true)]
+async fn booking_that_comes_back_has_its_call_again() {
+    let again = |second, starts| calcom("BOOKING_RESCHEDULED", "b1", second, starts);
+    let bodies = [created("b1", 0, 5 * HOUR_S), again(10, 6 * HOUR_S), again(20, 5 * HOUR_S)];
+    let mut calls = std::collections::BTreeSet::new();
+    for order in permutations(&bodies) {
+        let world = World::with_secret(&secret());
+        receive(&world, &order).await;
+        assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"], "{order:?}");
+        calls.insert(call_id(&world, "b1").await.unwrap());
+        world.wait(Duration::from_secs(8 * 3_600)).await;
+        assert_eq!(outcome(&world, &["b1"]).await[0], "b1: FAILED", "a busy number");
+        let dials = world.cloud.fake().dials();
+        assert!(dials.iter().all(|dial| Some(&dial.call_id) == calls.first()), "{dials:?}");
+    }
+    assert_eq!(calls.len(), 1);
+}
+
+fn with_number(mut body: Value, number: &Value) -> Value {
+    body["payload"]["attendees"][0]["phoneNumber"] = number.clone();
+    body
+}
+
+/// Waits until the fake provider has a ringing call, and a webhook has said so.
+async fn wait_for_ring(world: &World, call_id: &str) {
+    for _ in 0..600 {
+        if world.call(call_id).await.attempts().iter().any(|attempt| attempt.lifecycle == Lifecycle::Ringing) {
+            return;
+        }
+        world.wait(Duration::from_millis(500)).await;
+    }
+    panic!("the call never rings");
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_moved_while_its_call_rings() {
+    let world = World::with_secret(&secret());
+    // Nobody answers this number.
+    let number = json!("+14155550104");
+    receive(&world, &[with_number(created("b1", 0, HOUR_S), &number)]).await;
+    let first = call_id(&world, "b1").await.unwrap();
+    wait_for_ring(&world, &first).await;
+    receive(&world, &[with_number(moved("b1", "b2", 30, 5 * HOUR_S), &number)]).await;
+    // The phone goes on ringing.
+    let call = world.call(&first).await;
+    assert_eq!((call.job, call.stop_reason), (Job::InProgress, Some(StopReason::BookingChanged)));
+    let second = call_id(&world, "b2").await.unwrap();
+    assert_eq!(world.call(&second).await.job.as_str(), "PENDING");
+    world.wait(Duration::from_secs(2 * 3_600)).await;
+    // Nobody answered, and nobody is called again about the old time.
+    let call = world.call(&first).await;
+    assert_eq!((call.job.as_str(), call.attempts().len()), ("CANCELED", 1));
+    assert_eq!(world.published_types(&first).last().map(String::as_str), Some("appointment.no_answer"));
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    world.wait(Duration::from_secs(6 * 3_600)).await;
+    assert!(!world.call(&second).await.attempts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversation_goes_on_when_its_booking_is_canceled() {
+    let world = World::with_secret(&secret());
+    // The person confirms.
+    let number = json!("+14155550100");
+    receive(&world, &[with_number(created("b1", 0, HOUR_S), &number)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    wait_for_ring(&world, &id).await;
+    receive(&world, &[canceled("b1", 30)]).await;
+    world.wait(MINUTE * 10).await;
+    let call = world.call(&id).await;
+    assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn consumer_that_dies_at_any_request_leaves_nothing_undone() {
+    // With the move, the consumer reads and writes two rows and two calls.
+    for step in 1..=14 {
+        let mut world = World::with_options(options(&secret()));
+        world.start();
+        receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+        world.stop();
+        post(&world, &moved("b1", "b2", 10, 6 * HOUR_S)).await;
+        let count = AtomicU64::new(0);
+        world.set_fault_hook(move |_| {
+            assert!(
+                count.fetch_add(1, Ordering::Relaxed) + 1 != step,
+                "the function crashes here, as the test demands"
+            );
+            None
+        });
+        world.start();
+        world.wait(MINUTE * 10).await;
+        world.clear_faults();
+        world.wait(MINUTE * 10).await;
+        assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"], "{step}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweep_finishes_what_a_lost_message_left_undone() {
+    let mut world = World::with_options(options(&secret()));
+    post(&world, &created("b1", 0, 5 * HOUR_S)).await;
+    // The row is written, and then the tables fail. Somebody deletes the message.
+    let messages = world.receive();
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |call| {
+        let fails = call.operation == "PutItem" && writes.fetch_add(1, Ordering::Relaxed) > 0;
+        fails.then(down)
+    });
+    assert!(world.invoke_consumer(&messages).await.is_empty());
+    world.clear_faults();
+    for message in &messages {
+        world.cloud.services().sqs().delete(EVENTS_QUEUE, &message.receipt_handle).unwrap();
+    }
+    assert!(!booking(&world, CALCOM, "b1").await.booking.unwrap().calls_agree);
+    world.start();
+    world.wait(MINUTE * 10).await;
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_on_the_do_not_call_list_is_not_called() {
+    let world = World::with_secret(&secret());
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    list.block(&PhoneNumber::new("+14155550123"), world.now()).await.unwrap();
+    receive(&world, &[created("b1", 0, HOUR_S)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    world.wait(MINUTE * 5).await;
+    let call = world.call(&id).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Failed, Some(StopReason::DoNotCall)));
+    assert_eq!(world.cloud.fake().dials(), []);
+}
+
+fn calendly(event: &str, invitee: &str, second: i64, starts: i64) -> Value {
+    json!({
+        "event": event, "created_at": at(second),
+        "payload": {
+            "uri": format!("https://api.calendly.com/scheduled_events/{invitee}"), "text_reminder_number": WRITTEN,
+            "rescheduled": event == "invitee.canceled", "scheduled_event": {"start_time": at(starts)},
+        },
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_events_of_calendly_move_a_call_in_either_order() {
+    let (first, second) = ("E1/invitees/I1", "E2/invitees/I2");
+    for is_canceled_first in [true, false] {
+        let world = World::with_secret(&secret());
+        let mut pair =
+            [calendly("invitee.canceled", first, 10, 5 * HOUR_S), calendly("invitee.created", second, 10, 6 * HOUR_S)];
+        if !is_canceled_first {
+            pair.reverse();
+        }
+        post_to(&world, CALENDLY, &calendly("invitee.created", first, 0, 5 * HOUR_S)).await;
+        for body in pair {
+            post_to(&world, CALENDLY, &body).await;
+            world.quiesce().await;
+        }
+        let mut states = Vec::new();
+        for invitee in [first, second] {
+            let id = format!("https://api.calendly.com/scheduled_events/{invitee}");
+            let booking = booking(&world, CALENDLY, &id).await.booking.unwrap();
+            states.push(booking.call_id.is_some());
+        }
+        assert_eq!(states, [false, true]);
+        assert_eq!(waiting_calls(&world).await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_that_names_nobody_to_call_schedules_nothing() {
+    let world = World::with_secret(&secret());
+    let booked = created("b1", 0, 5 * HOUR_S);
+    for number in [json!(null), json!("call me"), json!("sip:desk@example.com"), json!("(415) 555-0123"), json!(5)] {
+        receive(&world, &[with_number(booked.clone(), &number)]).await;
+    }
+    let mut without_start = created("b2", 0, 0);
+    without_start["payload"]["startTime"] = json!("soon");
+    receive(&world, &[without_start, created("b3", 0, -HOUR_S)]).await;
+    let mut without_id = created("b4", 0, 5 * HOUR_S);
+    without_id["payload"].as_object_mut().unwrap().remove("uid");
+    let (code, answer) = world.send(signed(&world, CALCOM, &without_id)).await;
+    assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("quarantined")), "{answer}");
+    world.quiesce().await;
+    let reasons: Vec<String> = world.logged("booking_without_call").iter().map(|line| text(&line["cause"])).collect();
+    assert_eq!(reasons, ["no_number", "no_start", "too_late"]);
+    assert_eq!(call_id(&world, "b1").await, None);
+    assert_eq!(waiting_calls(&world).await, 0);
+    // Each of them is published all the same.
+    let received = world.domain_events().into_iter().filter(|event| event["type"] == "webhook.received").count();
+    assert_eq!(received, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_booking_is_called_at_once_and_never_after_its_start() {
+    let mut world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, 30 * MINUTE_S)]).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    // The stack stands still until the next appointment has begun.
+    receive(&world, &[created("b2", 0, 3 * HOUR_S)]).await;
+    let id = call_id(&world, "b2").await.unwrap();
+    world.skip(Duration::from_secs(4 * 3_600)).await;
+    world.wait(MINUTE * 5).await;
+    let call = world.call(&id).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Failed, Some(StopReason::TooLate)));
+    assert!(world.cloud.fake().dials().iter().all(|dial| dial.call_id != id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn corrected_number_moves_the_call_and_a_cancellation_by_the_user_stands() {
+    let world = World::with_secret(&secret());
+    let other = json!("+14155550104");
+    receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+    let first = call_id(&world, "b1").await.unwrap();
+    let corrected = with_number(calcom("BOOKING_RESCHEDULED", "b1", 10, 5 * HOUR_S), &other);
+    receive(&world, &[corrected]).await;
+    let second = call_id(&world, "b1").await.unwrap();
+    assert_eq!(world.call(&first).await.stop_reason, Some(StopReason::BookingChanged));
+    let request = Request::post(format!("/call/cancel?id={second}")).body(Bytes::new()).unwrap();
+    assert_eq!(world.send(request).await.0, StatusCode::OK);
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 20, 6 * HOUR_S)]).await;
+    receive(&world, &[with_number(calcom("BOOKING_RESCHEDULED", "b1", 30, 5 * HOUR_S), &other)]).await;
+    assert_eq!(call_id(&world, "b1").await.as_ref(), Some(&second));
+    let call = world.call(&second).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::CanceledByUser)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_costs_five_requests_and_its_repetition_one() {
+    let world = World::with_options(options(&secret()));
+    post(&world, &created("b1", 0, 5 * HOUR_S)).await;
+    let messages = world.receive();
+    reset_counters(&world);
+    world.invoke_consumer(&messages).await;
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 4)]));
+    world.invoke_consumer(&messages).await;
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 1)]));
+    world.consume(&messages).await;
+    world.relay().await;
+    // The write that says that the calls agree announces nothing again.
+    let received = world.domain_events().into_iter().filter(|event| event["type"] == "webhook.received").count();
+    assert_eq!(received, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_that_cal_com_did_not_sign_is_refused() {
+    let world = World::with_secret(&secret());
+    let (mut parts, body) = signed(&world, CALCOM, &created("b1", 0, HOUR_S)).into_parts();
+    parts.headers.insert("x-cal-signature-256", "no-secret-provided".parse().unwrap());
+    assert_eq!(world.send(Request::from_parts(parts, body)).await.0, StatusCode::UNAUTHORIZED);
+}
+
+/// An appointment may be further away than the inbox remembers its events.
+#[tokio::test(start_paused = true)]
+async fn row_of_a_booking_is_kept_until_after_its_start() {
+    let world = World::with_secret(&secret());
+    let days = |days: i64| days * 24 * HOUR_S;
+    receive(&world, &[created("b1", 0, days(300))]).await;
+    let starts = i64::try_from(START_S).unwrap() + days(300);
+    let row = world.item(CALLS_TABLE, "entity:x-calcom:b1").await;
+    let AttributeValue::N(expires_at) = &row["expires_at"] else { panic!("{row:?}") };
+    let expires_at: i64 = expires_at.parse().unwrap();
+    assert!(expires_at > starts, "{expires_at}");
+}
