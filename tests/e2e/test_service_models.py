@@ -181,6 +181,8 @@ def resource_of(request: Request, names: dict[str, str]) -> set[str]:
         return {names[each["EventBusName"]] for each in parameters.get("Entries", [])} or {names[parameters["Name"]]}
     if request.service == "secretsmanager":
         return {names[parameters["SecretId"]]}
+    if "RequestItems" in parameters:
+        return {names[table] for table in parameters["RequestItems"]}
     name = names[parameters["TableName"] if "TableName" in parameters else parameters["QueueUrl"].rsplit("/", 1)[1]]
     return {f"{name}/index/{parameters['IndexName']}" if "IndexName" in parameters else name}
 

@@ -31,9 +31,7 @@ use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
-use switchhook_domain::{
-    AppointmentStatus, Call, CallDefaults, CallId, EntityFate, EventId, Job, Policy, StopReason,
-};
+use switchhook_domain::{AppointmentStatus, Call, CallDefaults, CallId, EntityFate, EventId, Job, Policy, StopReason};
 
 pub use crate::api::Api;
 use crate::api::RACES_MAX;
@@ -258,6 +256,8 @@ fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_domain::{CALL_ATTEMPTS_MAX, RetryPolicy};
+
     use super::*;
 
     #[test]

@@ -16,7 +16,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use crate::booking_report::{Booked, BookingReport};
-use crate::entity::EntityPosition;
+use crate::entity_position::EntityPosition;
 use crate::event::{CallId, EventId, ProviderEvent};
 use crate::plan::{CallDefaults, DUE_AHEAD_MAX, NewCall, Plan};
 use crate::time::Timestamp;

@@ -11,13 +11,13 @@
 //! erased in the inbox has no `data`, so folding it again erases what a row restored from a backup says of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::booking::Booking;
 use crate::call::Disposition;
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
+use crate::entity_position::{EntityPosition, ordered_at};
 use crate::entity_report::{EntityReport, Scalar};
 use crate::event::{CallId, EventId, Origin, ProviderEvent, TraceId};
 use crate::time::Timestamp;
@@ -27,38 +27,6 @@ pub const ENTITY_EVENTS_MAX: usize = 10;
 /// Events of the latest time that an entity remembers in any case. None of them makes another one stale, so only this memory tells
 /// that one was folded before. If an entity remembers so many, a further event of that time counts as folded for repairs.
 pub const ENTITY_TIED_MAX: usize = 100;
-/// An event that claims to be further in the future counts as this far in the future. Otherwise it would make every later event
-/// stale.
-const CLOCK_MARGIN: Duration = Duration::from_secs(5 * 60);
-
-/// Place of an event among the events of its entity.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EntityPosition {
-    pub at: Timestamp,
-    pub sequence: Option<u32>,
-    pub event_id: EventId,
-}
-
-/// Time by which an event is ordered.
-fn ordered_at(report: &EntityReport, received_at: Timestamp) -> Timestamp {
-    report.occurred_at.map_or(received_at, |at| at.min(received_at.plus(CLOCK_MARGIN)))
-}
-
-impl EntityPosition {
-    /// Place of an event. `None` if the event is not about an entity.
-    #[must_use]
-    pub fn of(event: &ProviderEvent) -> Option<Self> {
-        let report = event.entity.as_ref()?;
-        let at = ordered_at(report, event.received_at);
-        Some(Self { at, sequence: report.sequence, event_id: event.event_id.clone() })
-    }
-
-    /// True if the time or the counter says that this event came first.
-    fn is_before(&self, other: &Self) -> bool {
-        let counters = self.sequence.zip(other.sequence);
-        self.at < other.at || (self.at == other.at && counters.is_some_and(|(own, other)| own < other))
-    }
-}
 
 /// An entity as its row holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]

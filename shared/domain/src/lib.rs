@@ -13,7 +13,7 @@
 //! - `dialling`: when the next dial is due, and which provider is asked;
 //! - `reason`, `explain`: why an event has its disposition;
 //! - `past`: a call as it was known at an earlier time;
-//! - `entity`, `booking`: things that webhooks are about and that are no calls;
+//! - `entity_position`, `booking`, `entity`: things that webhooks are about and that are no calls;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
 mod announce;
@@ -28,6 +28,7 @@ mod derive;
 mod dialling;
 mod domain_event;
 mod entity;
+mod entity_position;
 mod entity_report;
 mod event;
 mod explain;
@@ -64,9 +65,9 @@ pub use domain_event::{
     DOMAIN_EVENT_SCHEMA_VERSION, DomainEvent, OperatorAttention, TroubledEvent, WebhookQuarantined,
 };
 pub use entity::{
-    AnnouncedEvent, ENTITY_EVENTS_MAX, ENTITY_TIED_MAX, Entity, EntityFate, EntityFold, EntityPosition,
-    WebhookReceived, fold_entity,
+    AnnouncedEvent, ENTITY_EVENTS_MAX, ENTITY_TIED_MAX, Entity, EntityFate, EntityFold, WebhookReceived, fold_entity,
 };
+pub use entity_position::EntityPosition;
 pub use entity_report::{EntityReport, Scalar};
 pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, Origin,
