@@ -121,7 +121,7 @@ GRANTS = {
     ],
     "reconciler": [
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
-        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:DeleteItem"], [INBOX]),
         (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
@@ -465,6 +465,8 @@ def test_a_function_is_told_what_its_configuration_reads(function):
         read.add("INDEX_SHARDS")
     if "environment.policy()" in source:
         read |= {"INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS"}
+    if "environment.call_defaults()" in source:
+        read |= {"CALLING_WINDOW", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"}
     if "ApiUrls::from_environment" in source:
         read |= set(API_URLS)
     assert sorted(read) == sorted(ENVIRONMENT[function])

@@ -101,7 +101,7 @@ async fn call_id(world: &World, uid: &str) -> Option<String> {
 
 #[tokio::test(start_paused = true)]
 async fn booking_schedules_a_call_and_its_end_calls_it_off() {
-    let world = World::with_secret(&secret());
+    let mut world = World::with_secret(&secret());
     receive(&world, &[created("b1", 0, 3 * HOUR_S)]).await;
     let id = call_id(&world, "b1").await.unwrap();
     let call = world.call(&id).await;
@@ -114,7 +114,8 @@ async fn booking_schedules_a_call_and_its_end_calls_it_off() {
     receive(&world, &[canceled("b1", 10)]).await;
     let call = world.call(&id).await;
     assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::BookingChanged)));
-    world.wait(Duration::from_secs(4 * 3_600)).await;
+    world.skip(MINUTE * 115).await;
+    world.wait(MINUTE * 10).await;
     assert_eq!(world.cloud.fake().dials(), []);
     assert_eq!(world.published_types(&id), ["call.canceled", "appointment.canceled"]);
     let status = world.status(&EventId::new("x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z")).await;
@@ -193,14 +194,14 @@ async fn booking_that_comes_back_has_its_call_again() {
     let bodies = [created("b1", 0, 5 * HOUR_S), again(10, 6 * HOUR_S), again(20, 5 * HOUR_S)];
     let mut calls = std::collections::BTreeSet::new();
     for order in permutations(&bodies) {
-        let world = World::with_secret(&secret());
+        let mut world = World::with_secret(&secret());
         receive(&world, &order).await;
         assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"], "{order:?}");
         calls.insert(call_id(&world, "b1").await.unwrap());
-        world.wait(Duration::from_secs(8 * 3_600)).await;
-        assert_eq!(outcome(&world, &["b1"]).await[0], "b1: FAILED", "a busy number");
+        world.skip(MINUTE * 235).await;
+        world.wait(MINUTE * 10).await;
         let dials = world.cloud.fake().dials();
-        assert!(dials.iter().all(|dial| Some(&dial.call_id) == calls.first()), "{dials:?}");
+        assert!(!dials.is_empty() && dials.iter().all(|dial| Some(&dial.call_id) == calls.first()), "{dials:?}");
     }
     assert_eq!(calls.len(), 1);
 }
@@ -223,7 +224,7 @@ async fn wait_for_ring(world: &World, call_id: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn booking_moved_while_its_call_rings() {
-    let world = World::with_secret(&secret());
+    let mut world = World::with_secret(&secret());
     // Nobody answers this number.
     let number = json!("+14155550104");
     receive(&world, &[with_number(created("b1", 0, HOUR_S), &number)]).await;
@@ -235,7 +236,7 @@ async fn booking_moved_while_its_call_rings() {
     assert_eq!((call.job, call.stop_reason), (Job::InProgress, Some(StopReason::BookingChanged)));
     let second = call_id(&world, "b2").await.unwrap();
     assert_eq!(world.call(&second).await.job.as_str(), "PENDING");
-    world.wait(Duration::from_secs(2 * 3_600)).await;
+    world.wait(MINUTE * 30).await;
     // Nobody answered, and nobody is called again about the old time.
     let call = world.call(&first).await;
     assert_eq!((call.job.as_str(), call.attempts().len()), ("CANCELED", 1));
@@ -243,7 +244,8 @@ async fn booking_moved_while_its_call_rings() {
     let is_published = |name: &str| published.iter().any(|published| published == name);
     assert!(is_published("call.canceled") && !is_published("call.retry_scheduled"), "{published:?}");
     assert_eq!(world.cloud.fake().dials().len(), 1);
-    world.wait(Duration::from_secs(6 * 3_600)).await;
+    world.skip(MINUTE * 205).await;
+    world.wait(MINUTE * 10).await;
     assert!(!world.call(&second).await.attempts().is_empty());
 }
 
