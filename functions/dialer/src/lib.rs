@@ -330,8 +330,7 @@ impl Dialer {
         }
     }
 
-    /// Writes an alias from the provider's id of the call to the attempt, so that an event without our ids finds the call. If the id leads
-    /// to another call, it stays so, and the attempt has the id all the same: it is the provider's answer to this dial.
+    /// Writes an alias from the provider's id to the attempt, for events without our ids. One that leads to another call stays.
     async fn write_alias(
         &self,
         call: &Call,
