@@ -45,8 +45,9 @@ class Receiver:
             return refusal.code
 
     def done(self) -> list[str]:
-        """Returns the ids of the events that were worked on, as often as that happened."""
-        return [line.split()[1] for line in (self.folder / "log").read_text().splitlines() if line.startswith("appointment.")]
+        """Returns the ids of the events that were worked on, as often as that happened. The last line may be half written."""
+        *lines, _ = (self.folder / "log").read_text().split("\n")
+        return [line.split()[1] for line in lines if line.startswith("appointment.")]
 
     def expect(self, *ids: str):
         waiting = self.folder / "events" / "waiting"

@@ -72,9 +72,26 @@ struct MetricData {
 struct MetricDataResult {
     id: String,
     #[serde(default)]
-    timestamps: Vec<f64>,
+    timestamps: Vec<PointTime>,
     #[serde(default)]
     values: Vec<f64>,
+}
+
+/// Time of a value. CloudWatch's JSON has seconds since the Unix epoch, and that of local emulators has text.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PointTime {
+    Seconds(f64),
+    Text(String),
+}
+
+impl PointTime {
+    fn read(self) -> Result<Timestamp, Error> {
+        match self {
+            Self::Seconds(seconds) => Ok(Timestamp::from_millis((seconds * 1_000.0) as i64)),
+            Self::Text(text) => Timestamp::parse_rfc3339(&text).ok_or_else(unreadable),
+        }
+    }
 }
 
 impl AwsServices {
@@ -172,14 +189,19 @@ fn series(data: Value, queries: usize) -> Result<Vec<Series>, Error> {
     for result in data.metric_data_results {
         let index: Option<usize> = result.id.strip_prefix('m').and_then(|index| index.parse().ok());
         let Some(series) = index.and_then(|index| all.get_mut(index)) else { continue };
-        let times = result.timestamps.into_iter().map(|seconds| Timestamp::from_millis((seconds * 1_000.0) as i64));
-        series.0.extend(times.zip(result.values));
+        for (time, value) in result.timestamps.into_iter().zip(result.values) {
+            series.0.push((time.read()?, value));
+        }
     }
     Ok(all)
 }
 
 fn parse<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
-    serde_json::from_value(value).map_err(|_| Error::Unreadable { service: Service::CloudWatch.name() })
+    serde_json::from_value(value).map_err(|_| unreadable())
+}
+
+const fn unreadable() -> Error {
+    Error::Unreadable { service: Service::CloudWatch.name() }
 }
 
 #[cfg(test)]
@@ -213,6 +235,14 @@ mod tests {
         let all = series(data, 2).unwrap();
         assert_eq!((all[0].max(), all[0].latest(), all[0].sum()), (None, None, 0.0));
         assert_eq!((all[1].max(), all[1].latest(), all[1].sum()), (Some(5.0), Some(3.0), 8.0));
+    }
+
+    #[test]
+    fn time_of_a_value_may_be_text() {
+        let answer = |time: Value| json!({"MetricDataResults": [{"Id": "m0", "Timestamps": [time], "Values": [3.0]}]});
+        let at = series(answer(json!("2025-10-20T12:01:00Z")), 1).unwrap();
+        assert_eq!(at, series(answer(json!(1_760_961_660.0)), 1).unwrap());
+        assert!(matches!(series(answer(json!("yesterday")), 1), Err(Error::Unreadable { .. })));
     }
 
     #[test]
