@@ -139,9 +139,9 @@ impl Reconciler {
         Ok(matches!(outcome, PutOutcome::Stored))
     }
 
-    /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id. Also if
-    /// an alias leads from that id to an attempt, or if a webhook reported the call: an attempt has one provider call id, and a call may
-    /// have two.
+    /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id. Also
+    /// true if an alias leads from that id to an attempt, or if a webhook reported the call. An attempt has one provider call id, and a
+    /// call may have two.
     async fn is_known(
         &self,
         provider: Provider,

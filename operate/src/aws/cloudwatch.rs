@@ -77,7 +77,7 @@ struct MetricDataResult {
     values: Vec<f64>,
 }
 
-/// Time of a value. CloudWatch's JSON has seconds since the Unix epoch, and that of local emulators has text.
+/// Time of a value. CloudWatch writes seconds since the Unix epoch, and local emulators write text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum PointTime {

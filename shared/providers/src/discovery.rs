@@ -89,8 +89,8 @@ pub fn read_discovery_answer(
     Some(CallPage { endings: endings.collect(), named: Vec::new(), next_page })
 }
 
-/// Ids of the webhooks that may have reported a call of a list under another provider call id than that of its dial. If the inbox has one
-/// of them, the call is known. Empty for a provider whose ids are known to be the same.
+/// Ids of the webhooks that may have reported a listed call, although its dial has another provider call id. If the inbox has one of them,
+/// the call is known. Empty for a provider whose ids are known to be the same.
 #[must_use]
 pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<EventId> {
     match provider {
