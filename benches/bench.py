@@ -76,7 +76,7 @@ ENVIRONMENT = {
     "OUTCOME_PROVIDERS": "retell,vapi,elevenlabs,generic",
     "MAX_RECEIVE_COUNT": "20",
     "BLOCK_ON_REQUEST": "true",
-    "DIAL_RATES": "retell=1,twilio=1,vapi=1,telnyx=1,elevenlabs=1,plivo=1,vonage=1",
+    "DIAL_RATES": "*=1",
     "CONCURRENT_DIALS_PER_PROVIDER": "5",
     "RETRY_ATTEMPTS_MAX": "3",
     "RETRY_DELAY_SECONDS": "300",

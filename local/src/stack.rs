@@ -36,7 +36,7 @@ pub const RELAY_FAILURES_QUEUE: &str = "switchhook-relay-failures";
 pub const DEFAULT_RETRY_POLICY: RetryPolicy =
     RetryPolicy { attempts_max: 3, delay_seconds: 300, delay_max_seconds: 3_600, voicemail: false, unheard: false };
 /// Default limit on dialers that run at the same time.
-pub const DIALERS: u32 = 20;
+pub const DIALERS: u32 = 30;
 
 /// Retention of inbox events. No local stack runs that long.
 pub const INBOX_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);

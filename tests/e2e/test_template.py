@@ -541,7 +541,7 @@ def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
     assert mapping["BatchSize"] == 1
     assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("DialerMaxConcurrency")}
-    assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 20
+    assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 30
     # The scheduler claims no more calls than these dialers can place.
     assert properties("SchedulerFunction")["Environment"]["Variables"]["DIALER_MAX_CONCURRENCY"] == ref("DialerMaxConcurrency")
 

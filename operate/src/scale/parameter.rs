@@ -5,7 +5,7 @@ pub const API_RATE: f64 = 50.0;
 pub const CONSUMER_CONCURRENCY: f64 = 50.0;
 /// Dials per second of each provider in `DialRates`.
 pub const DIAL_RATE: f64 = 1.0;
-pub const DIALER_CONCURRENCY: f64 = 20.0;
+pub const DIALER_CONCURRENCY: f64 = 30.0;
 pub const INBOX_DAYS: f64 = 30.0;
 pub const CALL_DAYS: f64 = 400.0;
 /// `ParallelizationFactor` of the relay's event source mapping.

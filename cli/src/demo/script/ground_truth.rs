@@ -90,7 +90,7 @@ impl Scenario {
         match provider {
             Provider::Retell | Provider::Vapi | Provider::Generic => ALL,
             Provider::ElevenLabs => ELEVENLABS,
-            Provider::Twilio | Provider::Telnyx => CARRIER,
+            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => CARRIER,
         }
     }
 
@@ -100,7 +100,9 @@ impl Scenario {
             Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
                 &[Scenario::Talked, Scenario::Talked, Scenario::Confirmed]
             }
-            Provider::Twilio | Provider::Telnyx => &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled],
+            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => {
+                &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled]
+            }
         }
     }
 

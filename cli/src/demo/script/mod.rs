@@ -9,12 +9,15 @@
 mod elevenlabs;
 mod generic;
 mod ground_truth;
+mod plivo;
 mod retell;
 mod telnyx;
 mod twilio;
 mod vapi;
+mod vonage;
 
 use fastrand::Rng;
+use form_urlencoded::Serializer;
 use serde_json::{Value, json};
 
 pub(crate) use ground_truth::{Ending, GroundTruth, Scenario};
@@ -39,12 +42,22 @@ pub(crate) enum Provider {
     Vapi,
     Telnyx,
     ElevenLabs,
+    Plivo,
+    Vonage,
     Generic,
 }
 
 impl Provider {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Retell, Self::Twilio, Self::Vapi, Self::Telnyx, Self::ElevenLabs, Self::Generic];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Retell,
+        Self::Twilio,
+        Self::Vapi,
+        Self::Telnyx,
+        Self::ElevenLabs,
+        Self::Plivo,
+        Self::Vonage,
+        Self::Generic,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -53,6 +66,8 @@ impl Provider {
             Self::Vapi => "vapi",
             Self::Telnyx => "telnyx",
             Self::ElevenLabs => "elevenlabs",
+            Self::Plivo => "plivo",
+            Self::Vonage => "vonage",
             Self::Generic => "generic",
         }
     }
@@ -61,7 +76,21 @@ impl Provider {
     pub(crate) const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx => false,
+            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage => false,
+        }
+    }
+
+    /// True if the provider echoes ids that it was given with a call.
+    const fn echoes_ids(self) -> bool {
+        match self {
+            Self::Retell
+            | Self::Twilio
+            | Self::Vapi
+            | Self::Telnyx
+            | Self::ElevenLabs
+            | Self::Plivo
+            | Self::Generic => true,
+            Self::Vonage => false,
         }
     }
 
@@ -72,6 +101,8 @@ impl Provider {
             Self::Twilio => -1_300,
             Self::Vapi => 250,
             Self::Telnyx => -400,
+            Self::Plivo => 500,
+            Self::Vonage => -900,
             Self::ElevenLabs | Self::Generic => 0,
         }
     }
@@ -202,7 +233,7 @@ impl Script {
     pub(crate) fn draw(index: usize, providers: &[Provider], rng: &mut Rng) -> Self {
         let provider = rng.choice(providers).copied().unwrap_or(Provider::Generic);
         let inbound = provider != Provider::Generic && rng.u8(..8) == 0;
-        let correlation = if inbound {
+        let correlation = if inbound || !provider.echoes_ids() {
             Correlation::ProviderCall
         } else {
             match rng.u8(..10) {
@@ -318,6 +349,8 @@ impl Script {
                 Provider::Vapi => reports.extend(vapi::reports(self, &attempts, &mut rng)),
                 Provider::Telnyx => reports.extend(telnyx::reports(self, &attempts, &mut rng)),
                 Provider::ElevenLabs => reports.extend(elevenlabs::reports(self, &attempts, &mut rng)),
+                Provider::Plivo => reports.extend(plivo::reports(self, &attempts, &mut rng)),
+                Provider::Vonage => reports.extend(vonage::reports(self, &attempts, &mut rng)),
                 Provider::Generic => reports.extend(generic::reports(self, &attempts, &mut rng)),
             }
         }
@@ -358,6 +391,7 @@ fn new_call_id(provider: Provider, rng: &mut Rng) -> String {
         Provider::Vapi => format!("{number:032x}"),
         Provider::Telnyx => format!("v3:{number:032x}"),
         Provider::ElevenLabs => format!("conv_{number:032x}"),
+        Provider::Plivo | Provider::Vonage => format!("{:08x}-0000-4000-8000-{:012x}", number as u32, number >> 80),
         Provider::Generic => format!("line-{:08x}", number as u32),
     }
 }
@@ -378,6 +412,19 @@ fn echoed_ids(script: &Script, attempt: usize) -> Option<Value> {
     }
     ids.extend(script.appointment_id.as_deref().map(|id| ("appointment_id", id.into())));
     (!ids.is_empty()).then(|| object(ids))
+}
+
+/// Query of the callback URL, in which a provider without metadata echoes our ids.
+fn echoing_query(script: &Script, attempt: usize) -> String {
+    let mut query = Serializer::new(String::new());
+    if script.correlation == Correlation::Call {
+        query.append_pair("switchhook_call_id", &script.call_id);
+        query.append_pair("switchhook_attempt", &(attempt + 1).to_string());
+    }
+    if let Some(appointment_id) = &script.appointment_id {
+        query.append_pair("appointment_id", appointment_id);
+    }
+    query.finish()
 }
 
 /// Formats a time as RFC 3339 with milliseconds.

@@ -9,7 +9,7 @@ use form_urlencoded::Serializer;
 use serde_json::{Map, Value};
 
 use super::{
-    Correlation, Ending, Fact, GroundTruth, Millis, Provider, Report, SECOND, Scenario, Script, Statement,
+    Ending, Fact, GroundTruth, Millis, Provider, Report, SECOND, Scenario, Script, Statement, echoing_query,
     reporting_delay,
 };
 
@@ -175,22 +175,9 @@ impl ReportBuilder<'_> {
             names_appointment: self.script.appointment_id.is_some(),
             statements,
             emitted_at,
-            query: self.query(),
+            query: echoing_query(self.script, self.attempt),
             body: body.into_bytes(),
         }
-    }
-
-    /// Query of the callback's URL. Twilio has no metadata, so this is where ids are echoed.
-    fn query(&self) -> String {
-        let mut query = Serializer::new(String::new());
-        if self.script.correlation == Correlation::Call {
-            query.append_pair("switchhook_call_id", &self.script.call_id);
-            query.append_pair("switchhook_attempt", &(self.attempt + 1).to_string());
-        }
-        if let Some(appointment_id) = &self.script.appointment_id {
-            query.append_pair("appointment_id", appointment_id);
-        }
-        query.finish()
     }
 }
 

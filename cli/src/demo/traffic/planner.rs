@@ -100,10 +100,12 @@ impl FaultProfile {
     /// Returns the providers whose calls can have this profile.
     const fn providers(self, senders: Senders) -> &'static [Provider] {
         match self {
-            // Twilio signs no timestamp, so a recorded webhook is accepted as a repeated one. ElevenLabs has a longer window.
+            // Twilio and Plivo sign no timestamp, so a recorded webhook is accepted as a repeated one. ElevenLabs has a longer window.
             Self::Forged(Forgery::OldRecording) => match senders {
                 Senders::Usual => &[Provider::Retell, Provider::Generic],
-                Senders::All => &[Provider::Retell, Provider::Vapi, Provider::Telnyx, Provider::Generic],
+                Senders::All => {
+                    &[Provider::Retell, Provider::Vapi, Provider::Telnyx, Provider::Vonage, Provider::Generic]
+                }
             },
             Self::TwoProviders | Self::TwoProvidersReversed => &[Provider::Twilio, Provider::Retell],
             Self::Reworded | Self::Unreadable | Self::ForeignId => &[Provider::Generic],

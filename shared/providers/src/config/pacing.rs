@@ -25,11 +25,13 @@ pub const PER_SECOND_MIN: f64 = 0.1;
 /// Time from one call to the next within one lane, but at low rates. It is longer than providers usually take to answer, so the lanes
 /// reach the rate. It is no longer than that, because a dialer is paid for while it waits.
 pub const LANE_SECONDS: f64 = 2.5;
+/// Name of every provider that a text of rates does not name.
+const OTHERS: &str = "*";
 /// Highest number of lanes of a provider: those of the highest rate.
 const LANES_MAX: u32 = 1_000;
 
 /// Rates of the providers that calls are placed with, as text: `retell=1/20,twilio=0.5`. The number after the slash limits the calls
-/// in flight. Calls of another provider wait.
+/// in flight. The name `*` stands for each provider with an API that the text does not name. Calls of another provider wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialRates(BTreeMap<Provider, Pacing>);
 
@@ -43,11 +45,11 @@ pub enum DialRatesError {
     #[error("{0} has no API, and places no calls")]
     NoApi(Provider),
     #[error("the rate of {0} is not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")]
-    Range(Provider),
+    Range(String),
     #[error("the limit on the calls of {0} at the same time is not a whole number of at least 1")]
-    Calls(Provider),
+    Calls(String),
     #[error("{0} has two rates")]
-    Twice(Provider),
+    Twice(String),
 }
 
 impl DialRates {
@@ -72,21 +74,27 @@ impl FromStr for DialRates {
 
     fn from_str(text: &str) -> Result<Self, DialRatesError> {
         let mut rates = BTreeMap::new();
+        let mut others = None;
         for rate in text.split(',').map(str::trim).filter(|rate| !rate.is_empty()) {
-            let (provider, per_second) = rate.split_once('=').ok_or_else(|| DialRatesError::Form(rate.to_owned()))?;
-            let provider: Provider = provider.trim().parse()?;
-            if api_url(provider).is_none() {
-                return Err(DialRatesError::NoApi(provider));
-            }
-            let (per_second, calls) = match per_second.split_once('/') {
-                Some((per_second, calls)) => {
-                    (per_second, Some(calls.trim().parse().map_err(|_| DialRatesError::Calls(provider))?))
+            let (name, pacing) = rate.split_once('=').ok_or_else(|| DialRatesError::Form(rate.to_owned()))?;
+            let name = name.trim();
+            let pacing = Pacing::from_text(name, pacing)?;
+            let earlier = if name == OTHERS {
+                others.replace(pacing)
+            } else {
+                let provider: Provider = name.parse()?;
+                if api_url(provider).is_none() {
+                    return Err(DialRatesError::NoApi(provider));
                 }
-                None => (per_second, None),
+                rates.insert(provider, pacing)
             };
-            let pacing = per_second.trim().parse().ok().and_then(Pacing::new).ok_or(DialRatesError::Range(provider))?;
-            if rates.insert(provider, Pacing { calls_max: calls, ..pacing }).is_some() {
-                return Err(DialRatesError::Twice(provider));
+            if earlier.is_some() {
+                return Err(DialRatesError::Twice(name.to_owned()));
+            }
+        }
+        if let Some(pacing) = others {
+            for provider in Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()) {
+                rates.entry(provider).or_insert(pacing);
             }
         }
         Ok(Self(rates))
@@ -118,6 +126,19 @@ impl Pacing {
     #[must_use]
     pub fn new(per_second: f64) -> Option<Self> {
         (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&per_second).then_some(Self { per_second, calls_max: None })
+    }
+
+    /// Reads calls per second, with or without a slash and a limit on calls in flight, of the provider with this name.
+    fn from_text(name: &str, text: &str) -> Result<Self, DialRatesError> {
+        let (per_second, calls) = match text.split_once('/') {
+            Some((per_second, calls)) => (per_second, Some(calls)),
+            None => (text, None),
+        };
+        let pacing = per_second.trim().parse().ok().and_then(Self::new);
+        let pacing = pacing.ok_or_else(|| DialRatesError::Range(name.to_owned()))?;
+        let calls_max = calls.map(|calls| calls.trim().parse()).transpose();
+        let calls_max = calls_max.map_err(|_| DialRatesError::Calls(name.to_owned()))?;
+        Ok(Self { calls_max, ..pacing })
     }
 
     /// Calls that the account may place per second: 0.1 to 200.

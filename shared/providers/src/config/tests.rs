@@ -436,6 +436,17 @@ fn dial_rates_are_read_and_written() {
     assert_eq!((calls_max(Provider::Telnyx), calls_max(Provider::Vapi)), (Some(1_000), Some(20)));
     assert_eq!(limited.to_string(), "vapi=5/20,telnyx=200/1000");
     assert_eq!("".parse(), Ok(DialRates::default()));
+
+    let others: DialRates = "*=2/10, vapi=5".parse().unwrap();
+    for provider in Provider::ALL {
+        let calls_max = others.pacing(provider).map(|pacing| (pacing.per_second(), pacing.calls_max()));
+        let expected = match provider {
+            Provider::Generic => None,
+            Provider::Vapi => Some((5.0, None)),
+            _ => Some((2.0, Some(10))),
+        };
+        assert_eq!(calls_max, expected, "{provider}");
+    }
     for (text, problem) in [
         (
             "retell",
@@ -449,6 +460,8 @@ fn dial_rates_are_read_and_written() {
         ("retell=1/0", "the limit on the calls of retell at the same time is not a whole number of at least 1"),
         ("retell=1/2/3", "the limit on the calls of retell at the same time is not a whole number of at least 1"),
         ("retell=1,retell=2", "retell has two rates"),
+        ("*=1,retell=1,*=1", "* has two rates"),
+        ("*=0", "the rate of * is not a number from 0.1 to 200"),
     ] {
         let error: DialRatesError = text.parse::<DialRates>().unwrap_err();
         assert_eq!(error.to_string(), problem);
