@@ -12,10 +12,12 @@ use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, Timestamp};
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
+use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, options, text};
 
 use crate::budget::{request_counts, reset_counters};
 use crate::configured;
+use crate::operator::{HOUR, carry_out, stack};
 
 const CALCOM: &str = "x-calcom";
 const CALENDLY: &str = "x-calendly";
@@ -417,6 +419,50 @@ async fn corrected_number_moves_the_call_and_a_cancellation_by_the_user_stands()
     assert_eq!(call_id(&world, "b1").await.as_ref(), Some(&second));
     let call = world.call(&second).await;
     assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::CanceledByUser)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn user_cancels_a_call_that_its_booking_has_called_off() {
+    let world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 10, 6 * HOUR_S)]).await;
+    assert_eq!(world.call(&id).await.stop_reason, Some(StopReason::BookingChanged));
+    let told = world.published_types(&id);
+    for _ in 0..2 {
+        let request = Request::post(format!("/call/cancel?id={id}")).body(Bytes::new()).unwrap();
+        let (code, shown) = world.send(request).await;
+        assert_eq!((code, &shown["job"]["stop_reason"]), (StatusCode::OK, &json!("canceled_by_user")));
+    }
+    receive(&world, &[]).await;
+    assert_eq!(world.published_types(&id), told, "the call was canceled before");
+    // The booking is again as it was when the call was created, and the row of the call is lost.
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 20, 5 * HOUR_S)]).await;
+    assert_eq!(call_id(&world, "b1").await.as_ref(), Some(&id));
+    let stop_reason = || async { world.call(&id).await.stop_reason };
+    assert_eq!(stop_reason().await, Some(StopReason::CanceledByUser));
+    world.delete_item(CALLS_TABLE, id.as_str()).await;
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 30, 5 * HOUR_S + 1)]).await;
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 40, 5 * HOUR_S)]).await;
+    assert_eq!(stop_reason().await, Some(StopReason::CanceledByUser));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forgotten_booking_schedules_no_further_call() {
+    let world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    let stack = stack(&world);
+    let filter = ForgetFilter::Calls(vec![CallId::new("entity:x-calcom:b1")]);
+    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
+    let plan = forget::plan(&stack, &request, 100, &mut |_, _| {}).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.counts.skipped, 0);
+    assert!(booking(&world, "x-calcom", "b1").await.forgotten_at.is_some());
+    // It is moved. Its earlier call is called off, and it gets no other.
+    receive(&world, &[calcom("BOOKING_RESCHEDULED", "b1", 10, 6 * HOUR_S)]).await;
+    assert_eq!(waiting_calls(&world).await, 0, "{id}");
+    let refused = world.logged("booking_without_call");
+    assert!(refused.iter().any(|line| line["cause"] == "forgotten"), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use switchhook_local::fake::{ApiRecord, Behaviour, Dial, RequestResult};
 
 use crate::law::Law;
 use crate::plan::Reach;
-use crate::requests::{Block, CallRequest};
+use crate::requests::{Block, CallRequest, proves_no_absence};
 use crate::run::TICK;
 use crate::sim::{RequestedCall, Sim};
 
@@ -126,13 +126,16 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
     None
 }
 
-/// Returns the attempts in doubt: they were dialled, and nothing more is known about them.
+/// Returns the attempts in doubt: they were dialled, nothing more is known about them, and their provider can tell more.
 fn doubts_of(call: &Call) -> Vec<(CallId, String)> {
     let mut doubts = Vec::new();
     for attempt in call.attempts() {
         let Some(record) = call.attempt_records.get(attempt.index) else { continue };
         let is_heard = call.history.iter().any(|entry| entry.attempt_index == Some(attempt.index));
-        if record.dialled_at.is_some() && record.provider_call_id.is_none() && !is_heard && !attempt.timed_out {
+        // The doubt about a dial whose provider cannot rule it out ends with the inactivity timeout.
+        let is_undecidable = record.provider.is_some_and(|provider| proves_no_absence(provider.as_str()));
+        let is_unknown = record.provider_call_id.is_none() && !is_heard && !attempt.timed_out;
+        if record.dialled_at.is_some() && is_unknown && !is_undecidable {
             let key = record.key.as_ref().map_or_else(String::new, |key| key.as_str().to_owned());
             doubts.push((call.call_id.clone(), key));
         }

@@ -12,7 +12,7 @@ use switchhook_tests::{KEY, OLD_KEY, text};
 use crate::calls::{ExternalCall, Truth};
 use crate::law::Law;
 use crate::observed::INCONCLUSIVE;
-use crate::requests::{ATTEMPTS_MAX, CallRequest, truth_of};
+use crate::requests::{ATTEMPTS_MAX, CallRequest, proves_no_absence, truth_of};
 use crate::sim::{API_KEY, RequestedCall, Sim, policy};
 
 /// Lease of a claim.
@@ -169,7 +169,7 @@ impl Sim {
     /// reason must be the person, the number or the policy.
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
-        let attempts = attempts_of(&shown);
+        let mut attempts = attempts_of(&shown);
         let dials = self.world.cloud.fake().dials().into_iter();
         let truth: Vec<Truth> = dials
             .filter(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial))
@@ -178,6 +178,12 @@ impl Sim {
                 if self.is_answer_unreported(&dial) { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
             })
             .collect();
+        // Other providers prove that they placed no call.
+        let phantoms = unproven_attempts(&shown).into_iter().rev().take(attempts.len().saturating_sub(truth.len()));
+        let (is_unheard_last, attempts_shown) = (attempts.last().is_some_and(is_inconclusive), attempts.len());
+        for phantom in phantoms.collect::<Vec<_>>() {
+            attempts.remove(phantom);
+        }
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
         let job = match (requested.canceled, ended("completed")) {
             (true, _) => "CANCELED",
@@ -195,11 +201,11 @@ impl Sim {
         if attempts != truth || shown["job"]["state"] != job || too_many {
             return violated(Law::Truth, "wrong state");
         }
-        let is_unheard = truth.last().is_some_and(|last| last.lifecycle == INCONCLUSIVE) && !request.retries_unheard;
+        let is_unheard = is_unheard_last && !request.retries_unheard;
         let is_reason_right = match text(&shown["job"]["stop_reason"]).as_str() {
             "do_not_call" => requested.blocked_at.is_some(),
             "rejected_by_provider" => request.behaviours.contains(&"invalid"),
-            "" => truth.len() == ATTEMPTS_MAX || ended("failed") == 2 || is_unheard,
+            "" => attempts_shown == ATTEMPTS_MAX || ended("failed") == 2 || is_unheard,
             _ => false,
         };
         if job == "FAILED" && !is_reason_right {
@@ -235,6 +241,21 @@ impl Sim {
         }
         shown
     }
+}
+
+/// Places of the attempts that nobody heard of, at providers whose lists never prove that there was no call.
+fn unproven_attempts(shown: &Value) -> Vec<usize> {
+    let attempts = shown["attempts"].as_array().into_iter().flatten().enumerate();
+    let is_unproven = |attempt: &Value| {
+        proves_no_absence(&text(&attempt["provider"]))
+            && attempt["provider_call_id"].is_null()
+            && attempt["lifecycle"] == INCONCLUSIVE
+    };
+    attempts.filter(|(_, attempt)| is_unproven(attempt)).map(|(place, _)| place).collect()
+}
+
+fn is_inconclusive(end: &Truth) -> bool {
+    end.lifecycle == INCONCLUSIVE
 }
 
 /// The end of each attempt, as the API shows it. `not over` if the API shows none.

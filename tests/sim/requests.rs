@@ -68,7 +68,12 @@ pub(crate) enum Fallback {
 }
 
 /// Providers that place calls besides Retell.
-pub(crate) const OTHER_PROVIDERS: [&str; 3] = ["twilio", "vapi", "telnyx"];
+pub(crate) const OTHER_PROVIDERS: [&str; 5] = ["twilio", "vapi", "telnyx", "plivo", "vonage"];
+
+/// True if the lists of the provider never prove that a dial in doubt placed no call.
+pub(crate) fn proves_no_absence(provider: &str) -> bool {
+    ["plivo", "vonage"].contains(&provider)
+}
 
 /// Time at which the number of a request is put on the do-not-call list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +230,7 @@ pub(crate) fn truth_of(behaviour: Behaviour, provider: &str) -> Truth {
         Behaviour::Fails | Behaviour::Invalid => ("failed", "no_answer"),
         Behaviour::Forgotten => ("inconclusive", "inconclusive"),
     };
-    let hears_nothing = ["twilio", "telnyx"].contains(&provider);
+    let hears_nothing = ["twilio", "telnyx", "plivo", "vonage"].contains(&provider);
     let outcome = if hears_nothing && lifecycle == "completed" { "connected" } else { outcome };
     Truth { lifecycle, outcome }
 }

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use crate::law::Law;
 use crate::mutation::Mutation;
 use crate::plan::{FAULTS_END, FaultKind};
-use crate::requests::{Block, CallRequest, Delivery, RequestPattern};
+use crate::requests::{Block, CallRequest, Delivery, OTHER_PROVIDERS, RequestPattern};
 use crate::sim::Sim;
 
 impl Sim {
@@ -213,7 +213,8 @@ impl Sim {
     pub(crate) async fn set_provider_mode(self: Rc<Self>) {
         let closed: Provider = self.plan.closed_provider.parse().unwrap();
         self.world.cloud.fake().set_mode_of(closed, Mode::OutOfCredit);
-        let all = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+        let others = OTHER_PROVIDERS.map(|name| name.parse::<Provider>().unwrap());
+        let all: Vec<Provider> = [Provider::Retell].into_iter().chain(others).collect();
         let count = if self.plan.are_all_providers_faulty { all.len() } else { 1 };
         let faulty: Vec<Provider> = all.into_iter().take(count).filter(|provider| *provider != closed).collect();
         let account_problem = *self.state().rng.choice(&[Mode::OutOfCredit, Mode::UnknownAsset]).unwrap();

@@ -26,6 +26,8 @@ use crate::state::{RunResult, State};
 /// Longer than a dial may be in doubt.
 pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 pub(crate) const API_KEY: &str = "an API key of the simulator";
+/// Private key of Vonage's application.
+const PRIVATE_KEY: &str = include_str!("../../shared/providers/fixtures/vonage/private_key.pem");
 
 tokio::task_local! {
     /// Set while the simulator sends requests for its own checks. They suffer no faults.
@@ -170,6 +172,14 @@ fn secret(mutation: Option<Mutation>) -> Value {
         },
         "telnyx": {
             "keys": telnyx, "public_url": PUBLIC_URL, "dial": {"api_key": API_KEY, "connection_id": "c"},
+        },
+        "plivo": {
+            "keys": keys, "public_url": PUBLIC_URL,
+            "dial": {"auth_id": "MA1", "auth_token": API_KEY, "answer_url": "https://app.example.com/answer"},
+        },
+        "vonage": {
+            "keys": keys, "public_url": PUBLIC_URL,
+            "dial": {"application_id": "a", "private_key": PRIVATE_KEY, "answer_url": "https://app.example.com/answer"},
         },
         "generic": {"keys": keys},
     })

@@ -261,10 +261,14 @@ impl Call {
         Some(call)
     }
 
-    /// PENDING → CANCELED, for the user. `None` if the call is not pending.
+    /// PENDING → CANCELED, for the user. A call that its booking has [called off](Self::call_off) stays canceled from then on, also if
+    /// the booking comes back. `None` if the call is neither.
     #[must_use]
     pub fn cancel(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        self.pending_due_at()?;
+        let is_called_off = self.job == Job::Canceled && self.stop_reason == Some(StopReason::BookingChanged);
+        if self.pending_due_at().is_none() && !is_called_off {
+            return None;
+        }
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::CanceledByUser);
         call.note_move(MoveKind::Canceled, None, now);

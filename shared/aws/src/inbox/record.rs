@@ -153,8 +153,8 @@ impl Inbox {
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
     }
 
-    /// Records that a call was canceled, for this reason. An earlier record stays. It is kept for the retention of the inbox after
-    /// `kept_from`.
+    /// Records that a call was canceled, for this reason. The time of an earlier record stays, and so does its reason, unless the user
+    /// cancels a call that its booking has called off. The record is kept for the retention of the inbox after `kept_from`.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
@@ -165,12 +165,13 @@ impl Inbox {
         kept_from: Timestamp,
         now: Timestamp,
     ) -> Result<(), Error> {
+        let is_by_user = reason == StopReason::CanceledByUser;
+        let because = if is_by_user { ":reason" } else { "if_not_exists(canceled_because, :reason)" };
         let request = self
             .update_dials(call_id)
-            .update_expression(
-                "SET canceled_at = if_not_exists(canceled_at, :now), \
-                 canceled_because = if_not_exists(canceled_because, :reason), expires_at = :end",
-            )
+            .update_expression(format!(
+                "SET canceled_at = if_not_exists(canceled_at, :now), canceled_because = {because}, expires_at = :end"
+            ))
             .expression_attribute_values(":now", number(now.as_millis()))
             .expression_attribute_values(":reason", text(reason.as_str()))
             .expression_attribute_values(":end", number(self.expires_at(kept_from)));
