@@ -152,7 +152,8 @@ fn appointment_announcements(
     let last = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.topic() == Topic::Appointment);
     let Some(latest) = attempts.last() else {
         let ended = AnnouncementKind::AppointmentEnded(call.end_reason(attempts));
-        let is_new = call.job.is_final() && last != Some(ended);
+        // Another reason alone is not announced, as in `job_announcement`.
+        let is_new = call.job.is_final() && last.map(AnnouncementKind::status) != Some(ended.status());
         let source = source_of_end(call, None, cause, now);
         let announcement = Announcement { source, ..call_announcement(call, ended, None, now) };
         return Some(announcement).filter(|_| is_new).into_iter().collect();
