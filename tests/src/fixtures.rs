@@ -67,15 +67,16 @@ pub fn dial_rates(secret: &Value, rate: &str) -> DialRates {
 /// A secret that configures every provider. Retell has two keys, as in the middle of a key rotation.
 #[must_use]
 pub fn all_providers() -> Value {
-    let telnyx = Key::new(KEY).map(|key| verifying_key(Provider::Telnyx, &key)).unwrap_or_default();
+    let verifying = |provider| Key::new(KEY).map(|key| verifying_key(provider, &key)).unwrap_or_default();
     json!({
         "retell": {"keys": [KEY, OLD_KEY], "dial": {"api_key": "an API key of the tests"}},
         "twilio": {"keys": [KEY], "public_url": PUBLIC_URL},
         "vapi": {"keys": [KEY]},
-        "telnyx": {"keys": [telnyx]},
+        "telnyx": {"keys": [verifying(Provider::Telnyx)]},
         "elevenlabs": {"keys": [KEY]},
         "plivo": {"keys": [KEY], "public_url": PUBLIC_URL},
         "vonage": {"keys": [KEY]},
+        "daily": {"keys": [verifying(Provider::Daily)]},
         "generic": {"keys": [KEY]},
     })
 }

@@ -135,7 +135,7 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage => true,
-        Provider::Generic | Provider::Configured(_) => false,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => false,
     }
 }
 

@@ -46,7 +46,7 @@ impl State {
         }
         let is_over_capacity = mode == Mode::OverCapacity;
         let prefix = match order.provider {
-            Provider::Retell | Provider::Generic | Provider::Configured(_) => "call_",
+            Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => "call_",
             Provider::Twilio => "CA",
             Provider::Vapi => "vapi_",
             Provider::Telnyx => "v3:",

@@ -96,7 +96,9 @@ impl Mode {
         match self {
             Self::Normal | Self::FailsAfterDial => None,
             Self::OverCapacity => match provider {
-                Provider::Retell | Provider::Vapi | Provider::Generic | Provider::Configured(_) => None,
+                Provider::Retell | Provider::Vapi | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+                    None
+                }
                 Provider::Twilio => {
                     let message = json!({"code": 10_004, "message": "Call concurrency limit exceeded", "status": 400});
                     dials(respond(400, &message), RequestResult::RateLimited)

@@ -36,7 +36,9 @@ pub(super) fn error(status: u16, message: &str) -> ApiResponse {
 /// Response that refuses the called number.
 pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
     match provider {
-        Provider::Retell | Provider::Generic | Provider::Configured(_) => error(422, "to_number is not valid"),
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+            error(422, "to_number is not valid")
+        }
         Provider::Twilio => {
             respond(400, &json!({"code": 21_211, "message": "Invalid 'To' phone number", "status": 400}))
         }

@@ -16,6 +16,8 @@ pub enum Provider {
     ElevenLabs,
     Plivo,
     Vonage,
+    /// Its API puts a phone into a room, where an agent must be already. So Switchhook only receives its webhooks.
+    Daily,
     /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
     /// Sender whose signature and events are described by the configuration of the stack. It has no API either.
@@ -24,7 +26,7 @@ pub enum Provider {
 
 impl Provider {
     /// Every provider that Switchhook has code for.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Retell,
         Self::Twilio,
         Self::Vapi,
@@ -32,6 +34,7 @@ impl Provider {
         Self::ElevenLabs,
         Self::Plivo,
         Self::Vonage,
+        Self::Daily,
         Self::Generic,
     ];
 
@@ -46,6 +49,7 @@ impl Provider {
             Self::ElevenLabs => "elevenlabs",
             Self::Plivo => "plivo",
             Self::Vonage => "vonage",
+            Self::Daily => "daily",
             Self::Generic => "generic",
             Self::Configured(name) => name.as_str(),
         }
@@ -58,7 +62,7 @@ impl Provider {
     pub const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage | Self::Configured(_) => false,
+            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage | Self::Daily | Self::Configured(_) => false,
         }
     }
 
@@ -73,6 +77,7 @@ impl Provider {
             | Self::ElevenLabs
             | Self::Plivo
             | Self::Vonage
+            | Self::Daily
             | Self::Generic => false,
             Self::Configured(_) => true,
         }
@@ -99,7 +104,7 @@ impl<'de> Deserialize<'de> for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic")]
+#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic")]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -211,6 +216,7 @@ impl ProviderSet {
             | Provider::ElevenLabs
             | Provider::Plivo
             | Provider::Vonage
+            | Provider::Daily
             | Provider::Generic => self.built_in & bit(provider) != 0,
         }
     }

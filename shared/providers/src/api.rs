@@ -20,7 +20,8 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 
 const AUTHORIZATION: &str = "authorization";
 
-/// Base URL of the provider's API. `None` if the provider has no API (generic, and configured ones).
+/// Base URL of the provider's API. `None` if the provider has no API that Switchhook can use (Daily, generic, and configured
+/// ones).
 #[must_use]
 pub const fn api_url(provider: Provider) -> Option<&'static str> {
     match provider {
@@ -31,7 +32,7 @@ pub const fn api_url(provider: Provider) -> Option<&'static str> {
         Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
         Provider::Plivo => Some("https://api.plivo.com"),
         Provider::Vonage => Some("https://api.nexmo.com"),
-        Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }
 }
 
@@ -99,7 +100,7 @@ impl fmt::Debug for ApiRequest {
 /// Reason why no request can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ClientError {
-    /// The provider has no `dial` in its configuration, or no API (generic, and configured ones).
+    /// The provider has no `dial` in its configuration, or no API that places calls (Daily, generic, and configured ones).
     #[error("the provider is not configured to place calls")]
     DialUnsupported,
     /// The provider has no API or no `dial` in its configuration, or the call cannot be identified there.

@@ -18,6 +18,8 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
         Provider::Retell | Provider::Vapi | Provider::Vonage | Provider::Generic | Provider::Configured(_) => {
             canonical_json(body)
         }
+        // `event_ts` is the time of the delivery.
+        Provider::Daily => canonical_json_without(body, "event_ts"),
         // `event_timestamp` describes the delivery, or is missing if the event comes from a lookup. The type is part of the
         // event id.
         Provider::ElevenLabs => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
@@ -38,6 +40,14 @@ fn canonical_json(body: &[u8]) -> Option<String> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     value.sort_all_objects();
     value.is_object().then(|| value.to_string())
+}
+
+/// The body as JSON text with sorted fields, without one of them. `None` if it is not a JSON object.
+fn canonical_json_without(body: &[u8], name: &str) -> Option<String> {
+    let mut value: Value = serde_json::from_slice(body).ok()?;
+    value.as_object_mut()?.remove(name);
+    value.sort_all_objects();
+    Some(value.to_string())
 }
 
 /// The `data` field of the body, as JSON text with sorted fields.
@@ -89,6 +99,14 @@ mod tests {
         let one = r#"{"data":{"id":"1"},"meta":{"attempt":1}}"#;
         assert!(same(Provider::Telnyx, one, r#"{"data":{"id":"1"},"meta":{"attempt":2}}"#));
         assert!(!same(Provider::Telnyx, one, r#"{"data":{"id":"2"},"meta":{"attempt":1}}"#));
+    }
+
+    #[test]
+    fn daily_tells_the_time_of_its_delivery_beside_the_event() {
+        let one = r#"{"id":"1","payload":{"timestamp":1},"event_ts":1.5}"#;
+        assert!(same(Provider::Daily, one, r#"{"event_ts":9.5,"payload":{"timestamp":1},"id":"1"}"#));
+        assert!(!same(Provider::Daily, one, r#"{"id":"1","payload":{"timestamp":2},"event_ts":1.5}"#));
+        assert!(!same(Provider::Daily, "[1]", "[1 ]"));
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic
         | Provider::Configured(_) => None,
     }

@@ -45,7 +45,7 @@ pub fn discovery_api_request(
         Provider::ElevenLabs => elevenlabs::discovery_request(config, period, page),
         Provider::Plivo => plivo::discovery_request(config, period, page),
         Provider::Vonage => vonage::discovery_request(config, period, page),
-        Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     };
     request.ok_or(ClientError::LookupUnsupported)
 }
@@ -76,7 +76,7 @@ pub fn read_discovery_answer(
             let (named, next_page) = elevenlabs::parse_page(body)?;
             return Some(CallPage { endings: Vec::new(), named, next_page });
         }
-        Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }?;
     let endings = webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
@@ -101,6 +101,7 @@ pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<Ev
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic
         | Provider::Configured(_) => Vec::new(),
     }

@@ -10,7 +10,7 @@ use crate::key::Key;
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::scheme::Proof;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
-use crate::{configured, elevenlabs, generic, plivo, retell, telnyx, twilio, vapi, vonage};
+use crate::{configured, daily, elevenlabs, generic, plivo, retell, telnyx, twilio, vapi, vonage};
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
 ///
@@ -42,6 +42,7 @@ pub fn verify(
         Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Plivo => plivo::verify(config, webhook)?,
         Provider::Vonage => vonage::verify(config, webhook, now)?,
+        Provider::Daily => daily::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index).decided_by(config.decision()))
@@ -67,6 +68,7 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::ElevenLabs => elevenlabs::read(webhook, received_at, &mut notes),
         Provider::Plivo => plivo::read(webhook, received_at, &mut notes),
         Provider::Vonage => vonage::read(webhook, received_at, &mut notes),
+        Provider::Daily => daily::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
         Provider::Configured(_) => Err(ReadError::UnknownMapping),
     };
@@ -105,6 +107,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic
         | Provider::Configured(_) => false,
     }
@@ -117,6 +120,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
 /// * Twilio: a JSON object or array is signed as JSON, and any other body as a form.
 /// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is
 ///   its SHA-256. [`verifying_key`] returns the public key that verifies the webhooks.
+/// * Daily: the key is the base64 of the secret. Any other text is the secret itself, and [`verifying_key`] returns its base64.
 #[must_use]
 pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
     match provider {
@@ -127,6 +131,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
         Provider::Plivo => plivo::sign(key, url, body, now),
         Provider::Vonage => vonage::sign(key, url, body, now),
+        Provider::Daily => daily::sign(key, url, body, now),
         Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
@@ -155,18 +160,23 @@ pub fn sign_as_configured(
         },
         Provider::Configured(_) => config.scheme()?.sign(key?, url, body, now),
         Provider::Telnyx => None,
-        Provider::Retell | Provider::ElevenLabs | Provider::Plivo | Provider::Vonage | Provider::Generic => {
-            Some(sign(provider, key?, url, body, now).into())
-        }
+        Provider::Retell
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Daily
+        | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
     }
 }
 
 /// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For
-/// Telnyx it is the public key. For all other providers it is the key itself, so it is secret.
+/// Telnyx it is the public key. For Daily it is base64. For all other providers it is the key itself. So it is secret, except
+/// Telnyx's.
 #[must_use]
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
         Provider::Telnyx => telnyx::public_key(key),
+        Provider::Daily => daily::verifying_key(key),
         Provider::Retell
         | Provider::Twilio
         | Provider::Vapi
@@ -182,7 +192,7 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
 ///
 /// # Errors
 ///
-/// [`ClientError::DialUnsupported`] if the provider has no API (generic), or if the account is another provider's.
+/// [`ClientError::DialUnsupported`] if the provider has no API that places calls (Daily, generic), or if the account is another provider's.
 pub fn dial_api_request(
     provider: Provider,
     config: &AccountConfig,
@@ -196,7 +206,7 @@ pub fn dial_api_request(
         Provider::ElevenLabs => elevenlabs::dial_api_request(config, request),
         Provider::Plivo => plivo::dial_api_request(config, request),
         Provider::Vonage => vonage::dial_api_request(config, request),
-        Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     };
     api_request.ok_or(ClientError::DialUnsupported)
 }
@@ -219,7 +229,7 @@ pub fn read_dial_answer(
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Plivo => (plivo::dialled_call_id(body), plivo::refusal(body)),
         Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(status, body)),
-        Provider::Generic | Provider::Configured(_) => (None, None),
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)
 }

@@ -15,7 +15,7 @@
 //! * `signature.rs`: the signature scheme. Most are data for the engine in `scheme/`.
 //! * `payload.rs`: the vendor's own names.
 //! * `normalize.rs`: their meaning as call events.
-//! * `client.rs`: the vendor's API. Generic has none.
+//! * `client.rs`: the vendor's API. Daily and generic have none.
 //!
 //! A provider that Switchhook has no code for is described by the configuration: `configured` reads its events.
 //!
@@ -28,6 +28,7 @@ mod config;
 mod configured;
 mod content_hash;
 mod correlation;
+mod daily;
 mod dial;
 mod discovery;
 mod dispatch;

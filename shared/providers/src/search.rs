@@ -65,7 +65,7 @@ impl<'a> CallSearch<'a> {
             }
             Provider::Plivo => plivo::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Plivo(next))),
             Provider::Vonage => vonage::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vonage(next))),
-            Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
         Ok(Self { config, lookup, request, stage, requests: 1 })

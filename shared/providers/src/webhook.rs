@@ -67,6 +67,7 @@ impl VerifiedWebhook {
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Vonage
+            | Provider::Daily
             | Provider::Generic
             | Provider::Configured(_) => String::new(),
         };

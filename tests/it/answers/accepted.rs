@@ -33,6 +33,7 @@ fn query_of(provider: Provider) -> &'static str {
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic
         | Provider::Configured(_) => "",
     }
@@ -82,6 +83,13 @@ async fn every_sample_is_accepted_or_recorded() {
         "vonage/record",
         "vonage/disconnected",
         "vonage/input",
+        "daily/dialout_warning",
+        "daily/dialin_ready",
+        "daily/dialin_warning",
+        "daily/meeting_started",
+        "daily/participant_joined",
+        "daily/recording_ready",
+        "daily/test",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {

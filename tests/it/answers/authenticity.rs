@@ -47,7 +47,7 @@ const UNSIGNED_TOKEN: &str = "Bearer eyJhbGciOiJub25lIn0.e30.";
 
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Tamper, &str); 44] = [
+    let cases: [(Provider, &str, Tamper, &str); 52] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
@@ -110,6 +110,14 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::Vonage, "flipped bit", |_, r| flipped(r), "bad_signature"),
         (Provider::Vonage, "old", |w, r| signed_at(w, &r, Provider::Vonage, -301), "stale_timestamp"),
         (Provider::Vonage, "of the future", |w, r| signed_at(w, &r, Provider::Vonage, 301), "stale_timestamp"),
+        (Provider::Daily, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
+        (Provider::Daily, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
+        (Provider::Daily, "garbage", |_, r| with_header(r, "x-webhook-signature", "garbage!"), "bad_signature"),
+        (Provider::Daily, "garbled time", |_, r| with_header(r, "x-webhook-timestamp", "now"), "bad_signature"),
+        (Provider::Daily, "other time", |_, r| with_header(r, "x-webhook-timestamp", "1767225601"), "bad_signature"),
+        (Provider::Daily, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (Provider::Daily, "old", |w, r| signed_at(w, &r, Provider::Daily, -4801), "stale_timestamp"),
+        (Provider::Daily, "of the future", |w, r| signed_at(w, &r, Provider::Daily, 4801), "stale_timestamp"),
         (Provider::Generic, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
         (Provider::Generic, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
         (Provider::Generic, "garbage", |_, r| with_header(r, "x-webhook-signature", "sha256=00"), "bad_signature"),
@@ -137,6 +145,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Twilio => sample("twilio/completed"),
             Provider::Plivo => sample("plivo/hangup"),
             Provider::Vonage => sample("vonage/completed"),
+            Provider::Daily => sample("daily/dialout_stopped"),
             Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());

@@ -91,10 +91,10 @@ async fn place<const N: usize>(
 
 const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 
-/// Twilio, Telnyx, Plivo and Vonage do not report what the person said.
+/// Twilio, Telnyx, Plivo, Vonage and Daily do not report what the person said.
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => {
+        Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage | Provider::Daily => {
             "job COMPLETED, appointment Connected, attempts [completed]"
         }
         Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => {
@@ -130,6 +130,7 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::ElevenLabs
             | Provider::Plivo
             | Provider::Vonage
+            | Provider::Daily
             | Provider::Generic
             | Provider::Configured(_) => confirmed_at(provider),
         };
@@ -141,6 +142,7 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
+            | Provider::Daily
             | Provider::Generic
             | Provider::Configured(_) => confirmed,
         };

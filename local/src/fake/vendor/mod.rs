@@ -83,7 +83,7 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::ElevenLabs => elevenlabs::order(request),
         Provider::Plivo => plivo::order(request),
         Provider::Vonage => vonage::order(request),
-        Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }
 }
 
@@ -97,14 +97,16 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::Vonage => respond(201, &vonage::dialled(id)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
-        Provider::Retell | Provider::Generic | Provider::Configured(_) => respond(201, &retell::call(call, id, now)),
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+            respond(201, &retell::call(call, id, now))
+        }
     }
 }
 
 /// All webhooks of a call, in the order of its events.
 pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
     match call.provider {
-        Provider::Retell | Provider::Generic | Provider::Configured(_) => retell::webhooks(call, id),
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => retell::webhooks(call, id),
         Provider::Twilio => twilio::webhooks(call, id),
         Provider::Vapi => vapi::webhooks(call, id),
         Provider::Telnyx => telnyx::webhooks(call, id),
@@ -125,7 +127,7 @@ impl State {
             Provider::ElevenLabs => elevenlabs::answer(self, request, now),
             Provider::Plivo => plivo::answer(self, request, now),
             Provider::Vonage => vonage::answer(self, request, now),
-            Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))
     }

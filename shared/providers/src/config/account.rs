@@ -74,7 +74,7 @@ impl Account {
             Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
             Provider::Plivo => PlivoAccount::read(fields).map(Self::Plivo),
             Provider::Vonage => VonageAccount::read(fields).map(Self::Vonage),
-            Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         }
     }
 
@@ -90,7 +90,7 @@ impl Account {
             Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
             Provider::Plivo => "auth_id, auth_token, answer_url, machine_detection",
             Provider::Vonage => "application_id, private_key, answer_url, machine_detection",
-            Provider::Generic | Provider::Configured(_) => "",
+            Provider::Daily | Provider::Generic | Provider::Configured(_) => "",
         }
     }
 }

@@ -15,7 +15,12 @@ const VALUES_MAX: usize = 20;
 pub(super) const fn can_decide(provider: Provider) -> bool {
     match provider {
         Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs => true,
-        Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::Generic | Provider::Configured(_) => false,
+        Provider::Twilio
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Daily
+        | Provider::Generic
+        | Provider::Configured(_) => false,
     }
 }
 

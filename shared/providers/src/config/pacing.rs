@@ -42,7 +42,7 @@ pub enum DialRatesError {
     Form(String),
     #[error(transparent)]
     Unknown(#[from] UnknownProvider),
-    #[error("{0} has no API, and places no calls")]
+    #[error("Switchhook places no calls with {0}")]
     NoApi(Provider),
     #[error("the rate of {0} is not a number from {PER_SECOND_MIN} to {PER_SECOND_MAX}")]
     Range(String),

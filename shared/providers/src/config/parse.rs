@@ -28,6 +28,10 @@ const WINDOW_DEFAULT: Duration = Duration::from_secs(300);
 /// anew.
 const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
 
+/// Default signature window of Daily. It repeats a webhook at most five times, after up to 15 minutes each, and nothing says whether a
+/// repetition is signed anew. So the last one may come 75 minutes after its signature. Five minutes are for the clocks.
+const DAILY_WINDOW_DEFAULT: Duration = Duration::from_secs(80 * 60);
+
 /// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook
 /// that is rejected.
 const KEYS_MAX: usize = 8;
@@ -73,6 +77,7 @@ impl KeyLengths {
                 | Provider::ElevenLabs
                 | Provider::Plivo
                 | Provider::Vonage
+                | Provider::Daily
                 | Provider::Configured(_),
             ) => KEY_CHARS_MIN,
         }
@@ -185,9 +190,12 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
         Provider::Configured(_) => "keys, signature, events, reports_outcome, window_seconds, allowed_sources",
-        Provider::Telnyx | Provider::ElevenLabs | Provider::Plivo | Provider::Vonage | Provider::Generic => {
-            "keys, window_seconds, allowed_sources"
-        }
+        Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Daily
+        | Provider::Generic => "keys, window_seconds, allowed_sources",
     }
 }
 
@@ -224,6 +232,7 @@ fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Webho
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic => {}
     }
     if !question::asks(provider) {
@@ -285,9 +294,14 @@ fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usi
     if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
         return Err("not the base64 of an Ed25519 public key".to_owned());
     }
-    if let Some(Scheme::Hmac(scheme)) = scheme {
-        match scheme.keys.secret(&key) {
-            None => return Err(wrong_key_form(provider, scheme.keys, &key).to_owned()),
+    let form = match (provider, scheme) {
+        (Provider::Daily, _) => Some(KeyForm::Base64),
+        (_, Some(Scheme::Hmac(scheme))) => Some(scheme.keys),
+        (_, Some(Scheme::SharedSecret { .. }) | None) => None,
+    };
+    if let Some(form) = form {
+        match form.secret(&key) {
+            None => return Err(wrong_key_form(provider, form, &key).to_owned()),
             Some(secret) if secret.len() < chars_min => {
                 return Err(format!("the key is the base64 of fewer than {chars_min} bytes"));
             }
@@ -303,6 +317,7 @@ fn wrong_key_form(provider: Provider, form: KeyForm, key: &Key) -> &'static str 
         // Every text is such a key.
         KeyForm::Text => "not a text",
         KeyForm::Base64 if provider == Provider::Vapi => "not base64, although base64_keys is true",
+        KeyForm::Base64 if provider == Provider::Daily => "not base64, as the hmac of a webhook of Daily is",
         KeyForm::Base64 => "not base64, although key_encoding is base64",
         KeyForm::Whsec if key.as_str().starts_with("v1,") => {
             "starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_"
@@ -330,6 +345,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Vonage
+            | Provider::Daily
             | Provider::Generic
             | Provider::Configured(_),
         ) => {
@@ -344,10 +360,16 @@ fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) 
     let has_timestamp = match provider {
         Provider::Twilio | Provider::Plivo => false,
         Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
-        Provider::Retell | Provider::Telnyx | Provider::ElevenLabs | Provider::Vonage | Provider::Generic => true,
+        Provider::Retell
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Vonage
+        | Provider::Daily
+        | Provider::Generic => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
         (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),
+        (None, true) if provider == Provider::Daily => Some(DAILY_WINDOW_DEFAULT),
         (None, true) => Some(WINDOW_DEFAULT),
         (None, false) => None,
         (Some(_), false) if matches!(provider, Provider::Twilio | Provider::Plivo) => {
@@ -404,7 +426,7 @@ fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<Account> {
         return None;
     };
     if api_url(provider).is_none() {
-        fields.problem("dial", &format!("not for {provider}, which has no API"));
+        fields.problem("dial", &format!("not for {provider}, with which Switchhook places no calls"));
         return None;
     }
     let mut fields = fields.inner("dial", object);

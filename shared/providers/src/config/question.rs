@@ -53,6 +53,7 @@ const fn form(provider: Provider) -> Option<AnswerForm> {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::Daily
         | Provider::Generic
         | Provider::Configured(_) => None,
     }

@@ -27,6 +27,7 @@ fn the_documented_shape_is_read() {
             "elevenlabs":{"keys":["e"]},
             "plivo":{"keys":["p"],"public_url":"https://example.com"},
             "vonage":{"keys":["o"]},
+            "daily":{"keys":["ZGFpbHk="]},
             "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
     )
     .unwrap();
@@ -50,6 +51,8 @@ fn the_documented_shape_is_read() {
     // Its last retry comes after 30 minutes, perhaps with the first signature.
     let elevenlabs = keys.config(Provider::ElevenLabs).unwrap();
     assert_eq!(elevenlabs.window(), Some(Duration::from_secs(45 * 60)));
+    // Its last retry may come after 75 minutes, perhaps with the first signature.
+    assert_eq!(keys.config(Provider::Daily).unwrap().window(), Some(Duration::from_secs(80 * 60)));
     assert!(Provider::ALL.into_iter().all(|provider| keys.config(provider).is_some()));
 
     let dials = |provider: &Provider| providers.dial_accounts().config(*provider).is_some();
@@ -79,7 +82,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
-            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, \
+            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, \
              whose entries describe the provider",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
@@ -186,7 +189,7 @@ fn dialling_is_configured_per_provider() {
         ]
     );
     assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);
-    assert_eq!(problems("generic", "{}"), ["generic.dial: not for generic, which has no API"]);
+    assert_eq!(problems("generic", "{}"), ["generic.dial: not for generic, with which Switchhook places no calls"]);
 }
 
 #[test]
@@ -401,7 +404,7 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     assert_eq!(
         keys.problems(),
         [
-            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, whose entries describe the provider"#
+            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, whose entries describe the provider"#
         ]
     );
     assert_eq!(configured(&keys), [Provider::Generic]);
@@ -452,8 +455,11 @@ fn dial_rates_are_read_and_written() {
             "retell",
             "\"retell\" is not of the form provider=calls per second or provider=calls per second/calls at the same time",
         ),
-        ("x=1", "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic"),
-        ("generic=1", "generic has no API, and places no calls"),
+        (
+            "x=1",
+            "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic",
+        ),
+        ("generic=1", "Switchhook places no calls with generic"),
         ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
         ("retell=fast", "the rate of retell is not a number from 0.1 to 200"),
         ("retell=201/5", "the rate of retell is not a number from 0.1 to 200"),
@@ -480,9 +486,11 @@ fn short_keys_are_refused() {
                 "vapi": {"keys": ["MTUgY2hhcmFjdGVycy4u"], "signature": {"base64_keys": true}},
                 "telnyx": {"keys": ["11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="],
                     "dial": {"api_key": "KEY0", "connection_id": "1"}},
+                "daily": {"keys": ["MTUgY2hhcmFjdGVycy4u", "MTYgY2hhcmFjdGVycy4uLg=="]},
                 "generic": {"keys": ["a key of 31 characters, not 32.", "a key of 32 characters, and more"]}}"#
         ),
         [
+            "daily.keys[0]: the key is the base64 of fewer than 16 bytes",
             "generic.keys[0]: the key is shorter than 32 characters",
             "retell.keys[0]: the key is shorter than 16 characters",
             "retell.dial.api_key: the key is shorter than 16 characters",
@@ -493,6 +501,16 @@ fn short_keys_are_refused() {
     );
     // A stored key that is too short disables its provider.
     assert_eq!(WebhookConfig::parse(r#"{"retell": {"keys": ["short"]}}"#).disabled(), [Provider::Retell]);
+}
+
+#[test]
+fn keys_of_daily_are_base64() {
+    for key in ["the text of a secret", "c2l4dGVlbiBieXRlcyBvciBtb3J", "c2l4dGVlbiBieXRlcyBvciBtb3J_", "===="] {
+        let json = json!({"daily": {"keys": [key]}}).to_string();
+        assert_eq!(problems(&json), ["daily.keys[0]: not base64, as the hmac of a webhook of Daily is"], "{key}");
+    }
+    let json = r#"{"daily": {"keys": ["ZGFpbHk="], "dial": {"api_key": "KEY0"}, "public_url": "https://example.com"}}"#;
+    assert_eq!(problems(json), ["daily.dial: not for daily, with which Switchhook places no calls"]);
 }
 
 #[test]
@@ -539,7 +557,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
         }}"#;
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, generic, and names such as x-acme, whose entries describe the provider
+    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, whose entries describe the provider
     x-a.signature."header": unknown field: known are scheme
     x-a.events.event_id[1]: not a JSON pointer such as /data/id
     x-a.events.type: not a JSON pointer such as /data/id

@@ -210,7 +210,7 @@ fn account_of_one_provider_is_of_no_use_at_another() {
         let search = CallSearch::start(provider, &retell, job.lookup(Some("id")));
         assert!(matches!(search, Err(ClientError::LookupUnsupported)));
     }
-    assert_eq!(api_url(Provider::Generic), None);
+    assert_eq!((api_url(Provider::Daily), api_url(Provider::Generic)), (None, None));
     assert!(DIALLED.iter().all(|provider| api_url(*provider).unwrap().starts_with("https://api.")));
 }
 
@@ -256,7 +256,9 @@ fn accepted(provider: Provider) -> Value {
             json!({"uuid": "c1", "status": "started", "direction": "outbound", "conversation_uuid": "CON-1"})
         }
         Provider::Plivo => json!({"message": "call fired", "request_uuid": "c1", "api_id": "a1"}),
-        Provider::Generic | Provider::Configured(_) => json!({"id": "c1", "call_id": "c1", "sid": "c1"}),
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+            json!({"id": "c1", "call_id": "c1", "sid": "c1"})
+        }
     }
 }
 
@@ -592,7 +594,7 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
             (query.to_owned(), "CallUUID=p1&Event=Ring&CallStatus=ringing".to_owned())
         }
         Provider::Vonage => panic!("vonage repeats nothing that the dial names"),
-        Provider::Generic | Provider::Configured(_) => panic!("generic places no calls"),
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => panic!("{provider} places no calls"),
     };
     VerifiedWebhook::from_inbox(provider, query, body.into_bytes(), 0)
 }

@@ -295,6 +295,37 @@ fn vonage_call_ends_as_its_other_ending_says_in_every_order() {
     }
 }
 
+/// The end of a call at Daily does not say whether anybody answered.
+#[test]
+fn daily_call_is_completed_only_after_an_answer_in_every_order() {
+    let event = |event_type: &str, second: i64| {
+        let payload = json!({"session_id": "s1", "timestamp": 1_760_962_445 + second});
+        let body = json!({"type": event_type, "id": event_type, "payload": payload});
+        into_event(read_body(Provider::Daily, "", body.to_string().as_bytes()))
+    };
+    // An ending that is not clear counts later, when nothing else was heard for some time.
+    for (types, expected) in [
+        (&["dialout.connected", "dialout.stopped"][..], "ringing/dialing"),
+        (&["dialout.stopped"], "initiated/dialing"),
+        (&["dialout.connected", "dialout.answered", "dialout.stopped"], "completed/connected"),
+        (&["dialout.answered", "dialout.stopped"], "completed/connected"),
+        (&["dialin.connected", "dialin.stopped"], "completed/connected"),
+        (&["dialout.error"], "failed/no_answer"),
+        (&["dialout.connected", "dialout.error"], "failed/no_answer"),
+        (&["dialout.connected", "dialout.answered", "dialout.error"], "failed/connected"),
+        (&["dialout.connected", "dialout.error", "dialout.stopped"], "failed/no_answer"),
+    ] {
+        // Daily's times are whole seconds, so two events may have the same.
+        for step in [0, 3] {
+            let events: Vec<_> =
+                types.iter().zip(0..).map(|(event_type, place)| event(event_type, place * step)).collect();
+            for order in permutations(&events.iter().collect::<Vec<_>>()) {
+                assert_eq!(states(&folded(&order)), expected, "{types:?}");
+            }
+        }
+    }
+}
+
 /// A team's own application, Retell and Twilio report one appointment, two of them at once.
 #[test]
 fn two_providers_at_once_confirm_in_every_order() {

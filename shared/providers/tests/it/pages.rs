@@ -13,7 +13,7 @@ use crate::api::{NOW, config, job, with_private_key};
 use crate::reading;
 
 /// One page: its provider, its text, and the number of its event tables.
-const PAGES: [(Provider, &str, usize); 8] = [
+const PAGES: [(Provider, &str, usize); 9] = [
     (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
     (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
@@ -21,6 +21,7 @@ const PAGES: [(Provider, &str, usize); 8] = [
     (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
     (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 2),
     (Provider::Vonage, include_str!("../../../../docs/providers/vonage.md"), 3),
+    (Provider::Daily, include_str!("../../../../docs/providers/daily.md"), 1),
     (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
 ];
 
@@ -208,6 +209,10 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             json!({"uuid": "c", "status": "rejected", "detail": name}).to_string()
         }
         (Provider::Vonage, "verdict") => json!({"call_uuid": "c", "status": name}).to_string(),
+        (Provider::Daily, "type") => {
+            let payload = json!({"session_id": "c", "timestamp": 1_760_962_443});
+            json!({"type": name, "id": "e", "payload": payload}).to_string()
+        }
         (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
         (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
     }
@@ -250,11 +255,12 @@ fn table_of_the_providers_matches_the_code() {
     let page = Page::parse(include_str!("../../../../docs/providers/README.md"));
     let [table] = page.tables.as_slice() else { panic!("one table") };
     let column = |name: &str| table.header.iter().position(|cell| cell.text == name).unwrap();
-    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage", "any other sender"];
+    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage", "Daily", "any other sender"];
     assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
     for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
-        // Generic has no account, so any other one stands for it.
-        let config = config(if provider == Provider::Generic { Provider::Retell } else { provider });
+        // Daily and generic have no account, so any other one stands for it.
+        let has_account = !matches!(provider, Provider::Daily | Provider::Generic);
+        let config = config(if has_account { provider } else { Provider::Retell });
         let (job, period) = (job(), Period { from: NOW, until: NOW });
         let can_search = |id| CallSearch::start(provider, &config, job.lookup(id)).is_ok();
         for (name, supported) in [

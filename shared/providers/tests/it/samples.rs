@@ -1,5 +1,6 @@
 //! Call events of each sample body.
 
+mod daily;
 mod elevenlabs;
 mod plivo;
 mod vonage;

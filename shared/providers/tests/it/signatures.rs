@@ -1,6 +1,8 @@
 //! Every signature scheme: the vendors' own test vectors must verify (`fixtures/vectors.json` names their sources), and every change
 //! to a signed webhook must be rejected.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -20,6 +22,7 @@ const TELNYX_BODY: &[u8] = br#"{"data":{"id":"e","event_type":"call.cost"}}"#;
 const ELEVENLABS_BODY: &[u8] = br#"{"type":"post_call_audio","data":{"conversation_id":"c"}}"#;
 pub(crate) const PLIVO_BODY: &[u8] = b"CallUUID=c&CallStatus=completed&Tag=b&Tag=a&Tag=b&Name=%201+x";
 pub(crate) const VONAGE_BODY: &[u8] = br#"{"uuid":"c","status":"record"}"#;
+const DAILY_BODY: &[u8] = br#"{"type":"meeting.started","id":"e"}"#;
 const GENERIC_BODY: &[u8] = br#"{"event_id":"evt_1","type":"RINGING","call_id":"c"}"#;
 const JSON_BODY: &[u8] = br#"{"CallSid":"CA1","CallStatus":"completed"}"#;
 
@@ -74,6 +77,7 @@ impl Request {
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Vonage
+            | Provider::Daily
             | Provider::Generic
             | Provider::Configured(_) => {
                 json!({self.provider.as_str(): {"keys": self.keys}})
@@ -117,7 +121,7 @@ fn configured(provider: Provider, keys: &[&str]) -> Vec<String> {
     keys.iter().map(|key| verifying_key(provider, &Key::new(*key).unwrap())).collect()
 }
 
-fn requests() -> [Request; 9] {
+fn requests() -> [Request; 10] {
     [
         Request::signed(Provider::Retell, RETELL_BODY),
         Request::signed(Provider::Twilio, TWILIO_BODY),
@@ -127,6 +131,7 @@ fn requests() -> [Request; 9] {
         Request::signed(Provider::ElevenLabs, ELEVENLABS_BODY),
         Request::signed(Provider::Plivo, PLIVO_BODY),
         Request::signed(Provider::Vonage, VONAGE_BODY),
+        Request::signed(Provider::Daily, DAILY_BODY),
         Request::signed(Provider::Generic, GENERIC_BODY),
     ]
 }
@@ -142,7 +147,7 @@ fn timestamp_header(provider: Provider) -> Option<&'static str> {
         | Provider::Configured(_) => None,
         Provider::Vapi => Some("x-timestamp"),
         Provider::Telnyx => Some("telnyx-timestamp"),
-        Provider::Generic => Some("x-webhook-timestamp"),
+        Provider::Daily | Provider::Generic => Some("x-webhook-timestamp"),
     }
 }
 
@@ -164,7 +169,7 @@ fn signature_header(provider: Provider) -> &'static str {
         Provider::ElevenLabs => "elevenlabs-signature",
         Provider::Plivo => "x-plivo-signature-v3",
         Provider::Vonage => "authorization",
-        Provider::Generic | Provider::Configured(_) => "x-webhook-signature",
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => "x-webhook-signature",
     }
 }
 
@@ -191,6 +196,7 @@ fn only_a_signed_query_survives() {
             "",
             "",
             "appointment_id=7",
+            "",
             "",
             "",
         ]
@@ -240,7 +246,7 @@ fn one_flipped_bit_in_the_signature_is_refused() {
                 // In hex, upper and lower case are the same digit; in base64 they are different ones.
                 let in_base64 = matches!(
                     request.provider,
-                    Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage
+                    Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage | Provider::Daily
                 );
                 let same = !in_base64 && flipped.eq_ignore_ascii_case(&signature);
                 if HeaderValue::from_str(&flipped).is_err() || same {
@@ -333,7 +339,18 @@ fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
             continue;
         }
         let at = |skew_ms: i64| request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + skew_ms));
-        let window_ms = if request.provider == Provider::ElevenLabs { 45 * MINUTE_MS } else { 5 * MINUTE_MS };
+        let window_ms = match request.provider {
+            Provider::ElevenLabs => 45 * MINUTE_MS,
+            Provider::Daily => 80 * MINUTE_MS,
+            Provider::Retell
+            | Provider::Twilio
+            | Provider::Vapi
+            | Provider::Telnyx
+            | Provider::Plivo
+            | Provider::Vonage
+            | Provider::Generic
+            | Provider::Configured(_) => 5 * MINUTE_MS,
+        };
         for skew_ms in [-window_ms, 0, window_ms] {
             assert_eq!(at(skew_ms).error(), None);
         }
@@ -503,6 +520,34 @@ fn twilio_without_a_public_url_is_never_accepted() {
     assert_eq!(error, Some(VerifyError::MissingPublicUrl));
 }
 
+/// Request of Daily whose timestamp is this text, signed with the key in `configured`.
+fn daily(secret: &[u8], configured: &str, timestamp: &str) -> Request {
+    let mut mac: Hmac<Sha256> = Mac::new_from_slice(secret).unwrap();
+    mac.update(&[timestamp.as_bytes(), b".", DAILY_BODY].concat());
+    let signature = BASE64_STANDARD.encode(mac.finalize().into_bytes());
+    let request =
+        Request::signed(Provider::Daily, DAILY_BODY).with(|request| request.keys = vec![configured.to_owned()]);
+    request.set("x-webhook-timestamp", timestamp).set("x-webhook-signature", &signature)
+}
+
+#[test]
+fn daily_signs_with_the_decoded_key_and_stamps_seconds_or_milliseconds() {
+    let (secret, key) = (b"sixteen bytes or more", "c2l4dGVlbiBieXRlcyBvciBtb3Jl");
+    for timestamp in ["1760962445", "1760962445000"] {
+        let request = daily(secret, key, timestamp);
+        assert_eq!(request.error(), None, "{timestamp}");
+        let late = request.with(|request| request.now = Timestamp::from_millis(NOW.as_millis() + 80 * MINUTE_MS + 1));
+        assert_eq!(late.error(), Some(VerifyError::StaleTimestamp { skew_ms: 80 * MINUTE_MS + 1 }));
+        // The text of the key is not the secret.
+        assert_eq!(daily(key.as_bytes(), key, timestamp).error(), Some(VerifyError::WrongSignature));
+    }
+    // What the functions for tests sign is verified with the same key.
+    let signed = sign(Provider::Daily, &Key::new(key).unwrap(), "https://example.com/", DAILY_BODY, NOW);
+    let request = daily(secret, key, "1760962445");
+    assert_eq!(signed.headers[1], ("x-webhook-signature", request.header("x-webhook-signature")));
+    assert_eq!(verifying_key(Provider::Daily, &Key::new(key).unwrap()), key);
+}
+
 #[test]
 fn vapi_timestamp_is_in_seconds_or_milliseconds() {
     // A webhook of Vapi with a timestamp in milliseconds.
@@ -540,10 +585,10 @@ fn telnyx_verifies_with_the_public_key_alone() {
 }
 
 #[test]
-fn only_telnyx_has_another_key_to_verify_with() {
+fn only_telnyx_and_daily_have_another_key_to_verify_with() {
     for provider in Provider::ALL {
         let key = verifying_key(provider, &Key::new("key").unwrap());
-        assert_eq!(key == "key", provider != Provider::Telnyx);
+        assert_eq!(key == "key", !matches!(provider, Provider::Telnyx | Provider::Daily));
     }
 }
 

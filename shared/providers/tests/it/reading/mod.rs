@@ -1,5 +1,6 @@
 //! Meaning of the less usual events, one module per provider, and treatment of webhooks that cannot be read.
 
+mod daily;
 mod elevenlabs;
 mod generic;
 mod plivo;
@@ -37,6 +38,10 @@ pub(super) fn plivo(query: &str, form: &str) -> Reading {
 
 pub(super) fn vonage(body: Value) -> Reading {
     read_body(Provider::Vonage, "", body.to_string().as_bytes())
+}
+
+pub(super) fn daily(body: Value) -> Reading {
+    read_body(Provider::Daily, "", body.to_string().as_bytes())
 }
 
 pub(super) fn generic(body: Value) -> Reading {

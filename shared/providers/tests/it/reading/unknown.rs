@@ -22,6 +22,7 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     let twilio = |form: &str| notes(Provider::Twilio, form);
     let plivo = |form: &str| notes(Provider::Plivo, form);
     let vonage = |event: Value| notes(Provider::Vonage, &event.to_string());
+    let daily = |event_type: &str| notes(Provider::Daily, &json!({"type": event_type, "id": "e"}).to_string());
     let elevenlabs = |event_type: &str, data: Value| {
         notes(Provider::ElevenLabs, &json!({"type": event_type, "data": data}).to_string())
     };
@@ -60,6 +61,11 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (vonage(json!({"uuid": "c", "status": "new"})), Some("status")),
         (vonage(json!({"uuid": "c", "status": "record"})), None),
         (vonage(json!({"uuid": "c", "event": "new"})), None),
+        (daily("dialout.new"), Some("type")),
+        (daily("new"), Some("type")),
+        (daily("dialout.warning"), None),
+        (daily("recording.new"), None),
+        (daily("dialin.ready"), None),
         (conversation("done", "new"), Some("call_result")),
         (conversation("new", "answered"), Some("status")),
         (conversation("done", "answered"), None),
