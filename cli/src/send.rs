@@ -35,7 +35,7 @@ Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could no
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
-    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic or x-…
+    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic or x-…
     #[arg(long, value_name = "PROVIDER")]
     provider: Provider,
     #[command(flatten)]

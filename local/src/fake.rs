@@ -1,7 +1,7 @@
 //! The fake provider: a provider for development that dials nobody.
 //!
-//! It speaks the APIs of Retell, Twilio, Vapi, Telnyx, ElevenLabs, Plivo and Vonage: dials, lookups and lists of calls. The path of a request tells which one it
-//! plays. A virtual person answers every number. It sends webhooks the way providers do: some late, some twice, some out of
+//! It speaks the APIs of Retell, Twilio, Vapi, Telnyx, ElevenLabs, Plivo, Vonage, LiveKit, Bland and SignalWire: dials, lookups and lists of calls. The path of a request, and its login, tell
+//! which one it plays. A virtual person answers every number. It sends webhooks the way providers do: some late, some twice, some out of
 //! order, and some never.
 //!
 //! **The true course of a call is fixed at the moment when the call is placed.** Webhooks and API responses only report
@@ -186,7 +186,7 @@ impl FakeProvider {
     /// Name of the header by which a request to this path authenticates itself.
     #[must_use]
     pub fn login_header(path: &str) -> &'static str {
-        if vendor::provider_of(path) == Some(Provider::ElevenLabs) { "xi-api-key" } else { "authorization" }
+        if vendor::provider_of(path, None) == Some(Provider::ElevenLabs) { "xi-api-key" } else { "authorization" }
     }
 
     /// Answers a request to the API of a provider. `path` may have a query. `login` is the value of [`Self::login_header`].
@@ -196,7 +196,7 @@ impl FakeProvider {
         let mut state = lock(&self.state);
         state.requests += 1;
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let Some(provider) = vendor::provider_of(path) else { return error(404, "no such path") };
+        let Some(provider) = vendor::provider_of(path, login) else { return error(404, "no such path") };
         let request = Request { method, path, query, body };
         let order = vendor::order(provider, &request);
         let refusal = state.mode_of(provider, now).response(provider);
@@ -208,7 +208,8 @@ impl FakeProvider {
         }
         let has_login = |value: &str| {
             let scheme_and_login = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic "));
-            let login = if provider == Provider::ElevenLabs { Some(value) } else { scheme_and_login };
+            let is_bare = matches!(provider, Provider::ElevenLabs | Provider::Bland);
+            let login = if is_bare { Some(value) } else { scheme_and_login };
             login.is_some_and(|login| !login.is_empty())
         };
         if !login.is_some_and(has_login) {

@@ -434,7 +434,7 @@ def test_a_value_with_spaces_keeps_its_quotes_for_sam():
 # --- environment variables -------------------------------------------------------------------------------------------
 
 # Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
-API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL", "ELEVENLABS_API_URL", "PLIVO_API_URL", "VONAGE_API_URL"]
+API_URLS = ["RETELL_API_URL", "TWILIO_API_URL", "VAPI_API_URL", "TELNYX_API_URL", "ELEVENLABS_API_URL", "PLIVO_API_URL", "VONAGE_API_URL", "LIVEKIT_API_URL", "BLAND_API_URL", "SIGNALWIRE_API_URL"]
 ENVIRONMENT = {
     "ingress": ["INBOX_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "WEBHOOK_KEYS_SECRET_ID", "INBOX_RETENTION_DAYS"],
     "consumer": [
@@ -492,7 +492,7 @@ def test_every_number_of_shards_that_the_template_allows_can_be_read():
 def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
     for function in ("dialer", "reconciler"):
         variables = properties(name_of(function))["Environment"]["Variables"]
-        for provider in ("Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage"):
+        for provider in ("Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage", "LiveKit", "Bland", "SignalWire"):
             assert variables[f"{provider.upper()}_API_URL"] == ref("ProviderApiUrl")
             # An empty URL means the provider's own API.
             assert TEMPLATE["Parameters"]["ProviderApiUrl"]["Default"] == ""

@@ -76,7 +76,10 @@ pub fn all_providers() -> Value {
         "elevenlabs": {"keys": [KEY]},
         "plivo": {"keys": [KEY], "public_url": PUBLIC_URL},
         "vonage": {"keys": [KEY]},
+        "livekit": {"keys": [KEY]},
         "daily": {"keys": [verifying(Provider::Daily)]},
+        "bland": {"keys": [KEY]},
+        "signalwire": {"keys": [KEY], "public_url": PUBLIC_URL},
         "generic": {"keys": [KEY]},
     })
 }

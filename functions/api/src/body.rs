@@ -134,7 +134,10 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Plivo
-        | Provider::Vonage => true,
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Bland
+        | Provider::SignalWire => true,
         Provider::Daily | Provider::Generic | Provider::Configured(_) => false,
     }
 }

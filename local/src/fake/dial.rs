@@ -53,6 +53,9 @@ impl State {
             Provider::ElevenLabs => "conv_",
             Provider::Plivo => "plivo-",
             Provider::Vonage => "vonage-",
+            Provider::LiveKit => "SCL_",
+            Provider::Bland => "bland-",
+            Provider::SignalWire => "signalwire-",
         };
         let id = format!("{prefix}{:012x}{:020x}", self.started_at_ms, self.rng.u128(..) >> 48);
         let rings = self.rng.i64(2_000..12_000);

@@ -32,7 +32,7 @@ pub enum Mode {
     RateLimited,
     /// The account has as many calls as it may have. Retell accepts every dial, and no phone rings: the call ends at once with the
     /// status `error` and the reason `concurrency_limit_reached`. Vapi accepts it and says at once that it dials nobody. Twilio,
-    /// Telnyx, ElevenLabs, Plivo and Vonage refuse it. Lookups work.
+    /// Telnyx, ElevenLabs, Plivo, Vonage, LiveKit, Bland and SignalWire refuse it. Lookups work.
     OverCapacity,
 }
 
@@ -109,6 +109,18 @@ impl Mode {
                 }
                 Provider::Vonage => {
                     dials(respond(429, &json!({"title": "Throughput exceeded"})), RequestResult::RateLimited)
+                }
+                Provider::LiveKit => {
+                    let error = json!({"code": "resource_exhausted", "msg": "concurrent call limit exceeded"});
+                    dials(respond(429, &error), RequestResult::RateLimited)
+                }
+                Provider::SignalWire => {
+                    let message = json!({"code": 429, "message": "Too many calls", "status": 429});
+                    dials(respond(429, &message), RequestResult::RateLimited)
+                }
+                Provider::Bland => {
+                    let message = json!({"status": "error", "message": "Concurrent call limit reached"});
+                    dials(respond(429, &message), RequestResult::RateLimited)
                 }
                 Provider::Plivo => {
                     let message = json!({"error": "concurrent call limit reached"});

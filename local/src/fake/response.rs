@@ -39,7 +39,7 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
         Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
             error(422, "to_number is not valid")
         }
-        Provider::Twilio => {
+        Provider::Twilio | Provider::SignalWire => {
             respond(400, &json!({"code": 21_211, "message": "Invalid 'To' phone number", "status": 400}))
         }
         Provider::Vapi => respond(400, &json!({"message": ["customer.number must be a valid phone number"]})),
@@ -51,6 +51,11 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
             let problem = json!({"title": "Bad Request", "invalid_parameters": {"to[0].number": "not a phone number"}});
             respond(400, &problem)
         }
+        Provider::LiveKit => {
+            let message = "SipCallTo should be a phone number or SIP user, not a full SIP URI";
+            respond(400, &json!({"code": "invalid_argument", "msg": message}))
+        }
+        Provider::Bland => respond(400, &json!({"status": "error", "message": "phone_number is not valid"})),
         Provider::Plivo => respond(400, &json!({"error": "destination number is invalid"})),
         Provider::ElevenLabs => {
             let problem = json!({"loc": ["body", "to_number"], "msg": "not a phone number", "type": "value_error"});

@@ -16,7 +16,7 @@ pub struct Delivery {
     pub(super) provider: Provider,
     pub(super) provider_call_id: String,
     pub(super) metadata: Value,
-    /// Query of the URL that the webhook goes to. Empty for every provider but Twilio and Plivo.
+    /// Query of the URL that the webhook goes to. Empty for every provider but Twilio, Plivo and SignalWire.
     pub(super) query: String,
     pub(super) event: &'static str,
     pub(super) body: String,

@@ -162,3 +162,45 @@ async fn held_webhooks_wait_until_they_are_let_go() {
     assert_eq!(provider.next_delivery().await.event, "call_ended");
     assert!(provider.held().is_empty() && provider.is_holding());
 }
+
+/// Vonage and Bland have the same paths, and only a login at Vonage has a scheme.
+#[tokio::test(start_paused = true)]
+async fn same_path_is_of_the_provider_whose_login_it_has() {
+    let provider = provider();
+    let vonage =
+        json!({"to": [{"number": "15550199"}], "from": {"number": "15550100"}, "answer_url": ["https://a.example"]});
+    let bland =
+        json!({"phone_number": "+15550199", "from": "+15550100", "metadata": {"fake": "voicemail"}, "webhook": "x"});
+    for (login, body) in [("Bearer token", &vonage), ("key", &bland)] {
+        let answer = provider.handle("POST", "/v1/calls", Some(login), body.to_string().as_bytes());
+        assert!((200..=201).contains(&answer.status), "{answer:?}");
+    }
+    let dialled: Vec<Provider> = provider.dials().into_iter().map(|dial| dial.provider).collect();
+    assert_eq!(dialled, [Provider::Vonage, Provider::Bland]);
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    let list = |login: &str| provider.handle("GET", "/v1/calls?to_number=%2B15550199", Some(login), b"").body;
+    let rows: Value = serde_json::from_str(&list("key")).unwrap_or_default();
+    // A row shows no metadata.
+    assert_eq!((&rows["count"], &rows["calls"][0]["metadata"]), (&json!(1), &Value::Null));
+    assert!(list("Bearer token").contains("_embedded"));
+    assert_eq!(provider.handle("GET", "/v1/calls", None, b"").status, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn signalwire_paths_may_leave_out_the_extension() {
+    let provider = provider();
+    let calls = "/api/laml/2010-04-01/Accounts/p/Calls";
+    let form = "To=%2B15550199&From=%2B15550100&Url=https%3A%2F%2Fa.example%2F%3Ffake%3Dbusy&StatusCallback=https%3A%2F%2Fb.example%2F";
+    for extension in ["", ".json"] {
+        let path = format!("{calls}{extension}");
+        let answer = provider.handle("POST", &path, Some("Basic login"), form.as_bytes());
+        let call: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+        assert_eq!((answer.status, &call["status"]), (201, &json!("queued")));
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let path = format!("{calls}/{}{extension}", call["sid"].as_str().unwrap_or_default());
+        let call = provider.handle("GET", &path, Some("Basic login"), b"").body;
+        let call: Value = serde_json::from_str(&call).unwrap_or_default();
+        assert_eq!(call["status"], "busy", "{call}");
+    }
+    assert!(provider.dials().iter().all(|dial| dial.provider == Provider::SignalWire));
+}

@@ -18,7 +18,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::byte_stream::ByteStream;
 use switchhook_domain::{PhoneNumber, Provider, Timestamp};
-use switchhook_providers::{ApiRequest, DialAnswer, api_url, read_dial_answer, repeats_safely_for};
+use switchhook_providers::{ApiRequest, ApiUrl, DialAnswer, api_url, read_dial_answer, repeats_safely_for};
 use thiserror::Error;
 
 use crate::config::Environment;
@@ -63,12 +63,12 @@ pub enum SendError {
     NoResponse(&'static str),
 }
 
-/// URL of each provider's API: the provider's own, unless the environment sets another.
+/// Base URL of each provider's API: the provider's own, or that of the account, unless the environment sets another.
 #[derive(Clone, Debug, Default)]
 pub struct ApiUrls(BTreeMap<Provider, String>);
 
 impl ApiUrls {
-    /// Reads `RETELL_API_URL` and so on. A missing or empty variable selects the provider's own URL.
+    /// Reads `RETELL_API_URL` and so on. A missing or empty variable selects the URL of the provider or of the account.
     pub fn from_environment(environment: &mut Environment<impl Fn(&str) -> Option<String>>) -> Self {
         let with_api = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
         let named = with_api.filter_map(|provider| {
@@ -85,8 +85,13 @@ impl ApiUrls {
         self
     }
 
-    fn of(&self, provider: Provider) -> Option<&str> {
-        self.0.get(&provider).map(String::as_str).or_else(|| api_url(provider))
+    /// Base URL for a request. `None` if the provider has no API, or if the request lacks the URL of its account.
+    fn of<'a>(&'a self, provider: Provider, request: &'a ApiRequest) -> Option<&'a str> {
+        let url = match api_url(provider)? {
+            ApiUrl::Fixed(url) => Some(url),
+            ApiUrl::OfAccount => request.base_url.as_deref(),
+        };
+        self.0.get(&provider).map(String::as_str).or(url)
     }
 }
 
@@ -195,8 +200,8 @@ impl ProviderApi {
         request: ApiRequest,
         timeout: Duration,
     ) -> Result<ApiResponse, SendError> {
-        let Some(url) = self.urls.of(provider) else { return Err(SendError::NotSent("it has no API")) };
-        let http = http_request(url, request)?;
+        let url = self.urls.of(provider, &request).ok_or(SendError::NotSent("it has no API"))?.to_owned();
+        let http = http_request(&url, request)?;
         // One limit for connecting, sending and reading. The connector has a limit of its own for connecting alone.
         match tokio::time::timeout(timeout, exchange(connector, http)).await {
             Ok(answer) => answer,
@@ -266,6 +271,7 @@ pub(crate) mod tests {
     fn request() -> ApiRequest {
         ApiRequest {
             method: http::Method::GET,
+            base_url: None,
             path: "/v2/x".to_owned(),
             headers: Vec::new(),
             body: Vec::new(),
@@ -352,6 +358,7 @@ pub(crate) mod tests {
     fn dial() -> ApiRequest {
         ApiRequest {
             method: http::Method::POST,
+            base_url: None,
             path: "/".to_owned(),
             headers: Vec::new(),
             body: b"{}".to_vec(),
@@ -474,8 +481,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn provider_without_an_api_is_sent_nothing() {
-        assert_eq!(ApiUrls::default().of(Provider::Generic), None);
-        assert_eq!(ApiUrls::default().of(Provider::Retell), Some("https://api.retellai.com"));
+    fn request_goes_to_the_url_of_its_provider_or_of_its_account() {
+        let of_account = ApiRequest { base_url: Some("https://name.example.com".to_owned()), ..request() };
+        assert_eq!(ApiUrls::default().of(Provider::Generic, &of_account), None);
+        assert_eq!(ApiUrls::default().of(Provider::Retell, &request()), Some("https://api.retellai.com"));
+        // Each account of LiveKit has a URL of its own.
+        assert_eq!(ApiUrls::default().of(Provider::LiveKit, &of_account), Some("https://name.example.com"));
+        assert_eq!(ApiUrls::default().of(Provider::LiveKit, &request()), None);
+        for provider in [Provider::Retell, Provider::LiveKit] {
+            let replaced = ApiUrls::default().with(provider, "http://127.0.0.1:1/");
+            assert_eq!(replaced.of(provider, &of_account), Some("http://127.0.0.1:1"));
+        }
     }
 }

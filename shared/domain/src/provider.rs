@@ -16,8 +16,11 @@ pub enum Provider {
     ElevenLabs,
     Plivo,
     Vonage,
+    LiveKit,
     /// Its API puts a phone into a room, where an agent must be already. So Switchhook only receives its webhooks.
     Daily,
+    Bland,
+    SignalWire,
     /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
     Generic,
     /// Sender whose signature and events are described by the configuration of the stack. It has no API either.
@@ -26,7 +29,7 @@ pub enum Provider {
 
 impl Provider {
     /// Every provider that Switchhook has code for.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Retell,
         Self::Twilio,
         Self::Vapi,
@@ -34,7 +37,10 @@ impl Provider {
         Self::ElevenLabs,
         Self::Plivo,
         Self::Vonage,
+        Self::LiveKit,
         Self::Daily,
+        Self::Bland,
+        Self::SignalWire,
         Self::Generic,
     ];
 
@@ -49,20 +55,31 @@ impl Provider {
             Self::ElevenLabs => "elevenlabs",
             Self::Plivo => "plivo",
             Self::Vonage => "vonage",
+            Self::LiveKit => "livekit",
             Self::Daily => "daily",
+            Self::Bland => "bland",
+            Self::SignalWire => "signalwire",
             Self::Generic => "generic",
             Self::Configured(name) => name.as_str(),
         }
     }
 
-    /// True if the provider reports what the person said. Such an outcome can follow after the end of the call. Every other
-    /// provider reports only whether the call was answered. A configured provider reports an outcome if the parameter
-    /// `OutcomeProviders` names it, so this is false.
+    /// True if the provider reports what the person said, and does so after the end of the call. Every other provider reports only whether
+    /// the call was answered, or reports what the person said together with the ending (Bland). A configured provider reports an
+    /// outcome if the parameter `OutcomeProviders` names it, so this is false.
     #[must_use]
     pub const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage | Self::Daily | Self::Configured(_) => false,
+            Self::Twilio
+            | Self::Telnyx
+            | Self::Plivo
+            | Self::Vonage
+            | Self::LiveKit
+            | Self::Daily
+            | Self::Bland
+            | Self::SignalWire
+            | Self::Configured(_) => false,
         }
     }
 
@@ -77,7 +94,10 @@ impl Provider {
             | Self::ElevenLabs
             | Self::Plivo
             | Self::Vonage
+            | Self::LiveKit
             | Self::Daily
+            | Self::Bland
+            | Self::SignalWire
             | Self::Generic => false,
             Self::Configured(_) => true,
         }
@@ -104,7 +124,9 @@ impl<'de> Deserialize<'de> for Provider {
 
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic")]
+#[error(
+    "unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic"
+)]
 pub struct UnknownProvider(pub String);
 
 impl FromStr for Provider {
@@ -216,7 +238,10 @@ impl ProviderSet {
             | Provider::ElevenLabs
             | Provider::Plivo
             | Provider::Vonage
+            | Provider::LiveKit
             | Provider::Daily
+            | Provider::Bland
+            | Provider::SignalWire
             | Provider::Generic => self.built_in & bit(provider) != 0,
         }
     }

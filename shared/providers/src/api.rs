@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::{Provider, Timestamp};
 use thiserror::Error;
 
+use crate::config::AccountConfig;
 use crate::correlation::EchoedIds;
 use crate::jwt::TokenLogin;
 use crate::key::Key;
@@ -20,28 +21,42 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 
 const AUTHORIZATION: &str = "authorization";
 
-/// Base URL of the provider's API. `None` if the provider has no API that Switchhook can use (Daily, generic, and configured
-/// ones).
-#[must_use]
-pub const fn api_url(provider: Provider) -> Option<&'static str> {
-    match provider {
-        Provider::Retell => Some("https://api.retellai.com"),
-        Provider::Twilio => Some("https://api.twilio.com"),
-        Provider::Vapi => Some("https://api.vapi.ai"),
-        Provider::Telnyx => Some("https://api.telnyx.com"),
-        Provider::ElevenLabs => Some("https://api.elevenlabs.io"),
-        Provider::Plivo => Some("https://api.plivo.com"),
-        Provider::Vonage => Some("https://api.nexmo.com"),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
-    }
+/// Base URL of a provider's API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiUrl {
+    /// Every account has the same.
+    Fixed(&'static str),
+    /// Each account has its own, which its configuration names in `dial.api_url`. See [`ApiRequest::base_url`].
+    OfAccount,
 }
 
-/// Request to a provider's API. Send it to [`api_url`], or to a stand-in for it, followed by `path`.
+/// Base URL of the provider's API. `None` if the provider has no API that Switchhook can use (Daily, generic, and configured ones).
+#[must_use]
+pub const fn api_url(provider: Provider) -> Option<ApiUrl> {
+    let url = match provider {
+        Provider::Retell => "https://api.retellai.com",
+        Provider::Twilio => "https://api.twilio.com",
+        Provider::Vapi => "https://api.vapi.ai",
+        Provider::Telnyx => "https://api.telnyx.com",
+        Provider::ElevenLabs => "https://api.elevenlabs.io",
+        Provider::Plivo => "https://api.plivo.com",
+        Provider::Vonage => "https://api.nexmo.com",
+        Provider::Bland => "https://api.bland.ai",
+        Provider::SignalWire => return Some(ApiUrl::OfAccount),
+        Provider::LiveKit => return Some(ApiUrl::OfAccount),
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => return None,
+    };
+    Some(ApiUrl::Fixed(url))
+}
+
+/// Request to a provider's API. Send it to `base_url`, or to [`api_url`] if that is `None`, or to a stand-in for it, followed by `path`.
 ///
 /// `Debug` hides headers and body.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiRequest {
     pub method: Method,
+    /// Base URL of the account's API, without a slash at the end. `None` if all accounts of the provider have the same.
+    pub base_url: Option<String>,
     /// Starts with a slash and includes the query.
     pub path: String,
     /// Names are in lower case.
@@ -73,7 +88,13 @@ impl ApiRequest {
         let mut headers: Vec<_> = header.into_iter().collect();
         headers.push(("accept", "application/json".to_owned()));
         headers.extend(content_type.map(|content_type| ("content-type", content_type.to_owned())));
-        Self { method, path, headers, body, token_login }
+        Self { method, base_url: None, path, headers, body, token_login }
+    }
+
+    /// The request, sent to the API of this account.
+    pub(crate) fn of_account(mut self, config: &AccountConfig) -> Self {
+        self.base_url = config.base_url().map(str::to_owned);
+        self
     }
 
     /// Adds the header of a login by token. The token contains the time, so call this when the request is sent, each time. `None` if

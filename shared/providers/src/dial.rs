@@ -78,7 +78,10 @@ pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => None,
     }

@@ -12,7 +12,7 @@ use crate::dispatch::read;
 use crate::lookup::Period;
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi, vonage};
+use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, vonage};
 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct CallPage {
 ///
 /// # Errors
 ///
-/// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider.
+/// [`ClientError::LookupUnsupported`] for LiveKit and generic, and for the account of another provider.
 pub fn discovery_api_request(
     provider: Provider,
     config: &AccountConfig,
@@ -45,9 +45,11 @@ pub fn discovery_api_request(
         Provider::ElevenLabs => elevenlabs::discovery_request(config, period, page),
         Provider::Plivo => plivo::discovery_request(config, period, page),
         Provider::Vonage => vonage::discovery_request(config, period, page),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Bland => bland::discovery_request(config, period, page),
+        Provider::SignalWire => signalwire::discovery_request(config, period, page),
+        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     };
-    request.ok_or(ClientError::LookupUnsupported)
+    request.map(|request| request.of_account(config)).ok_or(ClientError::LookupUnsupported)
 }
 
 /// Reads the provider's response to the request of [`discovery_api_request`] for `page`. `None` if the response is no
@@ -72,11 +74,16 @@ pub fn read_discovery_answer(
         Provider::Telnyx => telnyx::parse_page(body, period, page),
         Provider::Plivo => plivo::parse_page(body, period, page),
         Provider::Vonage => vonage::parse_page(body, period, page),
+        Provider::SignalWire => signalwire::parse_page(body, period),
         Provider::ElevenLabs => {
             let (named, next_page) = elevenlabs::parse_page(body)?;
             return Some(CallPage { endings: Vec::new(), named, next_page });
         }
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Bland => {
+            let (named, next_page) = bland::parse_page(body, period, page)?;
+            return Some(CallPage { endings: Vec::new(), named, next_page });
+        }
+        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }?;
     let endings = webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
@@ -101,7 +108,10 @@ pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<Ev
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => Vec::new(),
     }

@@ -10,7 +10,10 @@ use crate::key::Key;
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::scheme::Proof;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
-use crate::{configured, daily, elevenlabs, generic, plivo, retell, telnyx, twilio, vapi, vonage};
+use crate::{
+    bland, configured, daily, elevenlabs, generic, livekit, plivo, retell, signalwire, telnyx, twilio, twiml, vapi,
+    vonage,
+};
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
 ///
@@ -42,7 +45,10 @@ pub fn verify(
         Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Plivo => plivo::verify(config, webhook)?,
         Provider::Vonage => vonage::verify(config, webhook, now)?,
+        Provider::LiveKit => livekit::verify(config, webhook, now)?,
         Provider::Daily => daily::SCHEME.verify(keys, webhook, now)?.key_index,
+        Provider::Bland => bland::SCHEME.verify(keys, webhook, now)?.key_index,
+        Provider::SignalWire => signalwire::verify(config, webhook)?,
         Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index).decided_by(config.decision()))
@@ -68,7 +74,10 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::ElevenLabs => elevenlabs::read(webhook, received_at, &mut notes),
         Provider::Plivo => plivo::read(webhook, received_at, &mut notes),
         Provider::Vonage => vonage::read(webhook, received_at, &mut notes),
+        Provider::LiveKit => livekit::read(webhook, received_at, &mut notes),
         Provider::Daily => daily::read(webhook, received_at, &mut notes),
+        Provider::Bland => bland::read(webhook, received_at, &mut notes),
+        Provider::SignalWire => signalwire::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
         Provider::Configured(_) => Err(ReadError::UnknownMapping),
     };
@@ -102,12 +111,15 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
     match webhook.provider() {
         Provider::Retell => has_type(retell::QUESTION),
         Provider::Vapi => has_type(vapi::QUESTION),
-        Provider::Twilio => twilio::is_question(webhook),
+        Provider::Twilio => twiml::is_question(webhook),
         Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => false,
     }
@@ -115,9 +127,9 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
 
 /// Signs a webhook as the provider would, for tests, the simulator and `switchhook send`.
 ///
-/// `url` is the full public URL with its query. Only Twilio and Plivo sign it, without the fragment.
+/// `url` is the full public URL with its query. Only Twilio, Plivo and SignalWire sign it, without the fragment.
 ///
-/// * Twilio: a JSON object or array is signed as JSON, and any other body as a form.
+/// * Twilio and SignalWire: a JSON object or array is signed as JSON, and any other body as a form.
 /// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is
 ///   its SHA-256. [`verifying_key`] returns the public key that verifies the webhooks.
 /// * Daily: the key is the base64 of the secret. Any other text is the secret itself, and [`verifying_key`] returns its base64.
@@ -131,7 +143,10 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
         Provider::Plivo => plivo::sign(key, url, body, now),
         Provider::Vonage => vonage::sign(key, url, body, now),
+        Provider::LiveKit => livekit::sign(key, url, body, now),
         Provider::Daily => daily::sign(key, url, body, now),
+        Provider::Bland => bland::SCHEME.sign_with_text(key, url, body, now),
+        Provider::SignalWire => signalwire::sign(key, url, body),
         Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
@@ -164,7 +179,10 @@ pub fn sign_as_configured(
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic => Some(sign(provider, key?, url, body, now).into()),
     }
 }
@@ -183,6 +201,9 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => key.as_str().to_owned(),
     }
@@ -206,9 +227,12 @@ pub fn dial_api_request(
         Provider::ElevenLabs => elevenlabs::dial_api_request(config, request),
         Provider::Plivo => plivo::dial_api_request(config, request),
         Provider::Vonage => vonage::dial_api_request(config, request),
+        Provider::Bland => bland::dial_api_request(config, request),
+        Provider::SignalWire => signalwire::dial_api_request(config, request),
+        Provider::LiveKit => livekit::dial_api_request(config, request),
         Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     };
-    api_request.ok_or(ClientError::DialUnsupported)
+    api_request.map(|request| request.of_account(config)).ok_or(ClientError::DialUnsupported)
 }
 
 /// Reads the provider's response to the request of [`dial_api_request`] that calls `to`. `retry_after` is the response's header
@@ -229,6 +253,9 @@ pub fn read_dial_answer(
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Plivo => (plivo::dialled_call_id(body), plivo::refusal(body)),
         Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(status, body)),
+        Provider::Bland => (bland::dialled_call_id(body), bland::refusal(body)),
+        Provider::SignalWire => (signalwire::dialled_call_id(body), signalwire::refusal(body)),
+        Provider::LiveKit => (livekit::dialled_call_id(body), livekit::refusal(status, body)),
         Provider::Daily | Provider::Generic | Provider::Configured(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)

@@ -90,6 +90,13 @@ pub(crate) fn sign_hs256(key: &Key, claims: &Value) -> String {
     format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
 }
 
+/// Token that is signed with RSA and SHA-256. `None` if the key cannot sign.
+fn sign_rs256(key: &RsaKey, claims: &Value) -> Option<String> {
+    let signed = signed_text("RS256", claims);
+    let signature = key.sign(signed.as_bytes())?;
+    Some(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+}
+
 /// Header and claims, as they are signed.
 fn signed_text(algorithm: &str, claims: &Value) -> String {
     let [header, claims] = [&json!({"alg": algorithm, "typ": "JWT"}), claims]
@@ -100,14 +107,20 @@ fn signed_text(algorithm: &str, claims: &Value) -> String {
 /// Login to an API by a token that the time is a part of, so it is made when a request is sent. `Debug` hides it.
 #[derive(Clone)]
 pub struct TokenLogin {
-    key: RsaKey,
+    key: LoginKey,
     /// Claims without the times and the id of the token.
     claims: Map<String, Value>,
 }
 
 impl TokenLogin {
-    pub(crate) fn new(key: RsaKey, claims: Map<String, Value>) -> Self {
-        Self { key, claims }
+    /// Login by tokens that are signed with RSA and SHA-256.
+    pub(crate) fn rs256(key: RsaKey, claims: Map<String, Value>) -> Self {
+        Self { key: LoginKey::Rsa(key), claims }
+    }
+
+    /// Login by tokens that are signed with HMAC-SHA256.
+    pub(crate) fn hs256(key: Key, claims: Map<String, Value>) -> Self {
+        Self { key: LoginKey::Secret(key), claims }
     }
 
     /// Token for a request that is sent now. `request` are bytes of the request, which make the id of the token unique. `None` if the
@@ -123,15 +136,22 @@ impl TokenLogin {
         claims.insert("iat".to_owned(), issued_at.into());
         claims.insert("exp".to_owned(), issued_at.saturating_add(LOGIN_LIFETIME_S).into());
         claims.insert("jti".to_owned(), hex::encode(id.finalize()).into());
-        let signed = signed_text("RS256", &Value::Object(claims));
-        let signature = self.key.sign(signed.as_bytes())?;
-        Some(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
+        let claims = Value::Object(claims);
+        match &self.key {
+            LoginKey::Rsa(key) => sign_rs256(key, &claims),
+            LoginKey::Secret(key) => Some(sign_hs256(key, &claims)),
+        }
     }
 }
 
 impl PartialEq for TokenLogin {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.key.0, &other.key.0) && self.claims == other.claims
+        let has_same_key = match (&self.key, &other.key) {
+            (LoginKey::Rsa(key), LoginKey::Rsa(other)) => Arc::ptr_eq(&key.0, &other.0),
+            (LoginKey::Secret(key), LoginKey::Secret(other)) => key.as_bytes().ct_eq(other.as_bytes()).into(),
+            (LoginKey::Rsa(_), LoginKey::Secret(_)) | (LoginKey::Secret(_), LoginKey::Rsa(_)) => false,
+        };
+        has_same_key && self.claims == other.claims
     }
 }
 
@@ -141,6 +161,13 @@ impl fmt::Debug for TokenLogin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenLogin(hidden)")
     }
+}
+
+/// Key that signs the tokens of a login.
+#[derive(Clone)]
+enum LoginKey {
+    Rsa(RsaKey),
+    Secret(Key),
 }
 
 /// Private RSA key that signs tokens. `Debug` hides it.

@@ -17,12 +17,15 @@
 //! * `normalize.rs`: their meaning as call events.
 //! * `client.rs`: the vendor's API. Daily and generic have none.
 //!
+//! Twilio and SignalWire speak one protocol. Its payload, its meaning and its signature are in `twiml/`.
+//!
 //! A provider that Switchhook has no code for is described by the configuration: `configured` reads its events.
 //!
 //! Shared parts are files beside the folders. `dispatch.rs`, `search.rs` and `discovery.rs` use the folders, and the
 //! folders use the other files, never the reverse.
 
 mod api;
+mod bland;
 mod call_events;
 mod config;
 mod configured;
@@ -42,6 +45,7 @@ mod ids;
 mod jwt;
 mod key;
 mod lenient;
+mod livekit;
 mod lookup;
 mod normalized;
 mod plivo;
@@ -50,15 +54,17 @@ mod retell;
 mod samples;
 mod scheme;
 mod search;
+mod signalwire;
 mod telnyx;
 mod times;
 mod twilio;
+mod twiml;
 mod user_decision;
 mod vapi;
 mod vonage;
 mod webhook;
 
-pub use api::{ApiRequest, ClientError, api_url};
+pub use api::{ApiRequest, ApiUrl, ClientError, api_url};
 pub use config::{
     AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry, Forwarded,
     KeyLengths, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing, ProvidersFile, QuestionConfig, SecretHalf,

@@ -12,7 +12,7 @@ use crate::dispatch::read;
 use crate::lookup::{Lookup, LookupAnswer, ParsedAnswer, Step};
 use crate::reading::Reading;
 use crate::webhook::VerifiedWebhook;
-use crate::{elevenlabs, plivo, retell, telnyx, twilio, vapi, vonage};
+use crate::{bland, elevenlabs, livekit, plivo, retell, signalwire, telnyx, twilio, vapi, vonage};
 
 /// Limit on the requests of one search. Beyond it, the search is undecided.
 const REQUESTS_MAX: u32 = 30;
@@ -44,6 +44,9 @@ enum Stage {
     ElevenLabs(elevenlabs::Search),
     Plivo(plivo::Search),
     Vonage(vonage::Search),
+    LiveKit(livekit::Search),
+    Bland(bland::Search),
+    SignalWire(signalwire::Search),
 }
 
 impl<'a> CallSearch<'a> {
@@ -65,10 +68,15 @@ impl<'a> CallSearch<'a> {
             }
             Provider::Plivo => plivo::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Plivo(next))),
             Provider::Vonage => vonage::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vonage(next))),
+            Provider::Bland => bland::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Bland(next))),
+            Provider::SignalWire => {
+                signalwire::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::SignalWire(next)))
+            }
+            Provider::LiveKit => livekit::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::LiveKit(next))),
             Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
-        Ok(Self { config, lookup, request, stage, requests: 1 })
+        Ok(Self { config, lookup, request: request.of_account(config), stage, requests: 1 })
     }
 
     /// The request to send now.
@@ -110,10 +118,20 @@ impl<'a> CallSearch<'a> {
             Stage::Vonage(search) => {
                 (Provider::Vonage, wrap(vonage::next_step(config, &lookup, search, body), Stage::Vonage))
             }
+            Stage::LiveKit(livekit::Search) => {
+                (Provider::LiveKit, wrap(livekit::next_step(&lookup, body), Stage::LiveKit))
+            }
+            Stage::Bland(search) => {
+                (Provider::Bland, wrap(bland::next_step(config, &lookup, search, body), Stage::Bland))
+            }
+            Stage::SignalWire(search) => {
+                (Provider::SignalWire, wrap(signalwire::next_step(config, &lookup, search, body), Stage::SignalWire))
+            }
         };
         let answer = match step {
             Step::Ask(_, _) if requests >= REQUESTS_MAX => LookupAnswer::Undecided { reason: "too_many_calls" },
             Step::Ask(request, stage) => {
+                let request = request.of_account(config);
                 return SearchStep::Ask(Self { config, lookup, request, stage, requests: requests + 1 });
             }
             Step::Answer(parsed) => lookup_answer(provider, config, parsed, now),
@@ -130,7 +148,10 @@ impl<'a> CallSearch<'a> {
             | Stage::Telnyx(_)
             | Stage::ElevenLabs(_)
             | Stage::Plivo(_)
-            | Stage::Vonage(_) => false,
+            | Stage::Vonage(_)
+            | Stage::LiveKit(_)
+            | Stage::Bland(_)
+            | Stage::SignalWire(_) => false,
         }
     }
 }

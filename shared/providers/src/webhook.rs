@@ -58,16 +58,18 @@ impl VerifiedWebhook {
         Self { decision, ..self }
     }
 
-    /// **Trust:** the caller must have verified the body, and for Twilio and Plivo the query too.
+    /// **Trust:** the caller must have verified the body, and for Twilio, Plivo and SignalWire the query too.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
-            Provider::Twilio | Provider::Plivo => query.to_owned(),
+            Provider::Twilio | Provider::Plivo | Provider::SignalWire => query.to_owned(),
             Provider::Retell
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Vonage
+            | Provider::LiveKit
             | Provider::Daily
+            | Provider::Bland
             | Provider::Generic
             | Provider::Configured(_) => String::new(),
         };
@@ -97,7 +99,7 @@ impl VerifiedWebhook {
         self.provider
     }
 
-    /// Raw query, if it is signed. Empty except for Twilio and Plivo, because the other providers sign the body alone.
+    /// Raw query, if it is signed. Empty except for Twilio, Plivo and SignalWire, because the other providers sign the body alone.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query

@@ -27,13 +27,15 @@ pub(super) const FOLDED_SAMPLES: [(&str, &str, &str); 6] = [
 /// appointment.
 fn query_of(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio | Provider::Plivo => "appointment_id=apt_7",
+        Provider::Twilio | Provider::Plivo | Provider::SignalWire => "appointment_id=apt_7",
         Provider::Retell
         | Provider::Vapi
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
         | Provider::Generic
         | Provider::Configured(_) => "",
     }
@@ -83,6 +85,11 @@ async fn every_sample_is_accepted_or_recorded() {
         "vonage/record",
         "vonage/disconnected",
         "vonage/input",
+        "livekit/room_started",
+        "livekit/track_published",
+        "livekit/participant_joined_agent",
+        "livekit/room_finished",
+        "livekit/participant_left_migration",
         "daily/dialout_warning",
         "daily/dialin_ready",
         "daily/dialin_warning",
@@ -90,6 +97,9 @@ async fn every_sample_is_accepted_or_recorded() {
         "daily/participant_joined",
         "daily/recording_ready",
         "daily/test",
+        "bland/call_event",
+        "signalwire/child_leg",
+        "signalwire/swml_call_state",
         "generic/unknown_type",
     ];
     for (name, _) in switchhook_providers::samples() {

@@ -47,7 +47,7 @@ const UNSIGNED_TOKEN: &str = "Bearer eyJhbGciOiJub25lIn0.e30.";
 
 #[tokio::test(start_paused = true)]
 async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_costs_nothing() {
-    let cases: [(Provider, &str, Tamper, &str); 52] = [
+    let cases: [(Provider, &str, Tamper, &str); 68] = [
         (Provider::Retell, "missing", |_, r| without_header(r, "x-retell-signature"), "bad_signature"),
         (Provider::Retell, "empty", |_, r| with_header(r, "x-retell-signature", ""), "bad_signature"),
         (Provider::Retell, "garbage", |_, r| with_header(r, "x-retell-signature", "garbage"), "bad_signature"),
@@ -110,6 +110,12 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::Vonage, "flipped bit", |_, r| flipped(r), "bad_signature"),
         (Provider::Vonage, "old", |w, r| signed_at(w, &r, Provider::Vonage, -301), "stale_timestamp"),
         (Provider::Vonage, "of the future", |w, r| signed_at(w, &r, Provider::Vonage, 301), "stale_timestamp"),
+        (Provider::LiveKit, "missing", |_, r| without_header(r, "authorization"), "bad_signature"),
+        (Provider::LiveKit, "garbage", |_, r| with_header(r, "authorization", "garbage"), "bad_signature"),
+        (Provider::LiveKit, "with a scheme", |_, r| with_header(r, "authorization", UNSIGNED_TOKEN), "bad_signature"),
+        (Provider::LiveKit, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (Provider::LiveKit, "old", |w, r| signed_at(w, &r, Provider::LiveKit, -601), "stale_timestamp"),
+        (Provider::LiveKit, "of the future", |w, r| signed_at(w, &r, Provider::LiveKit, 301), "stale_timestamp"),
         (Provider::Daily, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
         (Provider::Daily, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
         (Provider::Daily, "garbage", |_, r| with_header(r, "x-webhook-signature", "garbage!"), "bad_signature"),
@@ -118,6 +124,31 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
         (Provider::Daily, "flipped bit", |_, r| flipped(r), "bad_signature"),
         (Provider::Daily, "old", |w, r| signed_at(w, &r, Provider::Daily, -4801), "stale_timestamp"),
         (Provider::Daily, "of the future", |w, r| signed_at(w, &r, Provider::Daily, 4801), "stale_timestamp"),
+        (Provider::Bland, "missing", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
+        (Provider::Bland, "garbage", |_, r| with_header(r, "x-webhook-signature", "garbage"), "bad_signature"),
+        (
+            Provider::Bland,
+            "other key",
+            |w, r| w.signed(Provider::Bland, OLD_KEY, "", r.body(), w.now()),
+            "bad_signature",
+        ),
+        (Provider::Bland, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (Provider::Bland, "no body", |_, r| with_body(r, b""), "bad_signature"),
+        (Provider::SignalWire, "missing", |_, r| without_header(r, "x-signalwire-signature"), "bad_signature"),
+        (Provider::SignalWire, "garbage", |_, r| with_header(r, "x-signalwire-signature", "garbage!"), "bad_signature"),
+        (
+            Provider::SignalWire,
+            "as JSON",
+            |_, r| with_header(r, "x-signalwire-signature", &"00".repeat(20)),
+            "bad_signature",
+        ),
+        (Provider::SignalWire, "flipped bit", |_, r| flipped(r), "bad_signature"),
+        (
+            Provider::SignalWire,
+            "other query",
+            |_, r| with_uri(r, "/webhooks/signalwire?appointment_id=8"),
+            "bad_signature",
+        ),
         (Provider::Generic, "missing signature", |_, r| without_header(r, "x-webhook-signature"), "bad_signature"),
         (Provider::Generic, "missing time", |_, r| without_header(r, "x-webhook-timestamp"), "bad_signature"),
         (Provider::Generic, "garbage", |_, r| with_header(r, "x-webhook-signature", "sha256=00"), "bad_signature"),
@@ -145,7 +176,10 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Twilio => sample("twilio/completed"),
             Provider::Plivo => sample("plivo/hangup"),
             Provider::Vonage => sample("vonage/completed"),
+            Provider::LiveKit => sample("livekit/participant_left"),
             Provider::Daily => sample("daily/dialout_stopped"),
+            Provider::Bland => sample("bland/post_call"),
+            Provider::SignalWire => sample("signalwire/completed"),
             Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());

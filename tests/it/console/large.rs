@@ -30,9 +30,9 @@ const ROWS_MAX: u64 = 200 + Provider::ALL.len() as u64;
 const LISTS: [(&str, u64); 16] = [
     ("/calls", 240),
     ("/calls?tab=in_flight", 6 * SHARDS_DEFAULT),
-    ("/calls?tab=waiting", 19 * SHARDS_DEFAULT),
-    ("/calls?tab=waiting&state=busy", 26 * SHARDS_DEFAULT),
-    ("/calls?tab=stuck", 26 * SHARDS_DEFAULT),
+    ("/calls?tab=waiting", 25 * SHARDS_DEFAULT),
+    ("/calls?tab=waiting&state=busy", 32 * SHARDS_DEFAULT),
+    ("/calls?tab=stuck", 32 * SHARDS_DEFAULT),
     ("/calls?tab=in_doubt", 9 * SHARDS_DEFAULT),
     ("/calls?tab=settled", 2 * SHARDS_DEFAULT),
     ("/calls?tab=settled&job=PENDING", 9 * SHARDS_DEFAULT),
@@ -41,9 +41,9 @@ const LISTS: [(&str, u64); 16] = [
     ("/repair", 10),
     ("/repair?tab=quarantined", 10),
     ("/repair?tab=audit", 14),
-    ("/dials", 39 * SHARDS_DEFAULT),
+    ("/dials", 51 * SHARDS_DEFAULT),
     // Overdue calls of each wake queue, and four kinds of trouble.
-    ("/", 21 * SHARDS_DEFAULT + 8),
+    ("/", 27 * SHARDS_DEFAULT + 8),
     ("/search", 0),
 ];
 

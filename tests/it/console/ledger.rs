@@ -21,14 +21,14 @@ const PAGES: [(&str, &str); 24] = [
     // Nothing of the stack.
     ("/search", ""),
     ("/search?found=nothing", ""),
-    // The health of nine providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
+    // The health of ten providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
     // trouble. Five queues.
-    ("/", "GetItem 10, GetQueueAttributes 5, Query 92"),
+    ("/", "GetItem 13, GetQueueAttributes 5, Query 116"),
     // Minutes of events, as many as a page may read, and the rows of their calls.
     ("/calls", "GetItem 1, Query 240"),
     ("/calls?tab=in_flight", "GetItem 1, Query 12"),
-    ("/calls?tab=waiting", "GetItem 1, Query 72"),
-    ("/calls?tab=stuck", "GetItem 1, Query 84"),
+    ("/calls?tab=waiting", "GetItem 1, Query 96"),
+    ("/calls?tab=stuck", "GetItem 1, Query 108"),
     ("/calls?tab=in_doubt", "Query 4"),
     ("/calls?tab=settled", "Query 4"),
     ("/call?id=c1", "GetItem 1"),
@@ -45,7 +45,7 @@ const PAGES: [(&str, &str); 24] = [
     ("/repair?tab=conflicts", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=relay", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=audit", "GetQueueAttributes 2, Query 12"),
-    ("/dials", "GetItem 10, Query 156"),
+    ("/dials", "GetItem 13, Query 204"),
     ("/unmask?event=generic%3Ae1", ""),
 ];
 
@@ -97,14 +97,14 @@ async fn searches_plans_and_runs_send_exactly_these_requests() {
         browser.post("/search", &[("text", text)]).await;
         sent.push(requests(&world));
     }
-    // Eleven ids of calls, an appointment, and an event or one or two numbers; then the calls that were found.
+    // Fourteen ids of calls, an appointment, and an event or one or two numbers; then the calls that were found.
     let expected = [
-        "GetItem 11, Query 1",
-        "GetItem 12, Query 1",
-        "GetItem 13, Query 1",
-        "GetItem 12, Query 2",
-        "GetItem 11, Query 3",
-        "GetItem 11, Query 1",
+        "GetItem 14, Query 1",
+        "GetItem 15, Query 1",
+        "GetItem 16, Query 1",
+        "GetItem 15, Query 2",
+        "GetItem 14, Query 3",
+        "GetItem 14, Query 1",
     ];
     assert_eq!(sent, expected);
     let plan = replay::plan(&stack_of(&world), &everything(), 10, &mut |_, _| {}).await.unwrap();

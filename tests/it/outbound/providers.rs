@@ -10,7 +10,7 @@ use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 use super::{call_request, call_state, create};
 
 /// Providers that place calls.
-const PROVIDERS: [Provider; 7] = [
+const PROVIDERS: [Provider; 10] = [
     Provider::Retell,
     Provider::Twilio,
     Provider::Vapi,
@@ -18,6 +18,9 @@ const PROVIDERS: [Provider; 7] = [
     Provider::ElevenLabs,
     Provider::Plivo,
     Provider::Vonage,
+    Provider::LiveKit,
+    Provider::Bland,
+    Provider::SignalWire,
 ];
 
 /// Private key of Vonage's application.
@@ -40,6 +43,16 @@ pub(super) fn all_accounts() -> Value {
     secret["vonage"]["public_url"] = json!(PUBLIC_URL);
     secret["vonage"]["dial"] = json!({
         "application_id": "a", "private_key": PRIVATE_KEY, "answer_url": "https://app.example.com/answer",
+    });
+    secret["livekit"]["dial"] = json!({
+        "api_url": "https://name.livekit.example", "api_key": "k", "api_secret": "a secret of LiveKit for tests",
+        "sip_trunk_id": "t",
+    });
+    secret["bland"]["public_url"] = json!(PUBLIC_URL);
+    secret["bland"]["dial"] = json!({"api_key": "a key of Bland for tests", "task": "Ask whether the person comes."});
+    secret["signalwire"]["dial"] = json!({
+        "api_url": "https://example.signalwire.com", "project_id": "p1", "api_token": "a token of SignalWire for tests",
+        "cxml_url": "https://app.example.com/cxml",
     });
     secret["telnyx"]["public_url"] = json!(PUBLIC_URL);
     secret
@@ -91,15 +104,22 @@ async fn place<const N: usize>(
 
 const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 
-/// Twilio, Telnyx, Plivo, Vonage and Daily do not report what the person said.
+/// Twilio, Telnyx, Plivo, Vonage, LiveKit, Daily and SignalWire do not report what the person said.
 const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
-        Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage | Provider::Daily => {
-            "job COMPLETED, appointment Connected, attempts [completed]"
-        }
-        Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic | Provider::Configured(_) => {
-            "job COMPLETED, appointment Confirmed, attempts [completed]"
-        }
+        Provider::Twilio
+        | Provider::Telnyx
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::SignalWire => "job COMPLETED, appointment Connected, attempts [completed]",
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::ElevenLabs
+        | Provider::Bland
+        | Provider::Generic
+        | Provider::Configured(_) => "job COMPLETED, appointment Confirmed, attempts [completed]",
     }
 }
 
@@ -122,6 +142,8 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
     for provider in PROVIDERS {
         let states = place(provider, ["confirms", "response_lost", "busy"], DeliveryFaults::ALL_LOST).await;
         let confirmed = match provider {
+            // A call that is over has left its room, and nothing else tells how it ended.
+            Provider::LiveKit => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
             // The list of Telnyx's events has the hangup, which does not say whether anybody answered.
             Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
             Provider::Retell
@@ -131,22 +153,29 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Plivo
             | Provider::Vonage
             | Provider::Daily
+            | Provider::Bland
+            | Provider::SignalWire
             | Provider::Generic
             | Provider::Configured(_) => confirmed_at(provider),
         };
         let response_lost = match provider {
             // They show none of our ids, so they cannot tell which of the three calls between the same numbers this one is.
-            Provider::Plivo | Provider::Vonage => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
+            Provider::Plivo | Provider::Vonage | Provider::SignalWire => {
+                "job FAILED, appointment Inconclusive, attempts [inconclusive]"
+            }
             Provider::Retell
             | Provider::Twilio
             | Provider::Vapi
             | Provider::Telnyx
             | Provider::ElevenLabs
+            | Provider::LiveKit
             | Provider::Daily
+            | Provider::Bland
             | Provider::Generic
             | Provider::Configured(_) => confirmed,
         };
-        assert_eq!(states, [confirmed, response_lost, BUSY], "{provider}");
+        let busy = if provider == Provider::LiveKit { confirmed } else { BUSY };
+        assert_eq!(states, [confirmed, response_lost, busy], "{provider}");
     }
 }
 
@@ -174,7 +203,7 @@ async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
-    for provider in [Provider::Twilio, Provider::Plivo, Provider::Vonage] {
+    for provider in [Provider::Twilio, Provider::Plivo, Provider::Vonage, Provider::SignalWire] {
         let world = World::with_secret(&all_accounts());
         let fake = world.cloud.fake();
         fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
@@ -198,7 +227,7 @@ async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
 
 #[tokio::test(start_paused = true)]
 async fn lost_dial_is_found_by_its_numbers_and_time() {
-    for provider in [Provider::Plivo, Provider::Vonage] {
+    for provider in [Provider::Plivo, Provider::Vonage, Provider::SignalWire] {
         let states = place(provider, ["response_lost"], DeliveryFaults::ALL_LOST).await;
         assert_eq!(states, [confirmed_at(provider)]);
     }

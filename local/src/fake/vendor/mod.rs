@@ -2,9 +2,12 @@
 //!
 //! A vendor's module reads its dial requests ([`Order`]), shows a call, lists its webhooks, and answers questions about calls.
 
+mod bland;
 mod elevenlabs;
+mod livekit;
 mod plivo;
 mod retell;
+mod signalwire;
 mod telnyx;
 mod twilio;
 mod vapi;
@@ -12,6 +15,7 @@ mod vonage;
 
 use std::collections::BTreeMap;
 
+use jiff::fmt::rfc2822;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
 
@@ -51,13 +55,15 @@ pub(super) struct Webhook {
     pub(super) body: String,
 }
 
-/// Vendor to whose API a path belongs.
-pub(super) fn provider_of(path: &str) -> Option<Provider> {
+/// Vendor to whose API a request belongs. Vonage and Bland have the same paths. Only a login at Vonage is a bearer token.
+pub(super) fn provider_of(path: &str, login: Option<&str>) -> Option<Provider> {
     let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
     if starts_with(&["/v2/calls", "/v2/call_events", "/v2/connections/"]) {
         Some(Provider::Telnyx)
     } else if starts_with(&["/v2/", "/v3/"]) {
         Some(Provider::Retell)
+    } else if starts_with(&["/api/laml/2010-04-01/"]) {
+        Some(Provider::SignalWire)
     } else if starts_with(&["/2010-04-01/"]) {
         Some(Provider::Twilio)
     } else if path == "/call" || starts_with(&["/call/"]) {
@@ -67,7 +73,10 @@ pub(super) fn provider_of(path: &str) -> Option<Provider> {
     } else if starts_with(&["/v1/Account/"]) {
         Some(Provider::Plivo)
     } else if path == "/v1/calls" || starts_with(&["/v1/calls/"]) {
-        Some(Provider::Vonage)
+        let is_token = login.is_none_or(|login| login.starts_with("Bearer "));
+        Some(if is_token { Provider::Vonage } else { Provider::Bland })
+    } else if starts_with(&["/twirp/livekit."]) {
+        Some(Provider::LiveKit)
     } else {
         None
     }
@@ -83,6 +92,9 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::ElevenLabs => elevenlabs::order(request),
         Provider::Plivo => plivo::order(request),
         Provider::Vonage => vonage::order(request),
+        Provider::Bland => bland::order(request),
+        Provider::SignalWire => signalwire::order(request),
+        Provider::LiveKit => livekit::order(request),
         Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }
 }
@@ -95,6 +107,9 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
         Provider::Plivo => respond(201, &plivo::dialled(id)),
         Provider::Vonage => respond(201, &vonage::dialled(id)),
+        Provider::LiveKit => respond(200, &livekit::dialled(call, id)),
+        Provider::Bland => respond(200, &bland::dialled(id)),
+        Provider::SignalWire => respond(201, &signalwire::call(call, id, now)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
         Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
@@ -113,6 +128,9 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
         Provider::ElevenLabs => elevenlabs::webhooks(call, id),
         Provider::Plivo => plivo::webhooks(call, id),
         Provider::Vonage => vonage::webhooks(call, id),
+        Provider::LiveKit => livekit::webhooks(call, id),
+        Provider::Bland => bland::webhooks(call, id),
+        Provider::SignalWire => signalwire::webhooks(call, id),
     }
 }
 
@@ -127,6 +145,9 @@ impl State {
             Provider::ElevenLabs => elevenlabs::answer(self, request, now),
             Provider::Plivo => plivo::answer(self, request, now),
             Provider::Vonage => vonage::answer(self, request, now),
+            Provider::Bland => bland::answer(self, request, now),
+            Provider::SignalWire => signalwire::answer(self, request, now),
+            Provider::LiveKit => livekit::answer(self, request, now),
             Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))
@@ -178,6 +199,12 @@ fn number(parameters: &BTreeMap<String, String>, name: &str, otherwise: usize) -
 /// RFC 3339 time of a Unix time in milliseconds.
 fn rfc3339(at: i64) -> String {
     switchhook_domain::Timestamp::from_millis(at).to_string()
+}
+
+/// RFC 2822 time of a Unix time in milliseconds, without the milliseconds.
+fn rfc2822_time(at: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    rfc2822::to_string(&time.to_zoned(jiff::tz::TimeZone::UTC)).unwrap_or_default()
 }
 
 /// Unix time in milliseconds of an RFC 3339 time.

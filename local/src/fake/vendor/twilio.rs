@@ -1,10 +1,9 @@
 //! Twilio: `POST …/Calls.json`, `GET …/Calls/{sid}.json`, `GET …/Calls.json` with filters, and `GET …/Calls/{sid}/Events.json`.
 
-use jiff::fmt::rfc2822;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
 
-use super::{Order, Request, Webhook, number, page, parameters, rfc3339};
+use super::{Order, Request, Webhook, number, page, parameters, rfc2822_time, rfc3339};
 use crate::fake::behaviour::Ending;
 use crate::fake::call::FakeCall;
 use crate::fake::response::{ApiResponse, error, respond};
@@ -124,10 +123,4 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
     let answered = call.answered_ms.map(|at| ("in-progress", at));
     let events = [("initiated", call.created_ms)].into_iter().chain(rang).chain(answered);
     events.chain([(status(call, call.ended_ms), call.ended_ms)]).enumerate().map(callback).collect()
-}
-
-/// Twilio's times have no milliseconds.
-fn rfc2822_time(at: i64) -> String {
-    let time = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
-    rfc2822::to_string(&time.to_zoned(jiff::tz::TimeZone::UTC)).unwrap_or_default()
 }

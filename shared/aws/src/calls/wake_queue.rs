@@ -27,7 +27,7 @@ pub enum WakeQueue {
 
 impl WakeQueue {
     /// Wake queues of pending calls.
-    pub const PENDING: [Self; 18] = [
+    pub const PENDING: [Self; 24] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
@@ -35,7 +35,10 @@ impl WakeQueue {
         Self::Dial(Provider::ElevenLabs),
         Self::Dial(Provider::Plivo),
         Self::Dial(Provider::Vonage),
+        Self::Dial(Provider::LiveKit),
         Self::Dial(Provider::Daily),
+        Self::Dial(Provider::Bland),
+        Self::Dial(Provider::SignalWire),
         Self::Dial(Provider::Generic),
         Self::DialAny(Provider::Retell),
         Self::DialAny(Provider::Twilio),
@@ -44,7 +47,10 @@ impl WakeQueue {
         Self::DialAny(Provider::ElevenLabs),
         Self::DialAny(Provider::Plivo),
         Self::DialAny(Provider::Vonage),
+        Self::DialAny(Provider::LiveKit),
         Self::DialAny(Provider::Daily),
+        Self::DialAny(Provider::Bland),
+        Self::DialAny(Provider::SignalWire),
         Self::DialAny(Provider::Generic),
     ];
     /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up

@@ -96,7 +96,7 @@ async fn keys(secret: &ProviderSecret<WebhookConfig>, now: Timestamp) -> String 
     shown.collect::<Vec<_>>().join(", ")
 }
 
-const ALL_DISABLED: &str = "retell disabled, twilio disabled, vapi disabled, telnyx disabled, elevenlabs disabled, plivo disabled, vonage disabled, daily disabled, generic disabled";
+const ALL_DISABLED: &str = "retell disabled, twilio disabled, vapi disabled, telnyx disabled, elevenlabs disabled, plivo disabled, vonage disabled, livekit disabled, daily disabled, bland disabled, signalwire disabled, generic disabled";
 
 #[tokio::test]
 async fn rotated_key_is_used_after_five_minutes() {

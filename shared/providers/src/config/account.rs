@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use switchhook_domain::Provider;
 
 use super::fields::Fields;
@@ -17,6 +17,7 @@ use crate::user_decision::DecisionRule;
 #[derive(Clone)]
 pub struct AccountConfig {
     pub(super) account: Account,
+    pub(super) base_url: Option<String>,
     pub(super) public_url: Option<String>,
     pub(super) discover: bool,
     pub(super) decision: Option<DecisionRule>,
@@ -25,6 +26,11 @@ pub struct AccountConfig {
 impl AccountConfig {
     pub(crate) fn account(&self) -> &Account {
         &self.account
+    }
+
+    /// Base URL of the account's API, without a slash at the end. `None` if all accounts of the provider have the same.
+    pub(crate) fn base_url(&self) -> Option<&str> {
+        self.base_url.as_deref()
     }
 
     /// Start of the URL that the provider posts the webhooks of placed calls to. See
@@ -60,6 +66,9 @@ pub(crate) enum Account {
     ElevenLabs(ElevenLabsAccount),
     Plivo(PlivoAccount),
     Vonage(VonageAccount),
+    LiveKit(LiveKitAccount),
+    Bland(BlandAccount),
+    SignalWire(SignalWireAccount),
 }
 
 impl Account {
@@ -74,6 +83,9 @@ impl Account {
             Provider::ElevenLabs => ElevenLabsAccount::read(fields).map(Self::ElevenLabs),
             Provider::Plivo => PlivoAccount::read(fields).map(Self::Plivo),
             Provider::Vonage => VonageAccount::read(fields).map(Self::Vonage),
+            Provider::Bland => BlandAccount::read(fields).map(Self::Bland),
+            Provider::SignalWire => SignalWireAccount::read(fields).map(Self::SignalWire),
+            Provider::LiveKit => LiveKitAccount::read(fields).map(Self::LiveKit),
             Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
         }
     }
@@ -90,6 +102,9 @@ impl Account {
             Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
             Provider::Plivo => "auth_id, auth_token, answer_url, machine_detection",
             Provider::Vonage => "application_id, private_key, answer_url, machine_detection",
+            Provider::Bland => "api_key, task (or pathway_id), max_duration, voicemail",
+            Provider::SignalWire => "api_url, project_id, api_token, cxml_url, machine_detection",
+            Provider::LiveKit => "api_url, api_key, api_secret, sip_trunk_id, room_prefix, ringing_timeout_seconds",
             Provider::Daily | Provider::Generic | Provider::Configured(_) => "",
         }
     }
@@ -271,5 +286,126 @@ impl VonageAccount {
             answer_url: answer_url?,
             machine_detection,
         })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct LiveKitAccount {
+    /// Id of the API key. It is not secret.
+    pub(crate) api_key: String,
+    /// Secret of the API key. It signs the tokens that open the API.
+    pub(crate) api_secret: Key,
+    /// Outbound trunk that places the calls.
+    pub(crate) sip_trunk_id: String,
+    /// Start of the names of the rooms in which calls take place.
+    pub(crate) room_prefix: String,
+    /// Seconds for which the phone rings at most. `None` for LiveKit's default.
+    pub(crate) ringing_timeout_s: Option<u64>,
+}
+
+/// Default of `room_prefix`.
+const LIVEKIT_ROOM_PREFIX: &str = "switchhook-";
+/// Longest `room_prefix`, in bytes. LiveKit limits the names of rooms, and the rest of a name has 32.
+const LIVEKIT_ROOM_PREFIX_BYTES_MAX: usize = 32;
+/// Longest time for which a phone may ring. Networks end a call earlier.
+const LIVEKIT_RINGING_SECONDS_MAX: u64 = 180;
+
+impl LiveKitAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (api_key, api_secret) = (fields.text("api_key"), fields.key("api_secret"));
+        let sip_trunk_id = fields.text("sip_trunk_id");
+        let room_prefix = fields.optional_text("room_prefix").unwrap_or_else(|| LIVEKIT_ROOM_PREFIX.to_owned());
+        if room_prefix.len() > LIVEKIT_ROOM_PREFIX_BYTES_MAX {
+            fields.problem("room_prefix", &format!("longer than {LIVEKIT_ROOM_PREFIX_BYTES_MAX} bytes"));
+        }
+        let ringing_timeout = fields.take("ringing_timeout_seconds");
+        let seconds = ringing_timeout.as_ref().and_then(Value::as_u64);
+        let ringing_timeout_s = seconds.filter(|seconds| (1..=LIVEKIT_RINGING_SECONDS_MAX).contains(seconds));
+        if ringing_timeout.is_some() && ringing_timeout_s.is_none() {
+            let message = format!("not a whole number from 1 to {LIVEKIT_RINGING_SECONDS_MAX}");
+            fields.problem("ringing_timeout_seconds", &message);
+        }
+        Some(Self {
+            api_key: api_key?,
+            api_secret: api_secret?,
+            sip_trunk_id: sip_trunk_id?,
+            room_prefix,
+            ringing_timeout_s,
+        })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BlandAccount {
+    pub(crate) api_key: Key,
+    pub(crate) agent: BlandAgent,
+    /// Longest call in minutes. `None` if Bland's own limit counts.
+    pub(crate) max_duration: Option<u64>,
+    /// Bland's own setting for a call that a voicemail answers. It is passed on unchanged.
+    pub(crate) voicemail: Option<Map<String, Value>>,
+}
+
+/// The agent that speaks in a call of Bland.
+#[derive(Clone)]
+pub(crate) enum BlandAgent {
+    /// Instructions for the agent.
+    Task(String),
+    /// Bland's id of a conversational pathway.
+    Pathway(String),
+}
+
+/// Longest call that may be asked for, in minutes.
+const BLAND_MINUTES_MAX: u64 = 24 * 60;
+
+impl BlandAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let api_key = fields.key("api_key");
+        let agent = match (fields.has("task"), fields.has("pathway_id")) {
+            (true, false) => fields.text("task").map(BlandAgent::Task),
+            (false, true) => fields.text("pathway_id").map(BlandAgent::Pathway),
+            (true, true) => {
+                fields.problem("pathway_id", "not beside task: one of them speaks");
+                fields.take("task");
+                None
+            }
+            (false, false) => {
+                fields.problem("task", "missing: either task, the instructions of the agent, or pathway_id");
+                None
+            }
+        };
+        let max_duration = fields.take("max_duration").and_then(|value| {
+            let minutes = value.as_u64().filter(|minutes| (1..=BLAND_MINUTES_MAX).contains(minutes));
+            if minutes.is_none() {
+                fields.problem("max_duration", &format!("not a whole number of minutes from 1 to {BLAND_MINUTES_MAX}"));
+            }
+            minutes
+        });
+        let voicemail = match fields.take("voicemail") {
+            None => None,
+            Some(Value::Object(voicemail)) => Some(voicemail),
+            Some(_) => {
+                fields.problem("voicemail", "not an object");
+                None
+            }
+        };
+        Some(Self { api_key: api_key?, agent: agent?, max_duration, voicemail })
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct SignalWireAccount {
+    pub(crate) project_id: String,
+    pub(crate) api_token: Key,
+    /// URL of the application that answers with cXML once somebody has picked up.
+    pub(crate) cxml_url: String,
+    pub(crate) machine_detection: bool,
+}
+
+impl SignalWireAccount {
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let (project_id, api_token) = (fields.text("project_id"), fields.key("api_token"));
+        let cxml_url = fields.url("cxml_url");
+        let machine_detection = fields.flag("machine_detection").unwrap_or(false);
+        Some(Self { project_id: project_id?, api_token: api_token?, cxml_url: cxml_url?, machine_detection })
     }
 }

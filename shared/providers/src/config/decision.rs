@@ -14,11 +14,13 @@ const VALUES_MAX: usize = 20;
 /// True if the webhooks of the provider can hold a decision of the person.
 pub(super) const fn can_decide(provider: Provider) -> bool {
     match provider {
-        Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs => true,
+        Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Bland => true,
         Provider::Twilio
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => false,
     }

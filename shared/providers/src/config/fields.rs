@@ -142,6 +142,17 @@ impl<'a> Fields<'a> {
         Some(url)
     }
 
+    /// A required https URL of a host alone, perhaps with a port. It is returned without a slash at the end.
+    pub(super) fn host_url(&mut self, name: &str) -> Option<String> {
+        let url = self.text(name)?;
+        let url = url.strip_suffix('/').unwrap_or(&url);
+        if !is_host_url(url) {
+            self.problem(name, "not an https URL of a host alone, such as https://name.example.com");
+            return None;
+        }
+        Some(url.to_owned())
+    }
+
     pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
         let value = self.object.remove(name)?;
         if value.as_bool().is_none() {
@@ -149,6 +160,13 @@ impl<'a> Fields<'a> {
         }
         value.as_bool()
     }
+}
+
+/// True if the text is an https URL that consists of a host, and perhaps a port. Keys of the account are sent there, so nothing else may
+/// hide in it: with a user name, `https://name.example.com@example.net` would lead to another host.
+fn is_host_url(url: &str) -> bool {
+    let host = url.strip_prefix("https://").filter(|host| !host.contains(['/', '@']));
+    host.is_some() && is_base_url(url)
 }
 
 /// True if the text is an http or https URL with a host, and without query and fragment.
@@ -160,4 +178,44 @@ pub(super) fn is_base_url(url: &str) -> bool {
         return false;
     };
     matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some_and(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_urls_are_https_and_a_host_alone() {
+        for good in ["https://name.example.com", "https://name.example.com:8443", "https://name.example.com/"] {
+            let mut problems = Vec::new();
+            let object = Map::from_iter([("api_url".to_owned(), good.into())]);
+            let mut fields = Fields::new("acme.dial".to_owned(), object, 0, &mut problems);
+            assert_eq!(fields.host_url("api_url").as_deref(), Some(good.trim_end_matches('/')));
+            assert!(problems.is_empty());
+        }
+        for bad in [
+            "http://name.example.com",
+            "wss://name.example.com",
+            "HTTPS://name.example.com",
+            "name.example.com",
+            "https://",
+            "https:///",
+            "https://:443",
+            "https://name.example.com//",
+            "https://name.example.com/v1",
+            "https://name.example.com?a=1",
+            "https://name.example.com#a",
+            "https://name.example.com@example.net",
+            "https://user:pass@name.example.com",
+            "https://name.example.com\\@example.net",
+            "https://name example.com",
+        ] {
+            let mut problems = Vec::new();
+            let object = Map::from_iter([("api_url".to_owned(), bad.into())]);
+            let mut fields = Fields::new("acme.dial".to_owned(), object, 0, &mut problems);
+            assert_eq!(fields.host_url("api_url"), None, "{bad}");
+            let message = "not an https URL of a host alone, such as https://name.example.com";
+            assert_eq!(problems, [format!("acme.dial.api_url: {message}")], "{bad}");
+        }
+    }
 }

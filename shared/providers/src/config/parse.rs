@@ -13,7 +13,7 @@ use super::fields::{ConfigError, Fields, is_base_url};
 use super::question::{self, QuestionConfig};
 use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
-use crate::api::api_url;
+use crate::api::{ApiUrl, api_url};
 use crate::configured::EventMapping;
 use crate::ed25519;
 use crate::key::Key;
@@ -77,7 +77,10 @@ impl KeyLengths {
                 | Provider::ElevenLabs
                 | Provider::Plivo
                 | Provider::Vonage
+                | Provider::LiveKit
                 | Provider::Daily
+                | Provider::Bland
+                | Provider::SignalWire
                 | Provider::Configured(_),
             ) => KEY_CHARS_MIN,
         }
@@ -194,7 +197,10 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic => "keys, window_seconds, allowed_sources",
     }
 }
@@ -232,7 +238,10 @@ fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Webho
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic => {}
     }
     if !question::asks(provider) {
@@ -254,9 +263,18 @@ fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Webho
 
 /// Reads the account half. `None` if the provider has no `dial`, or if there is a problem.
 fn account(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Option<AccountConfig> {
-    let account = dial(provider, fields)?;
+    let (account, base_url) = dial(provider, fields)?;
+    if provider == Provider::Bland && shared.public_url.is_none() {
+        fields.problem(
+            "public_url",
+            "missing: bland posts to the URL that the request for a call names, for example https://example.com",
+        );
+    }
     let discover = fields.flag("discover").unwrap_or(false);
-    Some(AccountConfig { account, public_url: shared.public_url, discover, decision: shared.decision })
+    if discover && provider == Provider::LiveKit {
+        fields.problem("discover", "not for livekit, which lists no calls that have ended");
+    }
+    Some(AccountConfig { account, base_url, public_url: shared.public_url, discover, decision: shared.decision })
 }
 
 /// Reads the list `keys`. It may be missing if there are shared keys.
@@ -338,6 +356,9 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         (Some(_), _) => "not a text",
         (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
         (None, Provider::Plivo) => "missing: plivo signs the URL that it posts to, for example https://example.com",
+        (None, Provider::SignalWire) => {
+            "missing: signalwire signs the URL that it posts to, for example https://example.com"
+        }
         (
             None,
             Provider::Retell
@@ -345,7 +366,9 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
             | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Vonage
+            | Provider::LiveKit
             | Provider::Daily
+            | Provider::Bland
             | Provider::Generic
             | Provider::Configured(_),
         ) => {
@@ -358,12 +381,13 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {
     let has_timestamp = match provider {
-        Provider::Twilio | Provider::Plivo => false,
+        Provider::Twilio | Provider::Plivo | Provider::Bland | Provider::SignalWire => false,
         Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
         Provider::Retell
         | Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
         | Provider::Generic => true,
     };
@@ -372,7 +396,9 @@ fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) 
         (None, true) if provider == Provider::Daily => Some(DAILY_WINDOW_DEFAULT),
         (None, true) => Some(WINDOW_DEFAULT),
         (None, false) => None,
-        (Some(_), false) if matches!(provider, Provider::Twilio | Provider::Plivo) => {
+        (Some(_), false)
+            if matches!(provider, Provider::Twilio | Provider::Plivo | Provider::Bland | Provider::SignalWire) =>
+        {
             fields.problem("window_seconds", &format!("not for {provider}, which signs no timestamp"));
             None
         }
@@ -420,18 +446,23 @@ fn parse_net(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<Account> {
+/// Reads the account, and the base URL of its API if each account has its own.
+fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<(Account, Option<String>)> {
     let Value::Object(object) = fields.take("dial")? else {
         fields.problem("dial", "not an object");
         return None;
     };
-    if api_url(provider).is_none() {
+    let Some(url) = api_url(provider) else {
         fields.problem("dial", &format!("not for {provider}, with which Switchhook places no calls"));
         return None;
-    }
+    };
     let mut fields = fields.inner("dial", object);
+    let base_url = match url {
+        ApiUrl::Fixed(_) => None,
+        ApiUrl::OfAccount => fields.host_url("api_url"),
+    };
     let account = Account::read(provider, &mut fields);
     fields.reject("per_second", "not here: the parameter DialRates of the stack sets the rate");
     fields.reject_unknown(Account::field_names(provider));
-    account
+    Some((account?, base_url))
 }

@@ -53,7 +53,10 @@ const fn form(provider: Provider) -> Option<AnswerForm> {
         | Provider::ElevenLabs
         | Provider::Plivo
         | Provider::Vonage
+        | Provider::LiveKit
         | Provider::Daily
+        | Provider::Bland
+        | Provider::SignalWire
         | Provider::Generic
         | Provider::Configured(_) => None,
     }
@@ -134,7 +137,9 @@ impl QuestionConfig {
         headers.push(("content-type", content_type.to_owned()));
         headers.push(("x-switchhook-provider", provider.to_string()));
         let body = question.to_vec();
-        Some((&source.url, ApiRequest { method: Method::POST, path: String::new(), headers, body, token_login: None }))
+        let request =
+            ApiRequest { method: Method::POST, base_url: None, path: String::new(), headers, body, token_login: None };
+        Some((&source.url, request))
     }
 
     /// The answer in a response of the URL. `None` if the status is not 200, or if the provider could not read the body.

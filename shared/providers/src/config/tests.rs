@@ -27,7 +27,10 @@ fn the_documented_shape_is_read() {
             "elevenlabs":{"keys":["e"]},
             "plivo":{"keys":["p"],"public_url":"https://example.com"},
             "vonage":{"keys":["o"]},
+            "livekit":{"keys":["l"]},
             "daily":{"keys":["ZGFpbHk="]},
+            "bland":{"keys":["b"]},
+            "signalwire":{"keys":["s"],"public_url":"https://example.com"},
             "generic":{"keys":["g"],"window_seconds":60,"allowed_sources":["10.0.0.0/8","::1","192.0.2.7"]}}"#,
     )
     .unwrap();
@@ -82,7 +85,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
-            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, \
+            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, \
              whose entries describe the provider",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
@@ -188,6 +191,32 @@ fn dialling_is_configured_per_provider() {
             "elevenlabs.dial.phone_number_type: neither twilio nor sip_trunk",
         ]
     );
+    assert_eq!(
+        dial(
+            "livekit",
+            r#"{"api_url":"https://name.livekit.example","api_key":"k","api_secret":"SECRET","sip_trunk_id":"t",
+                "room_prefix":"calls-","ringing_timeout_seconds":180}"#
+        ),
+        Ok(true)
+    );
+    assert_eq!(
+        problems(
+            "livekit",
+            r#"{"api_url":"wss://name.livekit.example","room_prefix":"a prefix that is longer than allowed","ringing_timeout_seconds":181}"#
+        ),
+        [
+            "livekit.dial.api_url: not an https URL of a host alone, such as https://name.example.com",
+            "livekit.dial.api_key: missing",
+            "livekit.dial.api_secret: missing",
+            "livekit.dial.sip_trunk_id: missing",
+            "livekit.dial.room_prefix: longer than 32 bytes",
+            "livekit.dial.ringing_timeout_seconds: not a whole number from 1 to 180",
+        ]
+    );
+    let discover = r#"{"livekit":{"keys":["k"],"discover":true,"dial":{"api_url":"https://name.livekit.example",
+        "api_key":"k","api_secret":"s","sip_trunk_id":"t"}}}"#;
+    let message = "livekit.discover: not for livekit, which lists no calls that have ended";
+    assert_eq!(file(discover).map_err(|error| error.problems().to_vec()).expect_err("refused"), [message]);
     assert_eq!(problems("telnyx", r#""SECRET""#), ["telnyx.dial: not an object"]);
     assert_eq!(problems("generic", "{}"), ["generic.dial: not for generic, with which Switchhook places no calls"]);
 }
@@ -404,7 +433,7 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     assert_eq!(
         keys.problems(),
         [
-            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, whose entries describe the provider"#
+            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, whose entries describe the provider"#
         ]
     );
     assert_eq!(configured(&keys), [Provider::Generic]);
@@ -443,11 +472,8 @@ fn dial_rates_are_read_and_written() {
     let others: DialRates = "*=2/10, vapi=5".parse().unwrap();
     for provider in Provider::ALL {
         let calls_max = others.pacing(provider).map(|pacing| (pacing.per_second(), pacing.calls_max()));
-        let expected = match provider {
-            Provider::Generic => None,
-            Provider::Vapi => Some((5.0, None)),
-            _ => Some((2.0, Some(10))),
-        };
+        let expected = if provider == Provider::Vapi { (5.0, None) } else { (2.0, Some(10)) };
+        let expected = crate::api::api_url(provider).map(|_| expected);
         assert_eq!(calls_max, expected, "{provider}");
     }
     for (text, problem) in [
@@ -457,7 +483,7 @@ fn dial_rates_are_read_and_written() {
         ),
         (
             "x=1",
-            "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic",
+            "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic",
         ),
         ("generic=1", "Switchhook places no calls with generic"),
         ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
@@ -557,7 +583,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
         }}"#;
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, daily, generic, and names such as x-acme, whose entries describe the provider
+    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, whose entries describe the provider
     x-a.signature."header": unknown field: known are scheme
     x-a.events.event_id[1]: not a JSON pointer such as /data/id
     x-a.events.type: not a JSON pointer such as /data/id
@@ -601,7 +627,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-e.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-e.keys[0]: not whsec_ followed by base64
     x-f.events.starts_at: not a JSON pointer such as /data/id
-    x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage
+    x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire
     x-f.events.booked_call.from: neither an E.164 number such as +14155550123 nor a SIP address
     x-f.events.booked_call.before_minutes: not a whole number from 0 to 86400
     x-f.events.booked_call.window: not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'
@@ -611,7 +637,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-f.events.to: missing: the events of bookings need it
     x-f.events.time: missing: the events of bookings need it
     x-f.keys[0]: not whsec_ followed by base64
-    x-g.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage
+    x-g.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire
     x-g.events.booked_call.from: missing
     x-g.events.booked_call.before_minutes: missing: the time from the call to the start of the appointment
     x-g.events.entity_id: missing: the events of bookings need it

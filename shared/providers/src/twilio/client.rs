@@ -8,15 +8,15 @@
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
 use serde_json::{Map, Value};
-use switchhook_domain::{PhoneNumber, Timestamp};
+use switchhook_domain::PhoneNumber;
 
-use super::payload::{CallStatus, parse_time};
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
 use crate::config::{Account, AccountConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::twiml::{created_at, parse_call};
 
 /// Start of every path, also of the next page that a response names.
 const API_PATH: &str = "/2010-04-01/Accounts/";
@@ -177,10 +177,6 @@ fn may_be_ours(call: &Map<String, Value>, period: Period) -> bool {
     text(call, "direction") == Some("outbound-api") && created_at(call).is_some_and(|at| period.contains(at))
 }
 
-fn created_at(call: &Map<String, Value>) -> Option<Timestamp> {
-    text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_time)
-}
-
 /// Decides between the calls that may be ours. If there is one, it is ours.
 fn choose(config: &AccountConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
     match found.len() {
@@ -210,22 +206,6 @@ fn names_us(lookup: &Lookup<'_>, page: &Map<String, Value>) -> bool {
     })
 }
 
-/// Reads a call. `ids` is the query of the callback that would report its ending.
-fn parse_call(ids: String, call: &Map<String, Value>) -> ParsedAnswer {
-    let (Some(call_sid), Some(status)) = (text(call, "sid"), text(call, "status")) else {
-        return ParsedAnswer::Unreadable;
-    };
-    match CallStatus::from_name(status) {
-        CallStatus::Queued | CallStatus::Initiated | CallStatus::Ringing | CallStatus::InProgress => {
-            ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
-        }
-        CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            ParsedAnswer::Ended { query: ids, body: callback(call).into_bytes() }
-        }
-        CallStatus::Other => ParsedAnswer::UnknownValue("status"),
-    }
-}
-
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     if let Some(path) = page {
         return get(config, path.to_owned()).filter(|request| request.path.starts_with(API_PATH));
@@ -252,30 +232,6 @@ pub(crate) fn parse_page(body: &[u8], period: Period) -> Option<ParsedPage> {
 /// Our ids, as in the query of a callback URL.
 fn ids_query(lookup: &Lookup<'_>) -> String {
     query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
-}
-
-/// Status callback that reports the same ending as the API. The event id contains a hash of these bytes, so they
-/// contain only fields that never change after the call. Twilio's own callbacks have a sequence number, but the API
-/// does not return it.
-fn callback(call: &Map<String, Value>) -> String {
-    let mut form = form_urlencoded::Serializer::new(String::new());
-    for (name, field) in [
-        ("CallSid", "sid"),
-        ("ParentCallSid", "parent_call_sid"),
-        ("CallStatus", "status"),
-        ("Direction", "direction"),
-        ("From", "from"),
-        ("To", "to"),
-        ("AnsweredBy", "answered_by"),
-    ] {
-        if let Some(value) = text(call, field) {
-            form.append_pair(name, value);
-        }
-    }
-    if let Some(ended_at) = text(call, "end_time").filter(|text| parse_time(text).is_some()) {
-        form.append_pair("Timestamp", ended_at);
-    }
-    form.finish()
 }
 
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {

@@ -286,7 +286,7 @@ fn get(account: &VonageAccount, path: String) -> ApiRequest {
 
 fn login(account: &VonageAccount) -> Login {
     let claims = [("application_id".to_owned(), account.application_id.clone().into())];
-    Login::Token(TokenLogin::new(account.private_key.clone(), claims.into_iter().collect()))
+    Login::Token(TokenLogin::rs256(account.private_key.clone(), claims.into_iter().collect()))
 }
 
 fn account(config: &AccountConfig) -> Option<&VonageAccount> {

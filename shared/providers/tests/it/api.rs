@@ -29,9 +29,18 @@ pub(crate) const CONFIG: &str = r#"{
     "vonage": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
         "application_id": "app-1", "private_key": "PRIVATE_KEY", "answer_url": "https://app.example.com/answer?lang=en",
         "machine_detection": true}},
+    "livekit": {"keys": ["k"], "dial": {
+        "api_url": "https://name.livekit.example", "api_key": "APIk1", "api_secret": "SECRET", "sip_trunk_id": "ST_1",
+        "ringing_timeout_seconds": 45}},
+    "bland": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
+        "api_key": "SECRET", "pathway_id": "path-1", "max_duration": 12,
+        "voicemail": {"action": "leave_message", "message": "Please call us back."}}},
+    "signalwire": {"keys": ["k"], "public_url": "https://hooks.example.com/prod", "dial": {
+        "api_url": "https://example.signalwire.com", "project_id": "project-1", "api_token": "SECRET",
+        "cxml_url": "https://app.example.com/cxml?lang=en", "machine_detection": true}},
     "generic": {"keys": ["k"]}}"#;
 
-pub(crate) const DIALLED: [Provider; 7] = [
+pub(crate) const DIALLED: [Provider; 10] = [
     Provider::Retell,
     Provider::Twilio,
     Provider::Vapi,
@@ -39,6 +48,9 @@ pub(crate) const DIALLED: [Provider; 7] = [
     Provider::ElevenLabs,
     Provider::Plivo,
     Provider::Vonage,
+    Provider::LiveKit,
+    Provider::Bland,
+    Provider::SignalWire,
 ];
 
 /// Private key of Vonage's application.
@@ -116,12 +128,12 @@ pub(crate) fn lookup_request(provider: Provider, provider_call_id: Option<&str>)
     CallSearch::start(provider, &config, job.lookup(provider_call_id)).map(|search| search.request().clone())
 }
 
-/// The request as lines of text. Of the authorization only the scheme is included, an API key is left out, and a form has one parameter per line.
+/// The request as lines of text. Of the authorization only the scheme is included, an API key without a scheme is left out, and a form has one parameter per line.
 pub(crate) fn shown(request: &ApiRequest) -> String {
     let mut lines = format!("{} {}", request.method, request.path);
     for (name, value) in &request.headers {
         let value = match *name {
-            "authorization" => value.split(' ').next().unwrap(),
+            "authorization" => value.split_once(' ').map_or("…", |(scheme, _)| scheme),
             "xi-api-key" => "…",
             _ => value,
         };

@@ -120,7 +120,11 @@ fn every_provider_that_analyses_calls_has_the_rule() {
         "metadata": {"start_time_unix_secs": 1_760_962_400, "call_duration_secs": 40, "phone_call": {"call_result": "answered"}},
         "analysis": {"data_collection_results": {"will_come": {"value": "yes"}}},
     }});
+    let bland = json!({
+        "call_id": "c1", "completed": true, "status": "completed", "answered_by": "human", "analysis": {"will_come": "yes"},
+    });
     for (provider, pointer, body) in [
+        (Provider::Bland, "/analysis/will_come", bland),
         (Provider::Vapi, "/message/analysis/structuredData/will_come", vapi),
         (Provider::Telnyx, "/data/payload/conversation_insights/0/conversation_insights/0/result/will_come", telnyx),
         (Provider::ElevenLabs, "/data/analysis/data_collection_results/will_come/value", elevenlabs),

@@ -43,6 +43,10 @@ fn recent_calls_are_listed() {
         request(Provider::Plivo, Some("20")),
         request(Provider::Vonage, None),
         request(Provider::Vonage, Some("100")),
+        request(Provider::Bland, None),
+        request(Provider::Bland, Some("100")),
+        request(Provider::SignalWire, None),
+        request(Provider::SignalWire, Some("/api/laml/2010-04-01/Accounts/project-1/Calls.json?Page=1")),
     ];
     assert_snapshot!(requests.join("\n"), @r#"
     POST /v3/list-calls {"filter_criteria":{"start_timestamp":{"op":"bt","type":"range","value":[1760958999000,1760962599000]}},"limit":10,"sort_order":"ascending"}
@@ -58,9 +62,18 @@ fn recent_calls_are_listed() {
     GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=20
     GET /v1/calls?date_start=2025-10-20T11%3A16%3A39Z&date_end=2025-10-20T12%3A16%3A39Z&order=asc&page_size=100&record_index=0
     GET /v1/calls?date_start=2025-10-20T11%3A16%3A39Z&date_end=2025-10-20T12%3A16%3A39Z&order=asc&page_size=100&record_index=100
+    GET /v1/calls?sort_by=created_at&ascending=false&from=0&to=100&limit=100
+    GET /v1/calls?sort_by=created_at&ascending=false&from=100&to=200&limit=100
+    GET /api/laml/2010-04-01/Accounts/project-1/Calls.json?StartTime%3E=2025-10-20&PageSize=50
+    GET /api/laml/2010-04-01/Accounts/project-1/Calls.json?Page=1
     "#);
     let elsewhere = discovery_api_request(Provider::Twilio, &config(Provider::Twilio), PERIOD, Some("//evil"));
     assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
+    let config_of_space = config(Provider::SignalWire);
+    let elsewhere = discovery_api_request(Provider::SignalWire, &config_of_space, PERIOD, Some("//evil"));
+    assert_eq!(elsewhere, Err(ClientError::LookupUnsupported));
+    let request_to_space = discovery_api_request(Provider::SignalWire, &config_of_space, PERIOD, None).unwrap();
+    assert_eq!(request_to_space.base_url.as_deref(), Some("https://example.signalwire.com"));
     for provider in Provider::ALL.into_iter().filter(|provider| *provider != Provider::Retell) {
         let request = discovery_api_request(provider, &config(Provider::Retell), PERIOD, None);
         assert_eq!(request, Err(ClientError::LookupUnsupported));
@@ -195,6 +208,64 @@ fn elevenlabs_list_names_the_conversations_that_have_ended() {
         let expected = CallPage { endings: Vec::new(), named, next_page };
         assert_eq!(read(Provider::ElevenLabs, None, &page(has_more)), expected);
     }
+}
+
+#[test]
+fn signalwire_calls_that_ended_become_events() {
+    let call = |id: &str, created: Value, parent: Value| {
+        json!({
+            "sid": id, "status": "busy", "direction": "inbound", "date_created": created, "parent_call_sid": parent,
+            "end_time": "Mon, 20 Oct 2025 12:14:47 +0000",
+        })
+    };
+    let now = json!("Mon, 20 Oct 2025 12:13:56 +0000");
+    let calls = [
+        call("s1", json!("Mon, 20 Oct 2025 12:17:56 +0000"), Value::Null),
+        call("s2", now.clone(), json!("s3")),
+        call("s3", now, Value::Null),
+        call("s4", json!("Mon, 20 Oct 2025 11:00:00 +0000"), Value::Null),
+        // A call without a time that can be read may be of the period.
+        call("s5", json!("Mon, 20 Sept 2025 12:13:56 +0000"), Value::Null),
+    ];
+    let next = "/api/laml/2010-04-01/Accounts/project-1/Calls.json?Page=1";
+    let page = read(Provider::SignalWire, None, &json!({"calls": calls, "next_page_uri": next}));
+    let (ids, next_page) = events(&page);
+    assert!(
+        ids.len() == 2 && ids[0].starts_with("signalwire:s3:busy") && ids[1].starts_with("signalwire:s5:busy"),
+        "{ids:?}"
+    );
+    assert_eq!(next_page, Some(next));
+    // The login must not go elsewhere.
+    let evil = json!({"calls": [], "next_page_uri": "https://evil.example.com/"}).to_string();
+    let config = config(Provider::SignalWire);
+    assert_eq!(read_discovery_answer(Provider::SignalWire, &config, PERIOD, None, 200, evil.as_bytes(), NOW), None);
+}
+
+#[test]
+fn bland_list_names_the_calls_of_the_period_that_have_ended() {
+    let row = |id: &str, created: &str, completed: bool| json!({"call_id": id, "created_at": created, "completed": completed, "queue_status": if completed { "complete" } else { "started" }});
+    let now = "2025-10-20T12:13:56.104213+00:00";
+    let rows = [
+        row("c1", "2025-10-20T12:16:39.500000+00:00", true),
+        row("c2", now, true),
+        row("c3", now, false),
+        json!({"call_id": "c4", "created_at": now, "completed": false, "queue_status": "queue_error"}),
+        row("c5", "2025-10-20T11:00:00+00:00", true),
+    ];
+    let page = |rows: &[Value]| json!({"count": rows.len(), "calls": rows});
+    let expected = |named: &[&str], next: Option<&str>| CallPage {
+        endings: Vec::new(),
+        named: named.iter().map(|id| (*id).to_owned()).collect(),
+        next_page: next.map(str::to_owned),
+    };
+    assert_eq!(read(Provider::Bland, None, &page(&rows)), expected(&["c2", "c4"], None));
+    // A full page is followed by another one, unless it reaches back before the period: the newest call comes first.
+    let full = vec![row("c2", now, true); 100];
+    assert_eq!(read(Provider::Bland, None, &page(&full)), expected(&["c2"; 100], Some("100")));
+    assert_eq!(read(Provider::Bland, Some("100"), &page(&full)).next_page.as_deref(), Some("200"));
+    let mut last = full;
+    last[99] = row("c9", "2025-10-20T11:00:00+00:00", true);
+    assert_eq!(read(Provider::Bland, Some("100"), &page(&last)), expected(&["c2"; 99], None));
 }
 
 #[test]

@@ -55,11 +55,15 @@ fn event(word: &str, second: i64, naming: Naming, attempt: u8) -> ProviderEvent 
 
 /// Folds the events one by one.
 fn folded(events: &[&ProviderEvent]) -> Call {
+    folded_by(&POLICY, events)
+}
+
+fn folded_by(policy: &Policy, events: &[&ProviderEvent]) -> Call {
     let mut call: Option<Call> = None;
     for (second, event) in (100..).zip(events) {
         let now = Timestamp::from_millis(1_760_962_445_000 + second * 1000);
         let event = ProviderEvent { received_at: now, ..(*event).clone() };
-        if let Some(transition) = fold(call.as_ref(), &[event], &POLICY, now).transition {
+        if let Some(transition) = fold(call.as_ref(), &[event], policy, now).transition {
             call = Some(transition.call);
         }
     }
@@ -322,6 +326,35 @@ fn daily_call_is_completed_only_after_an_answer_in_every_order() {
             for order in permutations(&events.iter().collect::<Vec<_>>()) {
                 assert_eq!(states(&folded(&order)), expected, "{types:?}");
             }
+        }
+    }
+}
+
+/// Bland's webhook has the ending and the decision. A lookup before the analysis shows the ending alone.
+#[test]
+fn bland_call_is_confirmed_in_every_order_of_its_reports() {
+    let event = |more: Value| {
+        let mut body = json!({
+            "call_id": "b1", "completed": true, "started_at": "2025-10-20T12:14:05Z", "call_length": 0.1, "to": "+447700900000",
+        });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        into_event(read_body(Provider::Bland, "", body.to_string().as_bytes()))
+    };
+    let early = event(json!({"event": "call_record", "answered_by": "human"}));
+    let unclear = event(json!({"event": "call_record", "answered_by": null}));
+    let confirmed = event(json!({"answered_by": "human", "analysis": {"outcome": "confirmed"}}));
+    for (events, expected) in [
+        (vec![&early], "completed/connected"),
+        (vec![&early, &confirmed], "completed/confirmed"),
+        (vec![&unclear, &confirmed], "completed/confirmed"),
+        (vec![&unclear, &early, &confirmed], "completed/confirmed"),
+    ] {
+        for order in permutations(&events) {
+            // Nobody waits for an outcome of Bland.
+            let policy = Policy { outcome_providers: ProviderSet::default(), ..POLICY };
+            let call = folded_by(&policy, &order);
+            assert_eq!(states(&call), expected);
+            assert!(call.is_settled());
         }
     }
 }

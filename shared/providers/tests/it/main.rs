@@ -5,11 +5,14 @@
 use switchhook_providers::{ConfigError, KeyLengths, ProvidersFile};
 
 mod api;
+mod bland_dialling;
+mod bland_search;
 mod configured;
 mod decision;
 mod dialling;
 mod discovery;
 mod folding;
+mod livekit;
 mod lookups;
 mod orders;
 mod pages;
@@ -18,9 +21,13 @@ mod plivo_signatures;
 mod random;
 mod reading;
 mod samples;
+mod signalwire_dialling;
+mod signalwire_search;
+mod signalwire_signatures;
 mod signature_modes;
 mod signatures;
 mod tokens;
+mod twilio_signatures;
 mod vonage_dialling;
 mod vonage_search;
 

@@ -13,7 +13,7 @@ use crate::api::{NOW, config, job, with_private_key};
 use crate::reading;
 
 /// One page: its provider, its text, and the number of its event tables.
-const PAGES: [(Provider, &str, usize); 9] = [
+const PAGES: [(Provider, &str, usize); 12] = [
     (Provider::Retell, include_str!("../../../../docs/providers/retell.md"), 4),
     (Provider::Twilio, include_str!("../../../../docs/providers/twilio.md"), 2),
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
@@ -21,7 +21,10 @@ const PAGES: [(Provider, &str, usize); 9] = [
     (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
     (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 2),
     (Provider::Vonage, include_str!("../../../../docs/providers/vonage.md"), 3),
+    (Provider::LiveKit, include_str!("../../../../docs/providers/livekit.md"), 2),
     (Provider::Daily, include_str!("../../../../docs/providers/daily.md"), 1),
+    (Provider::Bland, include_str!("../../../../docs/providers/bland.md"), 3),
+    (Provider::SignalWire, include_str!("../../../../docs/providers/signalwire.md"), 2),
     (Provider::Generic, include_str!("../../../../docs/providers/generic.md"), 1),
 ];
 
@@ -158,6 +161,16 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
         let data = json!({"conversation_id": "c", "status": status, "metadata": metadata, "analysis": analysis});
         json!({"type": "post_call_transcription", "data": data}).to_string()
     };
+    let livekit = |event: &str, status: &str, reason: &str| {
+        let attributes = json!({"sip.callID": "c", "sip.callStatus": status});
+        let participant = json!({"kind": "SIP", "attributes": attributes, "disconnectReason": reason});
+        json!({"event": event, "participant": participant}).to_string()
+    };
+    let bland = |more: Value| {
+        let mut call = json!({"call_id": "c", "completed": true, "status": "completed"});
+        call.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        call.to_string()
+    };
     let object = || serde_json::from_str::<Value>(name).unwrap();
     match (provider, table) {
         (Provider::Retell, "event") => retell(name, json!({"call_id": "c"})),
@@ -178,8 +191,8 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             let call = json!({"call_id": "c", "disconnection_reason": "user_hangup", "call_analysis": object()});
             retell("call_analyzed", call)
         }
-        (Provider::Twilio, "CallStatus") => format!("CallSid=CA1&CallStatus={name}"),
-        (Provider::Twilio, "AnsweredBy") => format!("CallSid=CA1&AnsweredBy={name}"),
+        (Provider::Twilio | Provider::SignalWire, "CallStatus") => format!("CallSid=CA1&CallStatus={name}"),
+        (Provider::Twilio | Provider::SignalWire, "AnsweredBy") => format!("CallSid=CA1&AnsweredBy={name}"),
         (Provider::Vapi, "status of status-update") => {
             json!({"message": {"type": "status-update", "status": name, "call": {"id": "c"}}}).to_string()
         }
@@ -209,9 +222,26 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             json!({"uuid": "c", "status": "rejected", "detail": name}).to_string()
         }
         (Provider::Vonage, "verdict") => json!({"call_uuid": "c", "status": name}).to_string(),
+        (Provider::LiveKit, "sip.callStatus") => livekit("participant_joined", name, ""),
+        (Provider::LiveKit, "disconnectReason") => {
+            livekit("participant_left", if first { "ringing" } else { "active" }, name)
+        }
         (Provider::Daily, "type") => {
             let payload = json!({"session_id": "c", "timestamp": 1_760_962_443});
             json!({"type": name, "id": "e", "payload": payload}).to_string()
+        }
+        (Provider::Bland, "answered_by") if first => bland(json!({"answered_by": name, "call_length": 1.3})),
+        (Provider::Bland, "answered_by") => bland(json!({"answered_by": name, "call_length": 0})),
+        (Provider::Bland, "status or queue_status without answered_by") => {
+            let is_of_queue = name.contains('_') || ["new", "allocated", "complete"].contains(&name);
+            let field = if is_of_queue { "queue_status" } else { "status" };
+            let call = json!({"call_id": "c", field: name, "call_length": if first { 1.3 } else { 0.0 }});
+            call.to_string()
+        }
+        (Provider::Bland, "analysis or disposition_tag") => {
+            let mut call = object();
+            call["answered_by"] = "human".into();
+            bland(call)
         }
         (Provider::Generic, "event") => json!({"event_type": name, "call_id": "c"}).to_string(),
         (provider, table) => panic!("{provider}: no test for the table of {table:?}"),
@@ -255,7 +285,20 @@ fn table_of_the_providers_matches_the_code() {
     let page = Page::parse(include_str!("../../../../docs/providers/README.md"));
     let [table] = page.tables.as_slice() else { panic!("one table") };
     let column = |name: &str| table.header.iter().position(|cell| cell.text == name).unwrap();
-    let names = ["Retell", "Twilio", "Vapi", "Telnyx", "ElevenLabs", "Plivo", "Vonage", "Daily", "any other sender"];
+    let names = [
+        "Retell",
+        "Twilio",
+        "Vapi",
+        "Telnyx",
+        "ElevenLabs",
+        "Plivo",
+        "Vonage",
+        "LiveKit",
+        "Daily",
+        "Bland",
+        "SignalWire",
+        "any other sender",
+    ];
     assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
     for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
         // Daily and generic have no account, so any other one stands for it.

@@ -1,8 +1,11 @@
 //! Call events of each sample body.
 
+mod bland;
 mod daily;
 mod elevenlabs;
+mod livekit;
 mod plivo;
+mod signalwire;
 mod vonage;
 
 use std::fmt::Write;

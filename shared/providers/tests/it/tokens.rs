@@ -11,7 +11,7 @@ use switchhook_providers::VerifyError;
 use crate::signatures::{Request, VONAGE_BODY};
 
 /// A token, made by hand.
-fn made_token(key: &[u8], header: &Value, claims: &Value) -> String {
+pub(crate) fn made_token(key: &[u8], header: &Value, claims: &Value) -> String {
     let encoded = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
     let signed = format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()));
     let mut mac: Hmac<Sha256> = Mac::new_from_slice(key).unwrap();

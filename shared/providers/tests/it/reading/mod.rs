@@ -1,10 +1,13 @@
 //! Meaning of the less usual events, one module per provider, and treatment of webhooks that cannot be read.
 
+mod bland;
 mod daily;
 mod elevenlabs;
 mod generic;
+mod livekit;
 mod plivo;
 mod retell;
+mod signalwire;
 mod telnyx;
 mod twilio;
 mod unknown;
@@ -40,8 +43,16 @@ pub(super) fn vonage(body: Value) -> Reading {
     read_body(Provider::Vonage, "", body.to_string().as_bytes())
 }
 
+pub(super) fn livekit(body: Value) -> Reading {
+    read_body(Provider::LiveKit, "", body.to_string().as_bytes())
+}
+
 pub(super) fn daily(body: Value) -> Reading {
     read_body(Provider::Daily, "", body.to_string().as_bytes())
+}
+
+pub(super) fn bland(body: Value) -> Reading {
+    read_body(Provider::Bland, "", body.to_string().as_bytes())
 }
 
 pub(super) fn generic(body: Value) -> Reading {

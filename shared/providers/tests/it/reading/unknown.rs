@@ -22,7 +22,16 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     let twilio = |form: &str| notes(Provider::Twilio, form);
     let plivo = |form: &str| notes(Provider::Plivo, form);
     let vonage = |event: Value| notes(Provider::Vonage, &event.to_string());
+    let livekit = |event: &str, participant: Value| {
+        notes(Provider::LiveKit, &json!({"event": event, "participant": participant}).to_string())
+    };
+    let sip = |status: &str, reason: &str| {
+        let attributes = json!({"sip.callID": "c", "sip.callStatus": status});
+        json!({"kind": "SIP", "attributes": attributes, "disconnectReason": reason})
+    };
     let daily = |event_type: &str| notes(Provider::Daily, &json!({"type": event_type, "id": "e"}).to_string());
+    let bland = |call: Value| notes(Provider::Bland, &call.to_string());
+    let signalwire = |form: &str| notes(Provider::SignalWire, form);
     let elevenlabs = |event_type: &str, data: Value| {
         notes(Provider::ElevenLabs, &json!({"type": event_type, "data": data}).to_string())
     };
@@ -61,11 +70,28 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (vonage(json!({"uuid": "c", "status": "new"})), Some("status")),
         (vonage(json!({"uuid": "c", "status": "record"})), None),
         (vonage(json!({"uuid": "c", "event": "new"})), None),
+        (livekit("new", Value::Null), Some("event")),
+        (livekit("room_started", Value::Null), None),
+        (livekit("participant_joined", json!({"kind": "NEW"})), Some("kind")),
+        (livekit("participant_joined", json!({"kind": "AGENT"})), None),
+        (livekit("participant_joined", json!({})), None),
+        (livekit("participant_joined", sip("new", "")), Some("sip.callStatus")),
+        (livekit("participant_joined", sip("dialing", "")), None),
+        (livekit("participant_left", sip("hangup", "NEW")), Some("disconnectReason")),
+        (livekit("participant_left", sip("hangup", "ROOM_CLOSED")), None),
         (daily("dialout.new"), Some("type")),
         (daily("new"), Some("type")),
         (daily("dialout.warning"), None),
         (daily("recording.new"), None),
         (daily("dialin.ready"), None),
+        (bland(json!({"call_id": "c", "completed": true, "status": "new"})), Some("status")),
+        (bland(json!({"call_id": "c", "completed": true, "queue_status": "paused"})), Some("queue_status")),
+        (bland(json!({"call_id": "c", "completed": true, "answered_by": "new"})), Some("answered_by")),
+        (bland(json!({"call_id": "c", "completed": true, "answered_by": null, "status": "completed"})), None),
+        (bland(json!({"call_id": "c", "category": "new", "message": "x"})), None),
+        (signalwire("CallSid=s1&CallStatus=new"), Some("CallStatus")),
+        (signalwire("CallSid=s1&AnsweredBy=new"), Some("AnsweredBy")),
+        (signalwire(r#"{"event_type":"new"}"#), None),
         (conversation("done", "new"), Some("call_result")),
         (conversation("new", "answered"), Some("status")),
         (conversation("done", "answered"), None),

@@ -1,6 +1,6 @@
-//! Twilio's names: the parameters of a status callback, of an answering-machine callback, or of a TwiML request.
+//! Names of the parameters of a status callback, of an answering-machine callback, or of a request for instructions.
 //!
-//! They arrive in a form or in a flat JSON object, and every value is a text. Twilio may add parameters at any time.
+//! They arrive in a form or in a flat JSON object, and every value is a text. A provider may add parameters at any time.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
@@ -45,7 +45,7 @@ impl Callback {
 
 /// Parses RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second. A wrong day of the week is
 /// accepted.
-pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
+pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
     const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
     PARSER.parse_timestamp(text).ok().map(Timestamp::from)
 }

@@ -1,0 +1,204 @@
+//! Meaning of callbacks.
+//!
+//! `completed` always means that the call was answered. It is also the only event that is posted unless
+//! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time as the latest time
+//! at which they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a
+//! canceled one.
+
+use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
+
+use super::payload::{AnsweredBy, CallStatus, Callback};
+use super::signature::is_json;
+use crate::call_events::CallEventSet;
+use crate::correlation::{EchoedIds, correlate};
+use crate::form::Form;
+use crate::ids;
+use crate::lenient;
+use crate::normalized::NormalizedEvent;
+use crate::reading::{ReadError, ReadNotes, Reading};
+use crate::webhook::VerifiedWebhook;
+
+/// Event type of an answering-machine callback, which has no status.
+const AMD: &str = "amd";
+
+/// Source of status callbacks. It is the default, so event ids leave it out.
+const CALL_PROGRESS: &str = "call-progress-events";
+
+/// Reads a callback of this provider.
+pub(crate) fn read(
+    provider: Provider,
+    webhook: &VerifiedWebhook,
+    received_at: Timestamp,
+    notes: &mut ReadNotes,
+) -> Result<Reading, ReadError> {
+    let callback = parse(webhook)?;
+    let kind = Kind::from_callback(&callback);
+    notes.unknown_value = unknown_value(&callback);
+    let event_type = event_type(&callback);
+    let event_id = event_id(provider, &callback, &kind, event_type, webhook.body());
+    // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
+    // change it.
+    let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
+    let correlation = correlate(provider, &EchoedIds::from_query(webhook.query()), call_sid, notes);
+
+    let call_events = match kind {
+        Kind::Status(kind) => call_events(&callback, Some(kind)),
+        Kind::AnsweringMachineDetection => call_events(&callback, None),
+        Kind::ChildLeg | Kind::Other => {
+            return Ok(Reading::Recorded {
+                event_id,
+                event_type: ids::event_type(event_type),
+                call_id: correlation.call_id,
+            });
+        }
+    };
+    let normalized = NormalizedEvent {
+        provider,
+        event_id,
+        event_type: event_type.to_owned(),
+        correlation,
+        direction: direction(&callback),
+        from: callback.from.clone(),
+        to: callback.to.clone(),
+        call_events: call_events.into_sorted(),
+        block_number: false,
+    };
+    normalized.into_reading(received_at)
+}
+
+fn parse(webhook: &VerifiedWebhook) -> Result<Callback, ReadError> {
+    if is_json(webhook.query()) {
+        lenient::from_body(webhook.body())
+    } else {
+        Ok(Form::parse(webhook.body()).read().unwrap_or_default())
+    }
+}
+
+/// True if the provider asks for the first instructions of an inbound call. Unlike a status callback, such a request names no source and has
+/// no number.
+pub(crate) fn is_question(webhook: &VerifiedWebhook) -> bool {
+    parse(webhook).is_ok_and(|callback| {
+        callback.direction.as_deref() == Some("inbound")
+            && matches!(callback.call_status.as_deref().map(CallStatus::from_name), Some(CallStatus::Ringing))
+            && callback.parent_call_sid.is_none()
+            && callback.callback_source.is_none()
+            && callback.sequence_number.is_none()
+    })
+}
+
+enum Kind {
+    Status(EventKind),
+    AnsweringMachineDetection,
+    ChildLeg,
+    /// A callback with an unknown status, or about something else: a recording, a conference.
+    Other,
+}
+
+impl Kind {
+    fn from_callback(callback: &Callback) -> Self {
+        if callback.parent_call_sid.is_some() {
+            return Self::ChildLeg;
+        }
+        let Some(status) = &callback.call_status else {
+            return match callback.answered_by {
+                Some(_) => Self::AnsweringMachineDetection,
+                None => Self::Other,
+            };
+        };
+        match CallStatus::from_name(status) {
+            CallStatus::Queued | CallStatus::Initiated => Self::Status(EventKind::Initiated),
+            CallStatus::Ringing => Self::Status(EventKind::Ringing),
+            CallStatus::InProgress => Self::Status(EventKind::InProgress),
+            CallStatus::Completed => Self::Status(EventKind::Completed),
+            CallStatus::Busy => Self::Status(EventKind::Busy),
+            CallStatus::NoAnswer => Self::Status(EventKind::NoAnswer),
+            CallStatus::Failed => Self::Status(EventKind::Failed),
+            CallStatus::Canceled => Self::Status(EventKind::Canceled),
+            CallStatus::Other => Self::Other,
+        }
+    }
+}
+
+/// Name of a parameter with a value that the provider has added to its list.
+fn unknown_value(callback: &Callback) -> Option<&'static str> {
+    if matches!(callback.call_status.as_deref().map(CallStatus::from_name), Some(CallStatus::Other)) {
+        Some("CallStatus")
+    } else if matches!(callback.answered_by.as_deref().map(AnsweredBy::from_name), Some(AnsweredBy::Other)) {
+        Some("AnsweredBy")
+    } else {
+        None
+    }
+}
+
+fn event_type(callback: &Callback) -> &str {
+    match (&callback.call_status, &callback.answered_by) {
+        (Some(status), _) => status,
+        (None, Some(_)) => AMD,
+        (None, None) => callback.callback_source.as_deref().unwrap_or("unknown"),
+    }
+}
+
+/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the body: one
+/// call may make many TwiML requests with the same status.
+fn event_id(provider: Provider, callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> EventId {
+    let Some(call_sid) = &callback.call_sid else {
+        return ids::event_id_of_body(provider, body);
+    };
+    let suffix = match (kind, &callback.sequence_number, &callback.answered_by) {
+        (Kind::AnsweringMachineDetection, _, Some(answered_by)) => {
+            format!("{call_sid}:{AMD}:{answered_by}")
+        }
+        (Kind::Status(_) | Kind::ChildLeg, Some(sequence), _) => match callback.callback_source.as_deref() {
+            None | Some(CALL_PROGRESS) => format!("{call_sid}:{event_type}:{sequence}"),
+            Some(source) => format!("{call_sid}:{event_type}:{sequence}:{source}"),
+        },
+        (Kind::Status(_) | Kind::ChildLeg | Kind::AnsweringMachineDetection | Kind::Other, _, _) => {
+            format!("{call_sid}:{event_type}:-:{}", ids::short_hash(body))
+        }
+    };
+    ids::event_id(provider, &suffix)
+}
+
+fn direction(callback: &Callback) -> Option<Direction> {
+    match callback.direction.as_deref()? {
+        "inbound" => Some(Direction::Inbound),
+        outbound if outbound.starts_with("outbound") => Some(Direction::Outbound),
+        _ => None,
+    }
+}
+
+/// Call events of a callback, from its status and from `AnsweredBy`. Any `AnsweredBy` means that the call was answered.
+fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
+    let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
+    let machine = match callback.answered_by.as_deref().map(AnsweredBy::from_name) {
+        Some(AnsweredBy::Machine) => true,
+        Some(AnsweredBy::Human | AnsweredBy::Unknown | AnsweredBy::Other) | None => false,
+    };
+    let reported = match status {
+        Some(kind) => Some(kind),
+        None if machine => Some(EventKind::VoicemailDetected),
+        None => None,
+    };
+    let answered =
+        callback.answered_by.is_some() || matches!(reported, Some(EventKind::InProgress | EventKind::Completed));
+    let rang = answered || matches!(reported, Some(EventKind::Busy | EventKind::NoAnswer));
+
+    let mut call_events = CallEventSet::new(reported.map(|kind| CallEvent {
+        kind,
+        implied: false,
+        occurred_at,
+        sequence,
+        permanent: false,
+        never_dialled: false,
+    }));
+    if rang {
+        call_events.imply(EventKind::Ringing, occurred_at, sequence);
+    }
+    if answered {
+        call_events.imply(EventKind::InProgress, occurred_at, sequence);
+    }
+    if machine {
+        call_events.imply(EventKind::VoicemailDetected, occurred_at, sequence);
+    }
+    call_events
+}

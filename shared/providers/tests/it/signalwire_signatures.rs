@@ -1,0 +1,95 @@
+//! SignalWire's signature of SWML's JSON, and what tells it from the one of a form.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, Mac};
+use sha1::Sha1;
+use switchhook_domain::Provider;
+use switchhook_providers::{Reading, VerifyError, read};
+
+use crate::signatures::{NOW, Request};
+
+const BODY: &[u8] = br#"{"event_type":"calling.call.state","params":{"call_id":"c","call_state":"answered"}}"#;
+const HEADER: &str = "x-signalwire-signature";
+
+fn tag(parts: &[&[u8]]) -> Vec<u8> {
+    let mut mac: Hmac<Sha1> = Mac::new_from_slice(b"key").unwrap();
+    for part in parts {
+        mac.update(part);
+    }
+    mac.finalize().into_bytes().to_vec()
+}
+
+/// Webhook of SWML.
+fn swml() -> Request {
+    let mut request = Request::signed(Provider::SignalWire, b"a=1");
+    request.body = BODY.to_vec();
+    let tag = tag(&[b"https://example.com/webhooks?appointment_id=7", BODY]);
+    request.set(HEADER, &hex::encode(tag))
+}
+
+#[test]
+fn signalwire_json_is_signed_with_its_url() {
+    let request = swml();
+    assert_eq!(request.verify().unwrap().query(), "appointment_id=7");
+    assert_eq!(request.set(HEADER, &request.header(HEADER).to_uppercase()).error(), None);
+    for spoilt in [
+        request.with(|request| request.query = "appointment_id=8".to_owned()),
+        request.with(|request| request.query.clear()),
+        request.with(|request| request.path = "/webhooks/".to_owned()),
+        request.with(|request| request.public_url = "https://example.org".to_owned()),
+        request.with(|request| request.keys = vec!["other".to_owned()]),
+    ] {
+        assert_eq!(spoilt.error(), Some(VerifyError::WrongSignature));
+    }
+    let second = request.with(|request| request.keys = vec!["newer".to_owned(), "key".to_owned()]);
+    assert_eq!(second.verify().unwrap().key_index(), 1);
+}
+
+#[test]
+fn no_bit_of_signalwire_json_can_be_flipped() {
+    let request = swml();
+    for bit in 0..BODY.len() * 8 {
+        let error = request.with(|request| request.body[bit / 8] ^= 1 << (bit % 8)).error();
+        assert_eq!(error, Some(VerifyError::WrongSignature), "{bit}");
+    }
+    let signature = request.header(HEADER);
+    for index in 0..signature.len() {
+        let mut digits = signature.clone().into_bytes();
+        digits[index] = if digits[index] == b'0' { b'1' } else { b'0' };
+        let error = request.set(HEADER, std::str::from_utf8(&digits).unwrap()).error();
+        assert_eq!(error, Some(VerifyError::WrongSignature), "{index}");
+    }
+}
+
+#[test]
+fn signalwire_header_has_one_of_two_forms() {
+    let request = swml();
+    let tag = hex::decode(request.header(HEADER)).unwrap();
+    // Nothing in the signed bytes says which scheme it is: this body, read as a form, is one name without a value. So the reading must not
+    // depend on the header.
+    let webhook = request.set(HEADER, &BASE64_STANDARD.encode(&tag)).verify().unwrap();
+    assert!(matches!(read(&webhook, NOW), Reading::Recorded { call_id: None, .. }));
+    for malformed in ["g".repeat(40), "00".repeat(19), "00".repeat(32), BASE64_STANDARD.encode([0; 32]), "A".repeat(27)]
+    {
+        assert_eq!(request.set(HEADER, &malformed).error(), Some(VerifyError::MalformedSignature), "{malformed}");
+    }
+    // Anybody can leave the second header out, so it decides nothing.
+    let with_second = request.with(|request| request.headers.push(("x-signalwire-sha256-signature", "00".repeat(32))));
+    assert_eq!(with_second.error(), None);
+}
+
+#[test]
+fn signalwire_signs_path_and_query_of_a_form() {
+    let form = Request::signed(Provider::SignalWire, b"CallSid=c&CallStatus=completed");
+    for spoilt in [
+        form.with(|request| request.path = "/webhooks/".to_owned()),
+        form.with(|request| request.query = "appointment_id=8".to_owned()),
+        form.with(|request| request.public_url = "http://example.com".to_owned()),
+    ] {
+        assert_eq!(spoilt.error(), Some(VerifyError::WrongSignature));
+    }
+    // Twilio's header is not SignalWire's.
+    let other = form.with(|request| request.headers[0].0 = "x-twilio-signature");
+    assert_eq!(other.error(), Some(VerifyError::MissingSignature));
+}
