@@ -250,10 +250,10 @@ impl<'a> AttemptKnowledge<'a> {
 pub(super) fn true_outcome(provider: Provider, truth: &GroundTruth) -> &'static str {
     match (truth.outcome_fact, truth.answered_at) {
         (Some((Fact::Voicemail, _)), _) => "voicemail",
+        (Some((Fact::Confirmed, _)), _) if provider.hears() => "confirmed",
+        (Some((Fact::Declined, _)), _) if provider.hears() => "declined",
         // The provider reports that somebody answered, and no outcome.
         (Some(_) | None, Some(_)) if !provider.reports_outcome() => CONNECTED,
-        (Some((Fact::Confirmed, _)), _) => "confirmed",
-        (Some((Fact::Declined, _)), _) => "declined",
         // Somebody answered, and no report ever tells the outcome.
         (Some(_) | None, Some(_)) => "inconclusive",
         (Some(_) | None, None) => "no_answer",

@@ -87,20 +87,28 @@ impl Scenario {
             Scenario::Failed,
             Scenario::Canceled,
         ];
+        // LiveKit says whether somebody answered, and detects no voicemail. It has no word for a call that was canceled.
+        const LIVEKIT: &[Scenario] =
+            &[Scenario::Talked, Scenario::Talked, Scenario::NoAnswer, Scenario::Busy, Scenario::Failed];
+        // Daily does not say why nobody answered.
+        const DAILY: &[Scenario] = &[Scenario::Talked, Scenario::Talked, Scenario::Talked, Scenario::Failed];
         match provider {
-            Provider::Retell | Provider::Vapi | Provider::Generic => ALL,
+            Provider::LiveKit => LIVEKIT,
+            Provider::Daily => DAILY,
+            Provider::Retell | Provider::Vapi | Provider::Bland | Provider::Generic => ALL,
             Provider::ElevenLabs => ELEVENLABS,
-            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => CARRIER,
+            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage | Provider::SignalWire => CARRIER,
         }
     }
 
     /// Returns the scenarios of inbound calls that the provider can report. Assistants answer every inbound call themselves.
     pub(crate) const fn weighted_for_inbound(provider: Provider) -> &'static [Self] {
         match provider {
-            Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Generic => {
+            Provider::LiveKit | Provider::Daily => &[Scenario::Talked],
+            Provider::Retell | Provider::Vapi | Provider::ElevenLabs | Provider::Bland | Provider::Generic => {
                 &[Scenario::Talked, Scenario::Talked, Scenario::Confirmed]
             }
-            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage => {
+            Provider::Twilio | Provider::Telnyx | Provider::Plivo | Provider::Vonage | Provider::SignalWire => {
                 &[Scenario::Talked, Scenario::NoAnswer, Scenario::Canceled]
             }
         }

@@ -6,9 +6,12 @@
 //!
 //! The simulator in `tests/sim` compiles this module too.
 
+mod bland;
+mod daily;
 mod elevenlabs;
 mod generic;
 mod ground_truth;
+mod livekit;
 mod plivo;
 mod retell;
 mod telnyx;
@@ -44,11 +47,15 @@ pub(crate) enum Provider {
     ElevenLabs,
     Plivo,
     Vonage,
+    LiveKit,
+    Daily,
+    Bland,
+    SignalWire,
     Generic,
 }
 
 impl Provider {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Retell,
         Self::Twilio,
         Self::Vapi,
@@ -56,6 +63,10 @@ impl Provider {
         Self::ElevenLabs,
         Self::Plivo,
         Self::Vonage,
+        Self::LiveKit,
+        Self::Daily,
+        Self::Bland,
+        Self::SignalWire,
         Self::Generic,
     ];
 
@@ -68,29 +79,41 @@ impl Provider {
             Self::ElevenLabs => "elevenlabs",
             Self::Plivo => "plivo",
             Self::Vonage => "vonage",
+            Self::LiveKit => "livekit",
+            Self::Daily => "daily",
+            Self::Bland => "bland",
+            Self::SignalWire => "signalwire",
             Self::Generic => "generic",
         }
     }
 
-    /// True if the provider reports what the person said. A provider that only carries the voice does not listen to it.
+    /// True if a report after the end of a call may state what the person said. Bland states it with the ending. A provider that
+    /// only carries the voice does not listen to it.
     pub(crate) const fn reports_outcome(self) -> bool {
         match self {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
-            Self::Twilio | Self::Telnyx | Self::Plivo | Self::Vonage => false,
+            Self::Twilio
+            | Self::Telnyx
+            | Self::Plivo
+            | Self::Vonage
+            | Self::LiveKit
+            | Self::Daily
+            | Self::Bland
+            | Self::SignalWire => false,
         }
     }
 
-    /// True if the provider echoes ids that it was given with a call.
-    const fn echoes_ids(self) -> bool {
-        match self {
-            Self::Retell
-            | Self::Twilio
-            | Self::Vapi
-            | Self::Telnyx
-            | Self::ElevenLabs
-            | Self::Plivo
-            | Self::Generic => true,
-            Self::Vonage => false,
+    /// True if the provider listens to the person.
+    pub(crate) fn hears(self) -> bool {
+        self == Self::Bland || self.reports_outcome()
+    }
+
+    /// Returns the id by which calls of the provider can be found, if that is the one. Some echo no ids, or only one.
+    const fn correlation(self, wanted: Correlation) -> Correlation {
+        match (self, wanted) {
+            (Self::Vonage, _) => Correlation::ProviderCall,
+            (Self::Daily, Correlation::Call) => Correlation::Appointment,
+            (_, wanted) => wanted,
         }
     }
 
@@ -103,6 +126,10 @@ impl Provider {
             Self::Telnyx => -400,
             Self::Plivo => 500,
             Self::Vonage => -900,
+            Self::LiveKit => 350,
+            Self::Daily => -200,
+            Self::Bland => 600,
+            Self::SignalWire => -1_100,
             Self::ElevenLabs | Self::Generic => 0,
         }
     }
@@ -233,14 +260,14 @@ impl Script {
     pub(crate) fn draw(index: usize, providers: &[Provider], rng: &mut Rng) -> Self {
         let provider = rng.choice(providers).copied().unwrap_or(Provider::Generic);
         let inbound = provider != Provider::Generic && rng.u8(..8) == 0;
-        let correlation = if inbound || !provider.echoes_ids() {
+        let correlation = if inbound {
             Correlation::ProviderCall
         } else {
-            match rng.u8(..10) {
+            provider.correlation(match rng.u8(..10) {
                 0..5 => Correlation::Appointment,
                 5..7 => Correlation::Call,
                 _ => Correlation::ProviderCall,
-            }
+            })
         };
         let attempts = draw_attempts(provider, correlation, inbound, rng);
         Self::with_attempts(index, correlation, inbound, attempts, rng)
@@ -345,12 +372,18 @@ impl Script {
                 (0..self.attempts.len()).filter(|index| self.is_placed_by(*index, provider)).collect();
             match provider {
                 Provider::Retell => reports.extend(retell::reports(self, &attempts, &mut rng)),
-                Provider::Twilio => reports.extend(twilio::reports(self, &attempts, &mut rng)),
+                Provider::SignalWire if attempts.is_empty() => {}
+                Provider::Twilio | Provider::SignalWire => {
+                    reports.extend(twilio::reports(provider, self, &attempts, &mut rng));
+                }
                 Provider::Vapi => reports.extend(vapi::reports(self, &attempts, &mut rng)),
                 Provider::Telnyx => reports.extend(telnyx::reports(self, &attempts, &mut rng)),
                 Provider::ElevenLabs => reports.extend(elevenlabs::reports(self, &attempts, &mut rng)),
                 Provider::Plivo => reports.extend(plivo::reports(self, &attempts, &mut rng)),
                 Provider::Vonage => reports.extend(vonage::reports(self, &attempts, &mut rng)),
+                Provider::LiveKit => reports.extend(livekit::reports(self, &attempts, &mut rng)),
+                Provider::Daily => reports.extend(daily::reports(self, &attempts, &mut rng)),
+                Provider::Bland => reports.extend(bland::reports(self, &attempts, &mut rng)),
                 Provider::Generic => reports.extend(generic::reports(self, &attempts, &mut rng)),
             }
         }
@@ -391,7 +424,11 @@ fn new_call_id(provider: Provider, rng: &mut Rng) -> String {
         Provider::Vapi => format!("{number:032x}"),
         Provider::Telnyx => format!("v3:{number:032x}"),
         Provider::ElevenLabs => format!("conv_{number:032x}"),
-        Provider::Plivo | Provider::Vonage => format!("{:08x}-0000-4000-8000-{:012x}", number as u32, number >> 80),
+        Provider::SignalWire => format!("{number:032x}"),
+        Provider::LiveKit => format!("SCL_{:012x}", number >> 80),
+        Provider::Plivo | Provider::Vonage | Provider::Daily | Provider::Bland => {
+            format!("{:08x}-0000-4000-8000-{:012x}", number as u32, number >> 80)
+        }
         Provider::Generic => format!("line-{:08x}", number as u32),
     }
 }

@@ -1,4 +1,4 @@
-//! Webhooks of Twilio.
+//! Webhooks of Twilio, and of SignalWire, which has the same.
 //!
 //! - A numbered callback for each status that the team asked for. Its time is rounded down to a second.
 //! - If the team uses asynchronous answering-machine detection: one callback with its result, without a time.
@@ -31,16 +31,17 @@ enum MachineDetection {
 }
 
 /// Returns the reports of these attempts, each given by its index.
-pub(super) fn reports(script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec<Report> {
+pub(super) fn reports(provider: Provider, script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec<Report> {
     let settings = CallbackSettings {
         all_statuses: rng.u8(..5) > 0,
         detection: if rng.bool() { MachineDetection::Sync } else { MachineDetection::Async },
-        as_json: rng.u8(..8) == 0,
+        as_json: rng.u8(..8) == 0 && provider == Provider::Twilio,
     };
     let mut reports = Vec::new();
     for index in attempts {
         let Some(attempt) = script.attempts.get(*index) else { continue };
-        let builder = ReportBuilder { script, attempt: *index, provider_call_id: attempt.provider_call_id.as_deref() };
+        let provider_call_id = attempt.provider_call_id.as_deref();
+        let builder = ReportBuilder { provider, script, attempt: *index, provider_call_id };
         if script.inbound {
             reports.extend(builder.inbound(&attempt.truth, rng));
         } else {
@@ -52,6 +53,7 @@ pub(super) fn reports(script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec
 
 /// Builds the reports of one attempt.
 struct ReportBuilder<'a> {
+    provider: Provider,
     script: &'a Script,
     attempt: usize,
     provider_call_id: Option<&'a str>,
@@ -89,13 +91,13 @@ impl ReportBuilder<'_> {
             let facts = [Fact::Ringing, Fact::Answered].into_iter().chain(machine.then_some(Fact::Voicemail));
             let statements = facts.map(|fact| Statement { fact, at: None }).collect();
             let fields = [("AnsweredBy", answered_by), ("MachineDetectionDuration", "2910")];
-            let emitted_at = Provider::Twilio.to_system_time(at) + rng.i64(3 * SECOND..4 * SECOND);
+            let emitted_at = self.provider.to_system_time(at) + rng.i64(3 * SECOND..4 * SECOND);
             reports.push(self.report(&format!("amd {answered_by}"), emitted_at, statements, &fields, false));
         }
         reports.push(self.status(status_word(truth.ending), sequence, truth.ended_at, &facts, &more, settings, rng));
         if truth.answered_at.is_some() && rng.u8(..8) == 0 {
             let fields = [("RecordingSid", "RE00000000000000000000000000000001"), ("RecordingStatus", "completed")];
-            let emitted_at = Provider::Twilio.to_system_time(truth.ended_at) + 3 * SECOND;
+            let emitted_at = self.provider.to_system_time(truth.ended_at) + 3 * SECOND;
             reports.push(self.report("recording", emitted_at, Vec::new(), &fields, false));
         }
         reports
@@ -103,7 +105,7 @@ impl ReportBuilder<'_> {
 
     fn inbound(&self, truth: &GroundTruth, rng: &mut Rng) -> Vec<Report> {
         let rang_at = truth.rang_at.unwrap_or(truth.placed_at);
-        let asked_at = Provider::Twilio.to_system_time(rang_at) + reporting_delay(rng);
+        let asked_at = self.provider.to_system_time(rang_at) + reporting_delay(rng);
         let statements = vec![Statement { fact: Fact::Ringing, at: None }];
         let request = [("CallStatus", "ringing"), ("Direction", "inbound")];
         let settings = CallbackSettings { all_statuses: false, detection: MachineDetection::None, as_json: false };
@@ -138,7 +140,7 @@ impl ReportBuilder<'_> {
         fields.extend(more.iter().map(|(name, value)| (*name, value.as_str())));
         self.report(
             status,
-            Provider::Twilio.to_system_time(at) + reporting_delay(rng),
+            self.provider.to_system_time(at) + reporting_delay(rng),
             statements,
             &fields,
             settings.as_json,

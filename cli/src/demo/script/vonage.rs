@@ -12,7 +12,7 @@ use super::{
 /// Returns the reports of these attempts, each given by its index.
 pub(super) fn reports(script: &Script, attempts: &[usize], rng: &mut Rng) -> Vec<Report> {
     let mut reports = Vec::new();
-    let detects_machines = rng.bool();
+    let detects_machines = !attempts.is_empty() && rng.bool();
     for index in attempts {
         let Some(attempt) = script.attempts.get(*index) else { continue };
         let truth = &attempt.truth;

@@ -100,7 +100,7 @@ impl FaultProfile {
     /// Returns the providers whose calls can have this profile.
     const fn providers(self, senders: Senders) -> &'static [Provider] {
         match self {
-            // Twilio and Plivo sign no timestamp, so a recorded webhook is accepted as a repeated one. ElevenLabs has a longer window.
+            // Some sign no timestamp, so a recorded webhook is accepted as a repeated one. Others have a longer window.
             Self::Forged(Forgery::OldRecording) => match senders {
                 Senders::Usual => &[Provider::Retell, Provider::Generic],
                 Senders::All => {
