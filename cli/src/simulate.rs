@@ -149,7 +149,7 @@ mod tests {
         let dials = resource(&traffic, "dials per second, all through one provider");
         assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 1.0, "{dials:?}");
         let dialers = resource(&traffic, "dialers at work");
-        assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 20.0, "{dialers:?}");
+        assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
         let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
         assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
     }

@@ -1,5 +1,5 @@
 //! Callbacks of Plivo: `Ring` when the phone rings, `Hangup` after the call, and the verdict about an answering machine, which alone
-//! tells a voicemail. Their times are whole seconds, but that of `Ring`.
+//! tells a voicemail. `Ring` has a time with milliseconds, and the others have whole seconds.
 
 use fastrand::Rng;
 use form_urlencoded::Serializer;

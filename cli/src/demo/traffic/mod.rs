@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn all_senders_report_calls() {
-        let traffic = Traffic::draw(200, 1, Senders::All);
+        let traffic = Traffic::draw(800, 1, Senders::All);
         for provider in Provider::ALL {
             let reported = traffic.deliveries.iter().filter(|delivery| delivery.provider == provider).count();
             assert!(reported > 20, "{}: {reported}", provider.name());
