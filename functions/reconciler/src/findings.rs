@@ -83,7 +83,7 @@ impl Reconciler {
     }
 
     /// Writes the alias that leads from the provider's call id to a dialled attempt, and queues the events that arrived under
-    /// that id, `event` included, for this call. Returns false if the id leads to another call.
+    /// that id, `event` included, for this call. Returns false if the id belongs to another attempt, of this call or of another.
     ///
     /// An attempt that Switchhook did not dial gets no alias: the id of its call may be the very id that would become the alias.
     async fn write_alias(
@@ -95,6 +95,12 @@ impl Reconciler {
         now: Timestamp,
     ) -> Result<bool, Error> {
         let (Some(key), Some(provider)) = (&record.key, record.provider) else { return Ok(true) };
+        let has_id = |other: &AttemptRecord| {
+            other.provider == Some(provider) && other.provider_call_id.as_deref() == Some(provider_call_id)
+        };
+        if call.attempt_records.iter().any(|other| other.key != record.key && has_id(other)) {
+            return Ok(false);
+        }
         let from = CallId::new(derived_call_id(provider, provider_call_id));
         let alias = Alias { call_id: call.call_id.clone(), attempt: key.clone() };
         write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, event, now).await

@@ -253,7 +253,7 @@ pub fn read_dial_answer(
         Provider::ElevenLabs => (elevenlabs::dialled_call_id(body), elevenlabs::refusal(body)),
         Provider::Plivo => (plivo::dialled_call_id(body), plivo::refusal(body)),
         Provider::Vonage => (vonage::dialled_call_id(body), vonage::refusal(status, body)),
-        Provider::Bland => (bland::dialled_call_id(body), bland::refusal(body)),
+        Provider::Bland => (bland::dialled_call_id(body), bland::refusal(status, body)),
         Provider::SignalWire => (signalwire::dialled_call_id(body), signalwire::refusal(body)),
         Provider::LiveKit => (livekit::dialled_call_id(body), livekit::refusal(status, body)),
         Provider::Daily | Provider::Generic | Provider::Configured(_) => (None, None),

@@ -1,10 +1,12 @@
 //! Calls through every provider that places calls: each is reported by its webhooks, or found by the provider's lookups. None of
 //! them looks drifted.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, AliasOutcome};
 use switchhook_domain::{AttemptKey, CallId, EventKind, Provider};
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
 
 use super::{call_request, call_state, create};
@@ -221,6 +223,34 @@ async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
         let state = call_state(&world, &call_id).await;
         assert_eq!(state, "job FAILED, appointment Inconclusive, attempts [inconclusive]", "{provider}");
         assert_eq!(world.call(&call_id).await.attempt_records[0].provider_call_id, None, "{provider}");
+        assert_eq!(fake.dials().len(), 1, "{provider}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_dial_never_takes_the_call_of_the_attempt_before() {
+    for provider in [Provider::Twilio, Provider::Plivo, Provider::Vonage, Provider::SignalWire] {
+        let world = World::with_secret(&all_accounts());
+        let fake = world.cloud.fake();
+        let mut request = call_request("busy");
+        request["provider"] = json!(provider.as_str());
+        request["retry"] = json!({"attempts_max": 2, "delay_seconds": 20, "delay_max_seconds": 20});
+        let call_id = create(&world, &request).await;
+        while world.call(&call_id).await.attempts().iter().all(|attempt| !attempt.has_ended()) {
+            world.wait(Duration::from_secs(1)).await;
+        }
+        // The second attempt starts within a minute of the first. The provider gives no answer, and places no call.
+        fake.set_mode_of(provider, Mode::Unresponsive);
+        while world.call(&call_id).await.attempts().len() < 2 {
+            world.wait(Duration::from_secs(1)).await;
+        }
+        world.wait(Duration::from_secs(10)).await;
+        fake.set_mode_of(provider, Mode::Normal);
+        let dials: Vec<_> = world.call(&call_id).await.attempt_records.iter().filter_map(|it| it.dialled_at).collect();
+        assert!(dials[1].millis_since(dials[0]) < 60_000, "{provider}: {dials:?}");
+        world.wait(MINUTE * 90).await;
+        let state = call_state(&world, &call_id).await;
+        assert_eq!(state, "job FAILED, appointment Inconclusive, attempts [busy, inconclusive]", "{provider}");
         assert_eq!(fake.dials().len(), 1, "{provider}");
     }
 }

@@ -46,7 +46,7 @@ fn post_call(script: &Script, attempt: usize, truth: &GroundTruth) -> (Vec<State
         (_, Ending::Completed) => ("completed", "complete", Some("human")),
         (_, Ending::NoAnswer) => ("no-answer", "complete", Some("no-answer")),
         (_, Ending::Busy) => ("busy", "complete", None),
-        (_, Ending::Failed) => ("failed", "call_error", None),
+        (_, Ending::Failed) => ("failed", "complete", None),
         (_, Ending::Canceled) => ("canceled", "complete", None),
     };
     let (us, them) = ("+442079460018", "+447700900000");

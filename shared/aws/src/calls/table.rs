@@ -22,12 +22,12 @@ use crate::shards::Shards;
 const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Longest time that the adoption of orphaned events takes. After it the reconciler starts the adoption again.
 const ADOPTION_MAX: Duration = Duration::from_secs(60);
-/// Condition that an id is free, or leads to the same call already.
+/// Condition that an id is free, or leads to the same attempt already.
 const NO_CALL_AND_NO_OTHER_ALIAS: &str = "attribute_not_exists(#plan) AND attribute_not_exists(history) \
-                                          AND (attribute_not_exists(alias_of) OR alias_of = :call)";
-/// Condition that an id leads to no other call, and is not the id of a call that Switchhook placed.
-const NO_PLACED_CALL_AND_NO_OTHER_ALIAS: &str =
-    "attribute_not_exists(#plan) AND (attribute_not_exists(alias_of) OR alias_of = :call)";
+     AND (attribute_not_exists(alias_of) OR (alias_of = :call AND alias_attempt = :attempt))";
+/// Condition that an id leads to no other attempt, and is not the id of a call that Switchhook placed.
+const NO_PLACED_CALL_AND_NO_OTHER_ALIAS: &str = "attribute_not_exists(#plan) \
+     AND (attribute_not_exists(alias_of) OR (alias_of = :call AND alias_attempt = :attempt))";
 /// Update expression that makes an item an alias.
 const SET_ALIAS: &str = "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
                          expires_at = if_not_exists(expires_at, :end)";
@@ -222,7 +222,7 @@ impl Calls {
     /// the reconciler, so that an adoption that stops half-way is finished.
     ///
     /// **A call never becomes an alias of itself, a call that Switchhook placed never becomes an alias, and an alias never leads to
-    /// another call than before.** In these cases nothing is written. The id of a call leads to that call without an alias.
+    /// another attempt than before.** In these cases nothing is written. The id of a call leads to that call without an alias.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
@@ -244,7 +244,7 @@ impl Calls {
             .return_values(ReturnValue::AllOld);
         let item = match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)? {
             ConditionalWrite::Applied(output) => output.attributes,
-            // The attempt of another call has this id.
+            // Another attempt has this id.
             ConditionalWrite::Refused(_) => return Ok(AliasOutcome::Refused),
         };
         let Some(item) = item else { return Ok(leads(BTreeSet::new())) };

@@ -50,8 +50,12 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 }
 
 /// Reads the texts of an error. Bland documents no codes. Only a text that names the parameter `phone_number`, and no other, blames the
-/// number. One about a phone number may mean the number itself, or what the account may call.
-pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
+/// number. One about a phone number may mean the number itself, or what the account may call. A response of success refuses nothing,
+/// whatever its text says: Bland may queue the call.
+pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
+    if (200..=299).contains(&status) {
+        return None;
+    }
     let messages = texts(body);
     let mention = |words: &[&str]| messages.iter().any(|text| words.iter().any(|word| text.contains(word)));
     if mention(&["concurrent", "concurrency"]) {

@@ -86,6 +86,8 @@ fn call_events(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let times = CallTimes { started_at: call.started_at(), ended_at: call.ended_at() };
     let decision = match ending {
         Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        // The analysis of an empty transcript decides nothing.
+        Ending::Unclear if call.is_known_to_be_empty() => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| call.decision()),
     };
     let Some(decision) = decision else { return ending.reported(times) };
@@ -101,6 +103,11 @@ fn ending(call: &Call) -> Ending {
     let (status, queue) = (call.status(), call.queue_status());
     let has_failed = status == Some(Status::Failed) || queue == Some(QueueStatus::ErrorInTheCall);
     let lasted = call.has_length();
+    // Something answered, or may have.
+    let is_answer_open = matches!(call.answered_by(), Some(AnsweredBy::Unknown | AnsweredBy::Other))
+        || queue == Some(QueueStatus::ErrorInTheCall)
+        || !call.is_known_to_be_empty();
+    let was_ended_by_the_person = lasted && !has_failed && call.was_ended_by_the_person();
     // Bland's agent answers an inbound call, and says nothing about the caller.
     let was_answered = call.answered_by() == Some(AnsweredBy::Human) || call.inbound == Some(true);
     match (call.answered_by(), status, queue) {
@@ -110,12 +117,13 @@ fn ending(call: &Call) -> Ending {
         (_, Some(Status::Busy), _) => Ending::BUSY,
         (_, Some(Status::NoAnswer), _) => Ending::NO_ANSWER,
         (_, _, Some(QueueStatus::ErrorBeforeTheCall)) => Ending::FAILED,
-        (_, Some(Status::Failed), _) if !lasted => Ending::FAILED,
+        (_, Some(Status::Failed), _) if !is_answer_open => Ending::FAILED,
         (_, Some(Status::Canceled), _) if !lasted => Ending::CANCELED,
-        (Some(AnsweredBy::NoAnswer), _, _) => Ending::NO_ANSWER,
+        // Somebody who hung up had answered, so the words contradict each other.
+        (Some(AnsweredBy::NoAnswer), _, _) if !was_ended_by_the_person => Ending::NO_ANSWER,
         // Something answered that Bland could not identify.
         (Some(AnsweredBy::Unknown), Some(Status::Completed), _) if lasted && !has_failed => Ending::COMPLETED,
-        (_, Some(Status::Completed), _) if lasted && !has_failed && call.was_ended_by_the_person() => Ending::COMPLETED,
+        (_, Some(Status::Completed), _) if was_ended_by_the_person => Ending::COMPLETED,
         // Nothing says whether anybody answered.
         (_, _, _) => Ending::Unclear,
     }

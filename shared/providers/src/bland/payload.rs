@@ -120,6 +120,11 @@ impl Call {
         self.minutes().is_some_and(|minutes| minutes > 0.0)
     }
 
+    /// True if the length is zero. A missing length proves nothing.
+    pub(super) fn is_known_to_be_empty(&self) -> bool {
+        self.minutes().is_some_and(|minutes| minutes <= 0.0)
+    }
+
     fn minutes(&self) -> Option<f64> {
         match self.call_length.as_ref()? {
             Value::Number(number) => number.as_f64(),

@@ -34,8 +34,11 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     body.insert("sip_number".to_owned(), request.from.as_str().into());
     body.insert("room_name".to_owned(), room_name(account, request.call_id, request.attempt).into());
     body.insert("participant_identity".to_owned(), request.dial_key.into());
-    // The agent in the room sees these, and every webhook about the participant repeats them.
-    body.insert("participant_attributes".to_owned(), json!(request.metadata_to_echo()));
+    // The agent in the room sees these, and every webhook about the participant repeats them. Names that begin with `sip.` are LiveKit's
+    // own, and say for example whether the call is inbound.
+    let mut attributes = request.metadata_to_echo();
+    attributes.retain(|name, _| !name.starts_with("sip."));
+    body.insert("participant_attributes".to_owned(), json!(attributes));
     if let Some(seconds) = account.ringing_timeout_s {
         body.insert("ringing_timeout".to_owned(), format!("{seconds}s").into());
     }

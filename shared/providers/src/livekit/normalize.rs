@@ -90,12 +90,14 @@ fn joined(attributes: &Attributes, at: Option<Timestamp>, notes: &mut ReadNotes)
             CallEventSet::reporting(EventKind::Initiated, at)
         }
         CallStatus::Ringing => CallEventSet::reporting(EventKind::Ringing, at),
-        CallStatus::Automation | CallStatus::Active => {
-            let mut call_events = CallEventSet::reporting(EventKind::InProgress, at);
-            call_events.imply(EventKind::Ringing, at, None);
-            call_events
-        }
+        CallStatus::Automation | CallStatus::Active => answered_since(at),
     }
+}
+
+fn answered_since(at: Option<Timestamp>) -> CallEventSet {
+    let mut call_events = CallEventSet::reporting(EventKind::InProgress, at);
+    call_events.imply(EventKind::Ringing, at, None);
+    call_events
 }
 
 fn left(attributes: &Attributes, reason: DisconnectReason, times: CallTimes, notes: &mut ReadNotes) -> CallEventSet {
@@ -106,8 +108,9 @@ fn left(attributes: &Attributes, reason: DisconnectReason, times: CallTimes, not
         CallStatus::Dialing | CallStatus::Ringing | CallStatus::Missing | CallStatus::Other => false,
     };
     let ending = match (reason, answered) {
-        // The call goes on with another connection.
-        (DisconnectReason::Replaced, _) => return CallEventSet::new(None),
+        // The call may go on with another connection. Its status still proves an answer.
+        (DisconnectReason::Replaced, true) => return answered_since(times.started_at),
+        (DisconnectReason::Replaced, false) => return CallEventSet::new(None),
         (DisconnectReason::SipTrunkFailure | DisconnectReason::MediaFailure, true) => Ending::FAILED_AFTER_ANSWER,
         (
             DisconnectReason::UserUnavailable

@@ -102,6 +102,9 @@ fn bland_refusals_are_read_from_their_texts() {
         // Nothing says that such a call is not placed, so a search has to find out.
         (200, refused("phone_number is invalid")),
         (200, json!({"status": "success", "message": "Call successfully queued."})),
+        // Bland may place a call later that it has queued, so its text does not withdraw it.
+        (200, json!({"status": "success", "message": "Queued: concurrency limit reached", "call_id": "c1"})),
+        (200, json!({"status": "success", "message": "Queued: concurrency limit reached"})),
     ]), @r#"
     400 {"message":"phone_number is invalid","status":"error"} -> number: invalid_number
     400 {"errors":["phone_number must be in E.164 format"],"message":"Invalid parameters","status":"error"} -> number: invalid_number
@@ -117,5 +120,7 @@ fn bland_refusals_are_read_from_their_texts() {
     500 {"message":"Internal error","status":"error"} -> in doubt
     200 {"message":"phone_number is invalid","status":"error"} -> in doubt
     200 {"message":"Call successfully queued.","status":"success"} -> in doubt
+    200 {"call_id":"c1","message":"Queued: concurrency limit reached","status":"success"} -> accepted as c1
+    200 {"message":"Queued: concurrency limit reached","status":"success"} -> in doubt
     "#);
 }

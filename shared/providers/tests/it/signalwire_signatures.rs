@@ -51,7 +51,9 @@ fn no_bit_of_signalwire_json_can_be_flipped() {
     let request = swml();
     for bit in 0..BODY.len() * 8 {
         let error = request.with(|request| request.body[bit / 8] ^= 1 << (bit % 8)).error();
-        assert_eq!(error, Some(VerifyError::WrongSignature), "{bit}");
+        // Without its first character, the body is no JSON.
+        let expected = if bit < 8 { VerifyError::MalformedSignature } else { VerifyError::WrongSignature };
+        assert_eq!(error, Some(expected), "{bit}");
     }
     let signature = request.header(HEADER);
     for index in 0..signature.len() {
@@ -92,4 +94,15 @@ fn signalwire_signs_path_and_query_of_a_form() {
     // Twilio's header is not SignalWire's.
     let other = form.with(|request| request.headers[0].0 = "x-twilio-signature");
     assert_eq!(other.error(), Some(VerifyError::MissingSignature));
+}
+
+/// Both schemes sign one text: the URL, and what follows. So the joined values of a form must not pass as a body with the same signature.
+#[test]
+fn signature_of_a_form_signs_no_other_body() {
+    let form = Request::signed(Provider::SignalWire, b"A=%26CallSid%3DCA1%26CallStatus%3Dcompleted%26");
+    assert_eq!(form.error(), None);
+    let tag = BASE64_STANDARD.decode(form.header(HEADER)).unwrap();
+    let hex = form.set(HEADER, &hex::encode(tag));
+    let joined = hex.with(|request| request.body = b"A&CallSid=CA1&CallStatus=completed&".to_vec());
+    assert_eq!(joined.error(), Some(VerifyError::MalformedSignature));
 }

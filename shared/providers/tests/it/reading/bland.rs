@@ -51,9 +51,20 @@ fn bland_calls_end_as_their_fields_say() {
         (json!({"status": "no-answer"}), "~ringing no_answer"),
         (json!({"status": "canceled"}), "canceled"),
         (json!({"status": "canceled", "call_length": 0.3}), "completed"),
-        (json!({"status": "failed"}), "failed"),
+        (json!({"status": "failed", "call_length": 0}), "failed"),
+        (json!({"completed": false, "status": "failed", "call_length": 0}), "failed"),
         (json!({"status": "failed", "call_length": 0.3}), "completed"),
-        (json!({"completed": false, "status": "failed"}), "failed"),
+        // Somebody may have answered before it failed.
+        (json!({"status": "failed"}), "completed"),
+        (json!({"status": "failed", "call_length": null}), "completed"),
+        (json!({"status": "failed", "call_length": 0, "queue_status": "call_error"}), "completed"),
+        (json!({"status": "failed", "call_length": 0, "answered_by": "unknown"}), "completed"),
+        (json!({"status": "failed", "call_length": 0, "answered_by": "new"}), "completed"),
+        // Nobody who hangs up has not answered.
+        (
+            json!({"answered_by": "no-answer", "status": "completed", "call_length": 0.5, "call_ended_by": "USER"}),
+            ANSWERED,
+        ),
         (json!({"queue_status": "pre_queue_error"}), "failed"),
         (json!({"completed": false, "queue_status": "queue_error"}), "failed"),
         // The phone may have rung.
@@ -108,6 +119,8 @@ fn bland_decisions_are_those_of_a_person_who_answered() {
         (json!({"answered_by": "no-answer", "disposition_tag": "declined"}), "~ringing no_answer"),
         // Somebody decided, although nothing says who answered.
         (json!({"answered_by": null, "disposition_tag": "confirmed"}), "user_confirmed ~completed"),
+        // The analysis of an empty transcript.
+        (json!({"call_length": 0, "analysis": {"appointment_confirmed": false}}), "completed"),
     ] {
         assert_eq!(kinds(&call(fields.clone())), expected, "{fields}");
     }

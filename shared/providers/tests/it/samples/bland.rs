@@ -62,7 +62,7 @@ fn bland_bodies_say() {
     busy
 
     bland/post_call_failed
-    event bland:00000000-0000-4000-8000-000000000006:post_call:ed0c1777bbc90413
+    event bland:00000000-0000-4000-8000-000000000006:post_call:993fac0e86e73965
     post_call
     appointment:appt_6
     bland:00000000-0000-4000-8000-000000000006 00000000-0000-4000-8000-000000000006 appt_6 Outbound +442079460018 +447700900000

@@ -103,9 +103,12 @@ fn livekit_bodies_say() {
     completed 2025-10-20T12:14:00.000Z
 
     livekit/participant_left_migration
-    recorded livekit:EV_f80Zr8tMg3Uq
+    event livekit:EV_f80Zr8tMg3Uq
     participant_left
     appointment:apt_708
+    livekit:SCL_b8Tf5mRk8Vx2 SCL_b8Tf5mRk8Vx2 apt_708 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:56.404Z
+    in_progress 2025-10-20T12:13:56.404Z
 
     livekit/participant_connection_aborted
     event livekit:EV_f90Zr8tMg3Uq
