@@ -13,7 +13,7 @@ use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::Secrets;
-use switchhook_domain::{Policy, Provider, Timestamp};
+use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_providers::DialRates;
 
 use crate::aws::{AwsServices, StackDescription};
@@ -333,7 +333,11 @@ impl StackSettings {
         let number = |text: &str| text.parse().unwrap_or_default();
         Self {
             inactivity_timeout_seconds: number(parameter("InactivityTimeoutSeconds")),
-            outcome_providers: parameter("OutcomeProviders").split(',').filter_map(|name| name.parse().ok()).collect(),
+            outcome_providers: parameter("OutcomeProviders")
+                .parse::<ProviderSet>()
+                .unwrap_or_default()
+                .iter()
+                .collect(),
             inbox_retention_days: number(parameter("InboxRetentionDays")),
             call_retention_days: number(parameter("CallRetentionDays")),
             block_on_request: parameter("BlockOnRequest") == "true",

@@ -48,13 +48,14 @@ async fn post_retell(world: &World) -> StatusCode {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rotated_key_is_accepted_after_five_minutes_and_the_old_one_until_it_is_removed() {
+async fn rotated_key_is_accepted_within_ten_seconds_and_the_old_one_until_it_is_removed() {
     let world = world();
     let rotated = "the next key of the tests, which is long enough";
     assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
     put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [rotated, KEY]})));
+    // The keys were read less than ten seconds ago, and are not read again because of a signature.
     assert_eq!(post(&world, rotated, "e2").await, StatusCode::UNAUTHORIZED);
-    world.wait(REREAD).await;
+    world.wait(Duration::from_secs(11)).await;
     assert_eq!(post(&world, rotated, "e2").await, StatusCode::OK);
     assert_eq!(post(&world, KEY, "e3").await, StatusCode::OK);
     put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [rotated]})));

@@ -13,7 +13,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::json;
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::Timestamp;
 use switchhook_local::metrics;
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
@@ -50,8 +50,6 @@ pub(super) fn routes(cloud: Cloud, names: StackNames) -> Router {
 pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
     let consumer = cloud.consumer();
     let days = |time: Duration| time.as_secs() / (24 * 60 * 60);
-    let reports = |provider: &Provider| consumer.policy.outcome_providers.contains(*provider);
-    let configured = consumer.policy.outcome_providers.configured();
     StackNames {
         // The dimension `stack` of its metrics.
         stack: "local".to_owned(),
@@ -71,7 +69,7 @@ pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
         dial_accounts_secret: DIAL_ACCOUNTS_SECRET.to_owned(),
         settings: StackSettings {
             inactivity_timeout_seconds: consumer.policy.inactivity_timeout.as_secs(),
-            outcome_providers: Provider::ALL.into_iter().filter(reports).chain(configured).collect(),
+            outcome_providers: consumer.policy.outcome_providers.iter().collect(),
             inbox_retention_days: days(consumer.inbox_retention),
             call_retention_days: days(consumer.call_retention),
             block_on_request: consumer.block_on_request,

@@ -268,6 +268,15 @@ fn providers_file_is_checked_compared_and_stored() {
                     stored the webhook keys and the dial accounts; running functions use them within five minutes\n";
     assert_eq!(printed, expected);
     assert!(errors.contains("vapi has an account, but no rate in DialRates: its calls wait"), "{errors}");
+
+    let acme = r#"{"x-acme": {"keys": ["hunter2 and more, so that it is long enough"], "reports_outcome": true,
+        "signature": {"scheme": "hmac", "header": "x-acme-signature", "signed": "{body}"},
+        "events": {"call_id": "/id", "type": "/type", "rules": [{"when": {"type": "over"}, "event": "completed"}]}}}"#;
+    let (code, _, errors) = put(acme, &[]);
+    assert_eq!(code, Some(0), "{errors}");
+    let warning =
+        "x-acme reports an outcome, but OutcomeProviders does not name it: its calls are settled by their ending";
+    assert!(errors.contains(warning), "{errors}");
 }
 
 #[test]

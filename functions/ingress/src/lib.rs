@@ -186,7 +186,7 @@ impl Ingress {
         };
         notes.unsigned = config.is_unsigned();
         // Which key matched tells when an old key can be removed. With one key there is nothing to tell.
-        notes.key_index = (config.keys().len() > 1).then_some(webhook.key_index());
+        notes.key_index = (config.keys_total() > 1).then_some(webhook.key_index());
         let reading;
         (reading, notes.read) = read_as_configured(config, &webhook, now);
         notes.event_type = Some(reading.event_type_label().to_owned());

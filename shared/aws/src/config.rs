@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use switchhook_domain::{
-    CALL_ATTEMPTS_MAX, CallDefaults, CallingWindow, Policy, ProviderSet, RetryPolicy, UnknownProvider,
+    CALL_ATTEMPTS_MAX, CallDefaults, CallingWindow, Policy, ProviderSet, ProviderSetError, RetryPolicy,
 };
 use thiserror::Error;
 
@@ -109,16 +109,13 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
     pub fn policy(&mut self) -> Policy {
         let inactivity_timeout = self.seconds("INACTIVITY_TIMEOUT_SECONDS");
         let names = self.text("OUTCOME_PROVIDERS");
-        let mut outcome_providers = ProviderSet::default();
-        for name in names.split(',').filter(|_| !names.is_empty()) {
-            let problem = match name.trim().parse() {
-                Ok(provider) if outcome_providers.insert(provider) => continue,
-                Ok(_) => format!("more than {} configured providers", ProviderSet::CONFIGURED_MAX),
-                Err(UnknownProvider(name)) => UnknownProvider(name).to_string(),
-            };
-            self.problems.push(format!("OUTCOME_PROVIDERS: {problem}"));
-            break;
-        }
+        let outcome_providers = names.parse().unwrap_or_else(|problem: ProviderSetError| {
+            // A missing text is a problem already.
+            if !names.is_empty() {
+                self.problems.push(format!("OUTCOME_PROVIDERS: {problem}"));
+            }
+            ProviderSet::default()
+        });
         Policy { inactivity_timeout, outcome_providers }
     }
 

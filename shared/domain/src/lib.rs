@@ -85,7 +85,7 @@ pub use past::{PastCall, Write};
 pub use plan::{
     CallDefaults, DUE_AHEAD_MAX, EndReason, ManualTrigger, NewCall, Plan, Refusals, RetryPolicy, StopReason,
 };
-pub use provider::{Provider, ProviderName, ProviderSet, UnknownProvider};
+pub use provider::{Provider, ProviderName, ProviderSet, ProviderSetError, UnknownProvider};
 pub use provider_health::{
     CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,
 };

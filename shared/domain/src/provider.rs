@@ -196,6 +196,9 @@ impl ProviderSet {
     pub const ALL: Self =
         Self { built_in: u32::MAX, configured: [None; Self::CONFIGURED_MAX], has_every_configured: true };
 
+    /// Name that stands for the providers that report an outcome.
+    const DEFAULT: &str = "default";
+
     /// Most configured providers that a set can name. A set is copied into every fold.
     pub const CONFIGURED_MAX: usize = 8;
 
@@ -222,9 +225,10 @@ impl ProviderSet {
         true
     }
 
-    /// Returns the configured providers that the set names.
-    pub fn configured(&self) -> impl Iterator<Item = Provider> {
-        self.configured.into_iter().flatten().map(Provider::Configured)
+    /// Returns the built-in providers of the set, and the configured ones that it names.
+    pub fn iter(&self) -> impl Iterator<Item = Provider> {
+        let built_in = Provider::ALL.into_iter().filter(|provider| self.contains(*provider));
+        built_in.chain(self.configured.into_iter().flatten().map(Provider::Configured))
     }
 
     #[must_use]
@@ -247,6 +251,31 @@ impl ProviderSet {
     }
 }
 
+/// Reason why a text names no set of providers.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProviderSetError {
+    #[error(transparent)]
+    Unknown(#[from] UnknownProvider),
+    #[error("more than {} configured providers", ProviderSet::CONFIGURED_MAX)]
+    Full,
+}
+
+/// Reads names separated by commas. The name `default` stands for [`ProviderSet::reporting_outcome`].
+impl FromStr for ProviderSet {
+    type Err = ProviderSetError;
+
+    fn from_str(text: &str) -> Result<Self, ProviderSetError> {
+        let names: Vec<&str> = text.split(',').map(str::trim).collect();
+        let mut set = if names.contains(&Self::DEFAULT) { Self::reporting_outcome() } else { Self::default() };
+        for name in names.into_iter().filter(|name| *name != Self::DEFAULT) {
+            if !set.insert(name.parse()?) {
+                return Err(ProviderSetError::Full);
+            }
+        }
+        Ok(set)
+    }
+}
+
 /// Bit of a provider that Switchhook has code for. Zero for a configured provider.
 fn bit(provider: Provider) -> u32 {
     Provider::ALL.iter().position(|known| *known == provider).map_or(0, |place| 1 << place)
@@ -266,6 +295,20 @@ impl FromIterator<Provider> for ProviderSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_are_read_from_names() {
+        let set = |text: &str| text.parse::<ProviderSet>();
+        assert_eq!(set("retell, vapi"), Ok([Provider::Retell, Provider::Vapi].into_iter().collect()));
+        assert_eq!(set("default"), Ok(ProviderSet::reporting_outcome()));
+        let acme: Provider = "x-acme".parse().unwrap();
+        let more = set("x-acme,default,bland").unwrap();
+        assert!(more.contains(acme) && more.contains(Provider::Bland) && more.contains(Provider::Retell));
+        assert!(!more.contains(Provider::Twilio));
+        assert_eq!(set("default,retel"), Err(ProviderSetError::Unknown(UnknownProvider("retel".to_owned()))));
+        let nine: Vec<String> = (1..=9).map(|number| format!("x-a{number}")).collect();
+        assert_eq!(set(&nine.join(",")), Err(ProviderSetError::Full));
+    }
 
     #[test]
     fn names_of_configured_providers_are_told_from_built_in_ones() {

@@ -63,10 +63,12 @@ pub(crate) fn correlate(
 ) -> Correlation {
     let EchoedIds { switchhook_call_id, switchhook_attempt, appointment_id } = echoed;
     let derived = provider_call_id.map(|id| bounded(&format!("{provider}:"), id));
-    notes.reserved_call_id = switchhook_call_id.as_deref().is_some_and(|id| is_reserved(provider, id));
-    let named = switchhook_call_id.as_deref().filter(|_| !notes.reserved_call_id).map(|id| bounded("", id));
+    let is_allowed = |id: &&str| !is_reserved(provider, id);
+    let (call_id, attempt) = (switchhook_call_id.as_deref(), switchhook_attempt.as_deref());
+    notes.reserved_call_id = [call_id, attempt].into_iter().flatten().any(|id| is_reserved(provider, id));
+    let named = call_id.filter(is_allowed).map(|id| bounded("", id));
     let of_appointment = appointment_id.as_deref().map(|id| bounded("appointment:", id));
-    let attempt = switchhook_attempt.as_deref().map(|key| bounded("", key));
+    let attempt = attempt.filter(is_allowed).map(|key| bounded("", key));
     Correlation {
         call_id: named.or(of_appointment).or_else(|| derived.clone()).map(CallId::new),
         attempt: attempt.or(derived).map(AttemptKey::new),
@@ -75,13 +77,13 @@ pub(crate) fn correlate(
     }
 }
 
-/// True if a sender of this provider may not name a call by this id. The id is the key of another row, or it belongs to
+/// True if a sender of this provider may not name a call or an attempt by this id. The id is the key of another row, or it belongs to
 /// another provider: `{other provider}:…`.
-fn is_reserved(provider: Provider, call_id: &str) -> bool {
-    let owner = call_id.split_once(':').and_then(|(name, _)| name.parse::<Provider>().ok());
-    call_id.starts_with(DO_NOT_CALL_PREFIX)
-        || call_id.starts_with(ENTITY_PREFIX)
-        || call_id.starts_with(PROVIDER_HEALTH_PREFIX)
+fn is_reserved(provider: Provider, id: &str) -> bool {
+    let owner = id.split_once(':').and_then(|(name, _)| name.parse::<Provider>().ok());
+    id.starts_with(DO_NOT_CALL_PREFIX)
+        || id.starts_with(ENTITY_PREFIX)
+        || id.starts_with(PROVIDER_HEALTH_PREFIX)
         || owner.is_some_and(|owner| owner != provider)
 }
 
@@ -173,6 +175,19 @@ mod tests {
             (Provider::Generic, "Retell:call_1"),
         ] {
             assert_eq!(call_id(provider, named, None), (named.to_owned(), false));
+        }
+    }
+
+    #[test]
+    fn attempt_of_another_provider_is_ignored_and_counted() {
+        let attempt = |provider: Provider, named: &str| {
+            let mut notes = ReadNotes::default();
+            let correlation = super::correlate(provider, &echo(None, Some(named), Some("a")), Some("p1"), &mut notes);
+            (correlation.attempt.unwrap().as_str().to_owned(), notes.reserved_call_id)
+        };
+        assert_eq!(attempt(Provider::Generic, "retell:call_1"), ("generic:p1".to_owned(), true));
+        for named in ["2", "generic:p0", "retry of monday"] {
+            assert_eq!(attempt(Provider::Generic, named), (named.to_owned(), false));
         }
     }
 

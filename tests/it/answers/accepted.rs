@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
+use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_tests::{KEY, PUBLIC_URL, World, sample};
+use switchhook_tests::{KEY, PUBLIC_URL, World, generic, sample};
 
 use super::authenticity::invalid_signature;
 use super::{OK, answer, id_of, provider_of, with_body, with_header};
@@ -89,7 +90,6 @@ async fn every_sample_is_accepted_or_recorded() {
         "livekit/track_published",
         "livekit/participant_joined_agent",
         "livekit/room_finished",
-        "livekit/participant_left_migration",
         "daily/dialout_warning",
         "daily/dialin_ready",
         "daily/dialin_warning",
@@ -250,4 +250,24 @@ async fn twilio_says_in_its_query_what_a_body_is() {
     world.quiesce().await;
     assert_eq!(world.status(&EventId::new(id_of(&answered))).await["call_id"], "appointment:7");
     assert!(PUBLIC_URL.starts_with("https://"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn doubtful_part_of_a_webhook_is_counted_in_its_line() {
+    let unsigned = json!({"keys": [KEY], "signature": {"mode": "shared_secret"}});
+    let secret = json!({"vapi": unsigned, "retell": {"keys": [KEY]}, "generic": {"keys": [KEY]}});
+    let world = World::with_secret(&secret);
+    let body = Bytes::from(sample("vapi/end_of_call_report"));
+    let request = Request::post("/webhooks/vapi").header(CONTENT_TYPE, "application/json").header("x-vapi-secret", KEY);
+    assert_eq!(world.send(request.body(body).unwrap()).await.0, OK);
+    assert_eq!(world.post(Provider::Generic, &generic("retell:call_1", "e1", "RINGING", 0)).await.0, OK);
+    let mut ended: Value = serde_json::from_str(sample("retell/call_ended")).unwrap();
+    ended["call"]["disconnection_reason"] = json!("a_reason_of_next_year");
+    assert_eq!(world.post(Provider::Retell, &ended.to_string()).await.0, OK);
+
+    let lines = world.logged("accepted");
+    let counts = ["unsigned", "reserved_call_id", "unknown_value"];
+    let counted = |line: &Value| counts.map(|name| line[name] == 1);
+    let counted: Vec<[bool; 3]> = lines.iter().map(counted).collect();
+    assert_eq!(counted, [[true, false, false], [false, true, false], [false, false, true]], "{lines:?}");
 }

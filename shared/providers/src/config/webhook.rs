@@ -88,6 +88,12 @@ impl WebhookConfig {
         self.reports_outcome
     }
 
+    /// Number of keys that may sign, Twilio's shared keys included.
+    #[must_use]
+    pub fn keys_total(&self) -> usize {
+        self.keys.len() + self.shared_keys.len()
+    }
+
     /// Shared keys of Twilio. Empty for every other provider.
     pub(crate) fn shared_keys(&self) -> &[SharedKey] {
         &self.shared_keys

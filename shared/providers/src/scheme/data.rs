@@ -1,6 +1,8 @@
 //! The data of HMAC schemes.
 
 use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::BASE64_STANDARD;
 
 use crate::hmac::HmacAlgorithm;
@@ -84,17 +86,23 @@ pub(crate) enum KeyForm {
 /// Prefix of a key of Standard Webhooks.
 const WHSEC: &str = "whsec_";
 
+/// The packages of Standard Webhooks accept a key with and without padding.
+const PADDING_OPTIONAL: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 impl KeyForm {
     /// Bytes of the secret. `None` if the key does not have this form.
     pub(crate) fn secret(self, key: &Key) -> Option<Vec<u8>> {
         match self {
             Self::Text => Some(key.as_bytes().to_vec()),
-            Self::Base64 => decode(key.as_str()),
-            Self::Whsec => decode(key.as_str().strip_prefix(WHSEC).unwrap_or(key.as_str())),
+            Self::Base64 => decoded(&BASE64_STANDARD, key.as_str()),
+            Self::Whsec => decoded(&PADDING_OPTIONAL, key.as_str().strip_prefix(WHSEC).unwrap_or(key.as_str())),
         }
     }
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
-    BASE64_STANDARD.decode(text).ok().filter(|secret| !secret.is_empty())
+fn decoded(base64: &GeneralPurpose, text: &str) -> Option<Vec<u8>> {
+    base64.decode(text).ok().filter(|secret| !secret.is_empty())
 }

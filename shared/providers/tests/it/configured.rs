@@ -120,8 +120,11 @@ fn examples_read_their_payloads() {
     calendly/rescheduled_created: x-calendly:https%3A//api.calendly.com/scheduled_events/E2/invitees/I2:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E2/invitees/I2: received invitee.created 2026-01-02T08:00:00.000Z {"rescheduled":false,"starts_at":"2026-01-06T15:00:00.000000Z"}, booked 2026-01-06T15:00:00.000Z for +14155550123
     elevenlabs/confirmed: x-elevenlabs:conv_1:post_call_transcription of appointment:apt_1, attempt x-elevenlabs:conv_1: implied ringing -, implied in_progress -, user_confirmed 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
-    github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received closed 2026-01-01T00:02:00.000Z {"number":7,"repository":"example/appointments"}
+    github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received webhook 2026-01-01T00:02:00.000Z {"action":"closed","number":7,"repository":"example/appointments"}
+    github/declined: x-github:I_2:labeled:declined:2026-01-01T00%3A01%3A00Z of appointment:I_2, attempt -: user_declined 2026-01-01T00:01:00.000Z
     github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    github/ping: x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3 of entity:event:x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3: received webhook - {"repository":"example/appointments"}
+    github/push: x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9 of entity:event:x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9: received webhook - {"repository":"example/appointments"}
     openai/incoming: x-openai:msg_22536980f89c1e5d393763b179d3dba095fcc5fa69f73d4277cb0670b4b9e7c1 of entity:x-openai:rtc_1: received realtime.call.incoming 2026-01-01T00:01:00.000Z {"call_id":"rtc_1"}
     openai/other: recorded response.completed of -
     shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
@@ -139,6 +142,24 @@ fn configured(keys: &[&str], signature: &Value) -> ProvidersFile {
 
 fn a() -> Provider {
     "x-a".parse().unwrap()
+}
+
+/// Vector of the tests of the package `standardwebhooks` for Rust.
+#[test]
+fn second_vector_of_standard_webhooks_verifies() {
+    let file = configured(&["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"], &json!({"scheme": "standard_webhooks"}));
+    let config = file.webhook_keys().config(a()).unwrap();
+    let body = br#"{"email":"test@example.com","username":"test_user"}"#;
+    let all = [
+        ("webhook-id", "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk"),
+        ("webhook-timestamp", "1649367553"),
+        ("webhook-signature", "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw="),
+    ];
+    assert!(verified_at(a(), config, &headers(&all), body, Timestamp::from_millis(1_649_367_553_000)).is_ok());
+    // The packages accept a key with and without padding.
+    let configured =
+        |key: &str| configured(&[key], &json!({"scheme": "standard_webhooks"})).webhook_keys().config(a()).is_some();
+    assert!(["whsec_MDEyMzQ1Njc4OWFiY2RlZjA=", "whsec_MDEyMzQ1Njc4OWFiY2RlZjA"].into_iter().all(configured));
 }
 
 #[test]

@@ -552,7 +552,7 @@ fn published_vectors_verify() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 46);
+    assert_eq!(checked, 49);
 }
 
 fn vector_request(vector: &Value) -> Request {
@@ -567,6 +567,9 @@ fn vector_request(vector: &Value) -> Request {
         "signalwire-cxml" | "signalwire-hex-sha1" => (Provider::SignalWire, "x-signalwire-signature"),
         "vapi" => (Provider::Vapi, "x-signature"),
         "telnyx" => (Provider::Telnyx, "telnyx-signature-ed25519"),
+        "elevenlabs" => (Provider::ElevenLabs, "elevenlabs-signature"),
+        "bland" => (Provider::Bland, "x-webhook-signature"),
+        "daily" => (Provider::Daily, "x-webhook-signature"),
         "generic" => (Provider::Generic, "x-webhook-signature"),
         "plivo-v3" => (Provider::Plivo, "x-plivo-signature-v3"),
         other => panic!("{other}"),
