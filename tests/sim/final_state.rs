@@ -169,7 +169,7 @@ impl Sim {
     /// reason must be the person, the number or the policy.
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
-        let mut attempts = attempts_of(&shown);
+        let attempts = attempts_of(&shown);
         let dials = self.world.cloud.fake().dials().into_iter();
         let truth: Vec<Truth> = dials
             .filter(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial))
@@ -178,12 +178,8 @@ impl Sim {
                 if self.is_answer_unreported(&dial) { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
             })
             .collect();
-        // Other providers prove that they placed no call.
-        let phantoms = unproven_attempts(&shown).into_iter().rev().take(attempts.len().saturating_sub(truth.len()));
-        let (is_unheard_last, attempts_shown) = (attempts.last().is_some_and(is_inconclusive), attempts.len());
-        for phantom in phantoms.collect::<Vec<_>>() {
-            attempts.remove(phantom);
-        }
+        let is_unproven = unproven_attempts(&shown);
+        let truth = if agrees(&attempts, &is_unproven, &truth) { attempts.clone() } else { truth };
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
         let job = match (requested.canceled, ended("completed")) {
             (true, _) => "CANCELED",
@@ -201,11 +197,11 @@ impl Sim {
         if attempts != truth || shown["job"]["state"] != job || too_many {
             return violated(Law::Truth, "wrong state");
         }
-        let is_unheard = is_unheard_last && !request.retries_unheard;
+        let is_unheard = truth.last().is_some_and(|last| last.lifecycle == INCONCLUSIVE) && !request.retries_unheard;
         let is_reason_right = match text(&shown["job"]["stop_reason"]).as_str() {
             "do_not_call" => requested.blocked_at.is_some(),
             "rejected_by_provider" => request.behaviours.contains(&"invalid"),
-            "" => attempts_shown == ATTEMPTS_MAX || ended("failed") == 2 || is_unheard,
+            "" => truth.len() == ATTEMPTS_MAX || ended("failed") == 2 || is_unheard,
             _ => false,
         };
         if job == "FAILED" && !is_reason_right {
@@ -243,19 +239,27 @@ impl Sim {
     }
 }
 
-/// Places of the attempts that nobody heard of, at providers whose lists never prove that there was no call.
-fn unproven_attempts(shown: &Value) -> Vec<usize> {
-    let attempts = shown["attempts"].as_array().into_iter().flatten().enumerate();
+/// Tells for each attempt whether nobody heard of it, and its provider's lists never prove that there was no call.
+fn unproven_attempts(shown: &Value) -> Vec<bool> {
+    let attempts = shown["attempts"].as_array().into_iter().flatten();
     let is_unproven = |attempt: &Value| {
         proves_no_absence(&text(&attempt["provider"]))
             && attempt["provider_call_id"].is_null()
             && attempt["lifecycle"] == INCONCLUSIVE
     };
-    attempts.filter(|(_, attempt)| is_unproven(attempt)).map(|(place, _)| place).collect()
+    attempts.map(is_unproven).collect()
 }
 
-fn is_inconclusive(end: &Truth) -> bool {
-    end.lifecycle == INCONCLUSIVE
+/// True if the attempts are those that truly happened. An unproven one may be any, or none.
+fn agrees(attempts: &[Truth], is_unproven: &[bool], truth: &[Truth]) -> bool {
+    let (Some((attempt, others)), Some((unproven, others_unproven))) =
+        (attempts.split_first(), is_unproven.split_first())
+    else {
+        return truth.is_empty();
+    };
+    let rest_agrees = |truth: &[Truth]| agrees(others, others_unproven, truth);
+    let is_this = truth.split_first().is_some_and(|(first, rest)| (attempt == first || *unproven) && rest_agrees(rest));
+    is_this || *unproven && rest_agrees(truth)
 }
 
 /// The end of each attempt, as the API shows it. `not over` if the API shows none.
