@@ -239,7 +239,7 @@ impl Sim {
     }
 }
 
-/// Tells for each attempt whether nobody heard of it, and its provider's lists never prove that there was no call.
+/// Tells for each attempt whether no event reports it, and its provider's lists never prove that there was no call.
 fn unproven_attempts(shown: &Value) -> Vec<bool> {
     let attempts = shown["attempts"].as_array().into_iter().flatten();
     let is_unproven = |attempt: &Value| {

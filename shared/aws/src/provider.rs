@@ -63,7 +63,7 @@ pub enum SendError {
     NoResponse(&'static str),
 }
 
-/// Base URL of each provider's API: the provider's own, or that of the account, unless the environment sets another.
+/// Base URLs of the providers' APIs that the environment sets. Without one, the provider or the account has its own.
 #[derive(Clone, Debug, Default)]
 pub struct ApiUrls(BTreeMap<Provider, String>);
 

@@ -196,7 +196,7 @@ impl ProviderSet {
     pub const ALL: Self =
         Self { built_in: u32::MAX, configured: [None; Self::CONFIGURED_MAX], has_every_configured: true };
 
-    /// Name that stands for the providers that report an outcome.
+    /// In a text, this name means the providers that report an outcome.
     const DEFAULT: &str = "default";
 
     /// Most configured providers that a set can name. A set is copied into every fold.

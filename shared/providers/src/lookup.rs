@@ -7,7 +7,7 @@
 
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, ProviderEvent, Timestamp};
 
-use crate::api::ApiRequest;
+use crate::api::{ApiRequest, query};
 use crate::correlation::EchoedIds;
 use crate::webhook::VerifiedWebhook;
 
@@ -32,6 +32,11 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
+    /// Our ids, as in the query of a callback URL.
+    pub(crate) fn ids_query(&self) -> String {
+        query([("switchhook_call_id", self.call_id.as_str()), ("switchhook_attempt", self.attempt.as_str())])
+    }
+
     /// True if the echoed ids are those of exactly this attempt.
     pub(crate) fn matches(&self, echoed: &EchoedIds) -> bool {
         echoed.switchhook_call_id.as_deref() == Some(self.call_id.as_str())

@@ -148,6 +148,11 @@ fn number(text: Option<String>) -> Option<PhoneNumber> {
     text.filter(|text| text.len() <= NUMBER_BYTES_MAX).map(PhoneNumber::new)
 }
 
+/// The number without its `+`, which Plivo, Vonage and SignalWire do not always write.
+pub(crate) fn without_plus(number: &str) -> &str {
+    number.trim_start_matches('+')
+}
+
 /// E.164 form of a number. Plivo and Vonage leave out the `+` of most numbers. A short number is one of a network, and a SIP address is none.
 pub(crate) fn with_plus(number: String) -> String {
     let is_international = number.len() >= INTERNATIONAL_DIGITS_MIN && number.bytes().all(|byte| byte.is_ascii_digit());

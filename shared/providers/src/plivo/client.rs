@@ -24,6 +24,7 @@ use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lenient;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::normalized::without_plus;
 use crate::times::{has_offset, parse_time};
 
 const CALLBACK_PATH: &str = "/webhooks/plivo";
@@ -47,8 +48,8 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     let answer_url = format!("{}{separator}{}", account.answer_url, query(echo));
 
     let mut body = json!({
-        "from": digits(request.from.as_str()),
-        "to": digits(request.to.as_str()),
+        "from": without_plus(request.from.as_str()),
+        "to": without_plus(request.to.as_str()),
         "answer_url": answer_url,
         "answer_method": "POST",
         "ring_url": callback,
@@ -231,7 +232,7 @@ fn by_id(account: &PlivoAccount, lookup: &Lookup<'_>, kind: Kind, body: Option<&
     if let Some(body) = body {
         let call = object(body);
         return Step::Answer(match call.as_ref().filter(|call| has_id(call, id)) {
-            Some(call) => parse_call(kind, call, ids_query(lookup)),
+            Some(call) => parse_call(kind, call, lookup.ids_query()),
             None => ParsedAnswer::Unreadable,
         });
     }
@@ -277,8 +278,8 @@ impl Found {
     /// Keeps the call if it may be ours.
     fn consider(&mut self, lookup: &Lookup<'_>, kind: Kind, call: Map<String, Value>) {
         let is_number = |names: [&str; 2], asked: Option<&PhoneNumber>| {
-            let shown = names.into_iter().find_map(|name| text(&call, name)).map(digits);
-            shown.map(|shown| asked.is_some_and(|asked| shown == digits(asked.as_str())))
+            let shown = names.into_iter().find_map(|name| text(&call, name)).map(without_plus);
+            shown.map(|shown| asked.is_some_and(|asked| shown == without_plus(asked.as_str())))
         };
         let (from, to) = (["from_number", "from"], ["to_number", "to"]);
         let created = text(&call, "initiation_time").or_else(|| text(&call, "session_start"));
@@ -314,10 +315,10 @@ impl Found {
     fn answer(mut self, lookup: &Lookup<'_>) -> ParsedAnswer {
         let is_asked = |call: &Map<String, Value>| lookup.provider_call_id.is_some_and(|id| has_id(call, id));
         if let Some((kind, call)) = self.candidates.values().find(|(_, call)| is_asked(call)) {
-            return parse_call(*kind, call, ids_query(lookup));
+            return parse_call(*kind, call, lookup.ids_query());
         }
         match (self.candidates.len(), self.candidates.pop_first()) {
-            (1, Some((_, (kind, call)))) if !self.is_unclear => parse_call(kind, &call, ids_query(lookup)),
+            (1, Some((_, (kind, call)))) if !self.is_unclear => parse_call(kind, &call, lookup.ids_query()),
             (2.., Some(_)) => ParsedAnswer::Undecided("several_calls"),
             (_, _) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
             (_, _) if lookup.provider_call_id.is_some() => ParsedAnswer::Gone,
@@ -367,7 +368,7 @@ fn call_request(account: &PlivoAccount, id: &str, kind: Kind) -> ApiRequest {
 
 /// `None` if the called number or the time of the dial is unknown.
 fn list_request(account: &PlivoAccount, lookup: &Lookup<'_>, list: List, offset: usize) -> Option<ApiRequest> {
-    let to = digits(lookup.to?.as_str());
+    let to = without_plus(lookup.to?.as_str());
     let to = if list.with_plus { format!("+{to}") } else { to.to_owned() };
     let (limit, offset) = (PAGE_SIZE.to_string(), offset.to_string());
     let since = list_time(created_from(lookup.dialled_at?));
@@ -396,11 +397,6 @@ fn records(mut page: Map<String, Value>) -> Option<(Vec<Map<String, Value>>, boo
     let Some(Value::Array(calls)) = page.remove("objects") else { return None };
     let has_next = page.get("meta")?.get("next").is_some_and(|next| !next.is_null());
     Some((objects(calls).collect(), has_next))
-}
-
-/// Digits of a number, without the `+` that Plivo does not always write.
-fn digits(number: &str) -> &str {
-    number.trim_start_matches('+')
 }
 
 /// Reads a call. `ids` is the query of the callback that would report its ending.
@@ -451,11 +447,6 @@ fn billed_seconds(call: &Map<String, Value>) -> Option<String> {
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
     };
     lenient::is_positive(Some(&seconds)).then_some(seconds)
-}
-
-/// Our ids, as in the query of a callback URL.
-fn ids_query(lookup: &Lookup<'_>) -> String {
-    query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
 /// Callback that reports the ending of a record. It contains only fields that never change after the call, and times in UTC, because

@@ -19,6 +19,7 @@ use crate::config::{Account, AccountConfig, SignalWireAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::normalized::without_plus;
 use crate::twiml::{created_at, parse_call};
 
 /// Start of every path, also of the next page that a response names.
@@ -125,7 +126,7 @@ pub(crate) fn next_step(
         Search::ById => match body.map(object) {
             None => Step::Answer(ParsedAnswer::Gone),
             Some(Some(call)) if text(&call, "sid") == lookup.provider_call_id => {
-                Step::Answer(parse_call(ids_query(lookup), &call))
+                Step::Answer(parse_call(lookup.ids_query(), &call))
             }
             Some(Some(_) | None) => unreadable,
         },
@@ -149,7 +150,8 @@ impl Found {
     fn consider(&mut self, lookup: &Lookup<'_>, period: Period, call: Map<String, Value>) {
         // `None` if the call shows no number. SignalWire filters the list, so such a call may be ours.
         let is_number = |name: &str, asked: Option<&PhoneNumber>| {
-            text(&call, name).map(|shown| asked.is_some_and(|asked| digits(shown) == digits(asked.as_str())))
+            text(&call, name)
+                .map(|shown| asked.is_some_and(|asked| without_plus(shown) == without_plus(asked.as_str())))
         };
         let numbers = [is_number("from", lookup.from), is_number("to", lookup.to)];
         let created_at = created_at(&call);
@@ -171,7 +173,7 @@ impl Found {
     /// Decides between the calls that may be ours. If there is one, it is ours.
     fn answer(mut self, lookup: &Lookup<'_>) -> ParsedAnswer {
         match (self.candidates.len(), self.candidates.pop_first()) {
-            (1, Some((_, call))) if !self.is_unclear => parse_call(ids_query(lookup), &call),
+            (1, Some((_, call))) if !self.is_unclear => parse_call(lookup.ids_query(), &call),
             (0 | 1, _) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
             (_, Some(_)) => ParsedAnswer::Undecided("several_calls"),
             (_, None) => ParsedAnswer::Undecided("no_listed_call"),
@@ -214,15 +216,6 @@ fn parse_list(body: &[u8]) -> Option<(Calls, Option<String>)> {
         None => None,
     };
     Some((objects(calls).collect(), next_page))
-}
-
-/// Our ids, as in the query of a callback URL.
-fn ids_query(lookup: &Lookup<'_>) -> String {
-    query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
-}
-
-fn digits(number: &str) -> &str {
-    number.trim_start_matches('+')
 }
 
 fn calls_path(account: &SignalWireAccount, suffix: &str) -> String {

@@ -145,7 +145,7 @@ pub(crate) fn next_step(
     match (search, answer) {
         (Search::ById, None) if body.is_none() => Step::Answer(ParsedAnswer::Gone),
         (Search::ById, Some(call)) if text(&call, "sid") == lookup.provider_call_id => {
-            Step::Answer(parse_call(ids_query(lookup), &call))
+            Step::Answer(parse_call(lookup.ids_query(), &call))
         }
         (Search::ById, Some(_) | None) => Step::Answer(ParsedAnswer::Unreadable),
         (Search::Candidates { mut found }, Some(mut page)) => {
@@ -163,7 +163,7 @@ pub(crate) fn next_step(
         (Search::Requests { candidate, others }, answer) => {
             let is_ours = answer.is_some_and(|page| names_us(lookup, &page));
             if is_ours {
-                Step::Answer(parse_call(ids_query(lookup), &candidate))
+                Step::Answer(parse_call(lookup.ids_query(), &candidate))
             } else {
                 read_requests(config, others)
             }
@@ -181,7 +181,7 @@ fn may_be_ours(call: &Map<String, Value>, period: Period) -> bool {
 fn choose(config: &AccountConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
     match found.len() {
         0 => Step::Answer(ParsedAnswer::NotFound),
-        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(ids_query(lookup), &call))),
+        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(lookup.ids_query(), &call))),
         2..=CANDIDATES_MAX => read_requests(config, found),
         _ => Step::Answer(ParsedAnswer::Undecided("several_calls")),
     }
@@ -227,11 +227,6 @@ pub(crate) fn parse_page(body: &[u8], period: Period) -> Option<ParsedPage> {
         text(call, "parent_call_sid").is_none() && created_at(call).is_some_and(|at| period.contains(at))
     });
     Some((endings(wanted.map(|call| parse_call(String::new(), call))), next_page.map(str::to_owned)))
-}
-
-/// Our ids, as in the query of a callback URL.
-fn ids_query(lookup: &Lookup<'_>) -> String {
-    query([("switchhook_call_id", lookup.call_id.as_str()), ("switchhook_attempt", lookup.attempt.as_str())])
 }
 
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {

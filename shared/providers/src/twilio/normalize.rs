@@ -1,4 +1,4 @@
-//! Meaning of Twilio's callbacks. It is that of the shared protocol.
+//! Meaning of Twilio's callbacks. The shared protocol defines it.
 
 use switchhook_domain::{Provider, Timestamp};
 

@@ -24,6 +24,7 @@ use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::jwt::TokenLogin;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::normalized::without_plus;
 use crate::times::parse_time;
 
 const CALLBACK_PATH: &str = "/webhooks/vonage";
@@ -37,8 +38,8 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     let separator = if account.answer_url.contains('?') { '&' } else { '?' };
     let answer_url = format!("{}{separator}{}", account.answer_url, query(request.metadata_to_echo()));
     let mut body = Map::new();
-    body.insert("to".to_owned(), json!([{"type": "phone", "number": digits(request.to.as_str())}]));
-    body.insert("from".to_owned(), json!({"type": "phone", "number": digits(request.from.as_str())}));
+    body.insert("to".to_owned(), json!([{"type": "phone", "number": without_plus(request.to.as_str())}]));
+    body.insert("from".to_owned(), json!({"type": "phone", "number": without_plus(request.from.as_str())}));
     body.insert("answer_url".to_owned(), json!([answer_url]));
     body.insert("answer_method".to_owned(), "POST".into());
     // Without a URL, Vonage posts to the event URL of the application.
@@ -142,7 +143,7 @@ impl Found {
     /// Keeps the call if it may be ours.
     fn consider(&mut self, lookup: &Lookup<'_>, period: Period, call: Map<String, Value>) {
         let is_between = |asked: Option<&PhoneNumber>, name| {
-            asked.is_some_and(|asked| number(&call, name).map(digits) == Some(digits(asked.as_str())))
+            asked.is_some_and(|asked| number(&call, name).map(without_plus) == Some(without_plus(asked.as_str())))
         };
         let is_ours_by_number = text(&call, "direction") == Some("outbound")
             && is_between(lookup.from, "from")
@@ -239,10 +240,6 @@ fn number<'a>(call: &'a Map<String, Value>, side: &str) -> Option<&'a str> {
         Value::String(number) => Some(number),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
-}
-
-fn digits(number: &str) -> &str {
-    number.trim_start_matches('+')
 }
 
 /// Converts an ended call into an event. It contains only fields that never change after the call.

@@ -307,7 +307,7 @@ fn daily_call_is_completed_only_after_an_answer_in_every_order() {
         let body = json!({"type": event_type, "id": event_type, "payload": payload});
         into_event(read_body(Provider::Daily, "", body.to_string().as_bytes()))
     };
-    // An ending that is not clear counts later, when nothing else was heard for some time.
+    // An ending that is not clear counts once no other event has come for some time.
     for (types, expected) in [
         (&["dialout.connected", "dialout.stopped"][..], "ringing/dialing"),
         (&["dialout.stopped"], "initiated/dialing"),

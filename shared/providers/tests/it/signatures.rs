@@ -473,7 +473,7 @@ fn daily_signs_with_the_decoded_key_and_stamps_seconds_or_milliseconds() {
         // The text of the key is not the secret.
         assert_eq!(daily(key.as_bytes(), key, timestamp).error(), Some(VerifyError::WrongSignature));
     }
-    // What the functions for tests sign is verified with the same key.
+    // The functions for tests sign with the same key.
     let signed = sign(Provider::Daily, &Key::new(key).unwrap(), "https://example.com/", DAILY_BODY, NOW);
     let request = daily(secret, key, "1760962445");
     assert_eq!(signed.headers[1], ("x-webhook-signature", request.header("x-webhook-signature")));

@@ -66,7 +66,7 @@ fn signalwire_json_of_swml_changes_no_call() {
         assert_eq!(call_id, None, "{body}");
     }
     assert_eq!(kinds(&callback("", r#"{"a":1"#)), "the body is not JSON at line 1, column 6");
-    // A callback of cXML may be JSON too. The signed query says so.
+    // A callback of cXML may be JSON too. Then the signed query has the hash of the body.
     let json = r#"{"CallSid":"c","CallStatus":"completed"}"#;
     assert_eq!(kinds(&callback("bodySHA256=00", json)), "~ringing ~in_progress completed");
 }
