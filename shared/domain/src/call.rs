@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, Origin, TraceId};
+use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, TraceId};
 use crate::moves::Move;
 use crate::number::PhoneNumber;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
@@ -124,14 +124,6 @@ impl HistoryEntry {
             EventId::new(format!("{}~{}", self.source_event_id, self.event.kind))
         } else {
             self.source_event_id.clone()
-        }
-    }
-
-    /// Returns the provider that sent the event. `None` if Switchhook itself made the event.
-    pub(crate) fn provider(&self) -> Option<Provider> {
-        match self.source_event_id.origin()? {
-            Origin::Provider(provider) => Some(provider),
-            Origin::Switchhook => None,
         }
     }
 
@@ -375,7 +367,7 @@ impl Call {
     /// Returns the provider of an announcement's source event. `None` if the source is no event of a provider.
     pub(crate) fn provider_of_source(&self, source: AnnouncementSource) -> Option<Provider> {
         match source {
-            AnnouncementSource::Event(index) => self.history.get(index)?.provider(),
+            AnnouncementSource::Event(index) => self.history.get(index)?.source_event_id.provider().copied(),
             AnnouncementSource::Transition(_) => None,
         }
     }
@@ -416,7 +408,7 @@ impl Call {
         let reporting = |named: Option<usize>| {
             let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
             // The generic provider is the last.
-            entries.filter_map(HistoryEntry::provider).min()
+            entries.filter_map(|entry| entry.source_event_id.provider()).min().copied()
         };
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }

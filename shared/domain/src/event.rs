@@ -66,6 +66,14 @@ impl EventId {
     pub const fn origin(&self) -> Option<Origin> {
         self.origin
     }
+
+    /// Returns the provider that sent the event. `None` if Switchhook itself made the event, or nobody knows the sender.
+    pub(crate) const fn provider(&self) -> Option<&Provider> {
+        match &self.origin {
+            Some(Origin::Provider(provider)) => Some(provider),
+            Some(Origin::Switchhook) | None => None,
+        }
+    }
 }
 
 impl From<String> for EventId {

@@ -111,7 +111,9 @@ impl Call {
             call_id: self.call_id.clone(),
             attempt: record.and_then(|record| record.key.clone()),
             provider_call_id: record.and_then(|record| record.provider_call_id.clone()),
-            dialled_provider: record.and_then(|record| record.provider).filter(|_| entry.provider().is_none()),
+            dialled_provider: record
+                .and_then(|record| record.provider)
+                .filter(|_| entry.source_event_id.provider().is_none()),
             appointment_id: self.appointment_id.clone(),
             direction: self.direction,
             from: self.from.clone(),
