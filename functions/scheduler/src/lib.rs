@@ -150,7 +150,8 @@ pub enum ClaimOutcome {
     LostRace,
     /// There is no call with this id.
     NotFound,
-    /// No provider of the call takes calls now. The call waits, and is due at this time: now, or when its calling window opens.
+    /// The call waits, and is due at this time. No provider of the call takes calls now, or the call has [no
+    /// room](Call::has_room_for_dial) for another dial.
     Waiting {
         due_at: Timestamp,
     },
@@ -240,6 +241,10 @@ impl Scheduler {
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
         if !call.is_pending() {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
+        }
+        // Its providers have accepted and not dialled it so often that the row has no room for another dial.
+        if !call.has_room_for_dial() {
+            return self.make_due(&call).await;
         }
         let now = self.clock.now();
         let mut flow = self.flow();

@@ -96,7 +96,6 @@ impl AppointmentStatus {
             | EndReason::AttemptsUsed
             | EndReason::NotRetryable
             | EndReason::Unheard
-            | EndReason::NeverDialled
             | EndReason::Forgotten => Self::Failed,
         }
     }

@@ -30,8 +30,12 @@ use crate::time::Timestamp;
 pub const ATTEMPT_EVENTS_MAX: usize = 64;
 /// Maximum number of attempts per call.
 pub const CALL_ATTEMPTS_MAX: usize = 16;
-/// Maximum number of dials per call. Dials that reached nobody count too, although they are no attempts.
-pub const CALL_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
+/// Maximum number of dials per call that reached nobody. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
+/// call has at most 48 records of dials.
+///
+/// **It ends no call.** The pause after each such dial is twice as long as the one before, and the pause before the 32nd dial is longer
+/// than a thousand years. So only triggers by hand use the room up. The call then stays PENDING.
+pub const WITHDRAWN_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 
 /// One call: one or several attempts to reach a person, or to be reached by a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -420,6 +424,17 @@ impl Call {
         let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
         let is_disproved = entries.clone().any(|entry| entry.disproves_withdrawal());
         is_dialled && !is_disproved && entries.any(HistoryEntry::is_withdrawal)
+    }
+
+    /// Returns the number of dials that reached nobody.
+    pub(crate) fn withdrawn_dials(&self) -> usize {
+        (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count()
+    }
+
+    /// True if the row has room for the record of another dial, should that dial reach nobody. See [`WITHDRAWN_DIALS_MAX`].
+    #[must_use]
+    pub fn has_room_for_dial(&self) -> bool {
+        self.withdrawn_dials() < WITHDRAWN_DIALS_MAX
     }
 
     /// Returns the provider and the time of the dial that an event proves, if the dial [is watched](AttemptRecord::is_watched).

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WakeFor};
+use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WakeFor};
 use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
 
 /// Pause after the first dial of a call that reached nobody, although the provider had accepted it or its answer was lost. The
-/// pause doubles with each such dial, up to [`WITHDRAWN_PAUSE_MAX`].
-///
-/// The pauses after sixteen such dials add up to more than two weeks. So a bad day of the provider cannot use up
-/// [`CALL_DIALS_MAX`] and end the call.
+/// pause doubles with each such dial, without a limit. So a call never uses up [its room](Call::has_room_for_dial) by waiting, and no
+/// pause is longer than the time for which nobody has dialled the call.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
-const WITHDRAWN_PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Decision of the retry policy about an attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,12 +194,15 @@ impl Call {
     /// Derives the job of a call that Switchhook places, after every attempt has ended without success.
     fn job_by_policy(&self, plan: &Plan, attempts: &[AttemptState]) -> Job {
         let due_at = match attempts.last() {
-            None => self.has_dials_left().then_some(plan.due_at),
+            None => Some(plan.due_at),
             Some(latest) => self.retry_at(plan, attempts, latest),
         };
         let triggered_at = self.triggered_at(attempts);
         let due_at = due_at.map(|due_at| triggered_at.map_or(due_at, |at| due_at.min(at)));
-        let withdrawn_until = self.withdrawn_until(triggered_at);
+        // A call that must be placed before a time is looked at again at that time, and ends then.
+        let withdrawn_until = self
+            .withdrawn_until(triggered_at)
+            .map(|until| plan.not_after.map_or(until, |not_after| until.min(not_after)));
         let due_at = due_at.map(|due_at| withdrawn_until.map_or(due_at, |until| due_at.max(until)));
         match (self.stop_reason, due_at, &self.job) {
             (Some(StopReason::CanceledByUser | StopReason::BookingChanged), _, _) => Job::Canceled,
@@ -233,7 +233,8 @@ impl Call {
     /// Returns the due time of the attempt after the latest one. `None` if the retry policy allows no further attempt.
     fn retry_at(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<Timestamp> {
         let key = self.attempt_key(latest);
-        (self.end_reason_by_policy(plan, attempts, latest).is_none() && self.has_dials_left())
+        self.end_reason_by_policy(plan, attempts, latest)
+            .is_none()
             .then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at))
     }
 
@@ -241,9 +242,7 @@ impl Call {
     pub(crate) fn end_reason(&self, attempts: &[AttemptState]) -> EndReason {
         let by_policy = || self.end_reason_by_policy(self.plan.as_ref()?, attempts, attempts.last()?);
         let stopped = self.stop_reason.map(EndReason::Stopped);
-        let is_forgotten = self.forgotten_at.is_some() && self.has_dials_left();
-        let otherwise = if is_forgotten { EndReason::Forgotten } else { EndReason::NeverDialled };
-        stopped.or_else(by_policy).unwrap_or(otherwise)
+        stopped.or_else(by_policy).unwrap_or(EndReason::Forgotten)
     }
 
     /// Returns the reason why the retry policy allows no attempt after the latest one. `None` if it allows one.
@@ -268,11 +267,12 @@ impl Call {
     }
 
     /// Returns the time before which Switchhook does not dial again after dials that reached nobody. The pause doubles with each
-    /// of them. A manual trigger ends the pauses that began before it. `None` if there was no such dial since.
+    /// of them. A manual trigger ends the pauses that began before it, if there is room for another dial. `None` if there was no such
+    /// dial since.
     fn withdrawn_until(&self, triggered_at: Option<Timestamp>) -> Option<Timestamp> {
-        let withdrawn = (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count();
-        let doublings = u32::try_from(withdrawn.checked_sub(1)?).unwrap_or(u32::MAX).min(16);
-        let pause = WITHDRAWN_PAUSE.saturating_mul(1 << doublings).min(WITHDRAWN_PAUSE_MAX);
+        let doublings = u32::try_from(self.withdrawn_dials().checked_sub(1)?).unwrap_or(u32::MAX).min(31);
+        let pause = WITHDRAWN_PAUSE.saturating_mul(1 << doublings);
+        let triggered_at = triggered_at.filter(|_| self.has_room_for_dial());
         let withdrawals = self
             .history
             .iter()
@@ -282,10 +282,6 @@ impl Call {
             .filter(|withdrawn_at| triggered_at.is_none_or(|at| at <= *withdrawn_at))
             .map(|withdrawn_at| withdrawn_at.plus(pause))
             .max()
-    }
-
-    fn has_dials_left(&self) -> bool {
-        self.attempt_records.len() < CALL_DIALS_MAX
     }
 
     fn claim_has_expired(&self, lease_ends_at: Timestamp) -> bool {

@@ -56,8 +56,8 @@ pub use attempt::AttemptState;
 pub use booking::{Booking, NotScheduled};
 pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
-    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, CALL_DIALS_MAX, Call, Disposition, HistoryEntry, InFlight,
-    Job, JobState, Policy, WakeFor,
+    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, InFlight, Job, JobState,
+    Policy, WITHDRAWN_DIALS_MAX, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;

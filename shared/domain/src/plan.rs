@@ -171,8 +171,6 @@ pub enum EndReason {
     NotRetryable,
     /// Nobody knows whether the person answered the latest attempt, and the retry policy does not retry such an attempt.
     Unheard,
-    /// The providers dialled nobody, in as many dials as a call has room for.
-    NeverDialled,
     /// The person was forgotten, so there is no number to dial.
     Forgotten,
 }
@@ -186,7 +184,6 @@ impl EndReason {
             Self::AttemptsUsed => "attempts_used",
             Self::NotRetryable => "not_retryable",
             Self::Unheard => "unheard",
-            Self::NeverDialled => "never_dialled",
             Self::Forgotten => "forgotten",
         }
     }
@@ -196,7 +193,7 @@ impl EndReason {
     pub fn parse(name: &str) -> Option<Self> {
         let stopped = StopReason::ALL.into_iter().map(Self::Stopped);
         stopped
-            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::NeverDialled, Self::Forgotten])
+            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::Forgotten])
             .find(|reason| reason.as_str() == name)
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::announce::Cause;
-use crate::call::{AttemptRecord, CALL_DIALS_MAX, Call, Job, Policy};
+use crate::call::{AttemptRecord, Call, Job, Policy};
 use crate::derive::Transition;
 use crate::event::{AttemptKey, Direction};
 use crate::moves::{MOVES_MAX, Move, MoveKind};
@@ -117,7 +117,7 @@ impl Call {
         now: Timestamp,
     ) -> Option<DialStarted> {
         let plan = self.plan.as_ref().filter(|_| self.is_claimed_by(token, now))?;
-        if self.attempt_records.len() >= CALL_DIALS_MAX {
+        if !self.has_room_for_dial() {
             return None;
         }
         let numbers =

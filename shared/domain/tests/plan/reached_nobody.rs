@@ -1,6 +1,6 @@
 //! Dials that reached nobody: the provider accepted them and then did not make them.
 
-use switchhook_domain::CALL_DIALS_MAX;
+use switchhook_domain::WITHDRAWN_DIALS_MAX;
 
 use super::*;
 
@@ -57,30 +57,92 @@ fn late_report_of_a_dial_that_was_not_made_is_none_of_the_next_dial() {
     assert_eq!((keys, call.job.as_str()), (vec![(1, "ringing")], "IN_PROGRESS"));
 }
 
-/// The room for dials bounds the row. It must not end a call whose provider has a bad day, or a bad week.
+/// Returns the call after another dial that its provider accepted and did not make.
+fn dialled_in_vain(call: &Call, now: i64) -> Call {
+    let call = dialled(call, now);
+    let attempt = call.attempt_records.last().and_then(|record| record.key.clone()).unwrap();
+    let mut report = reports(&format!("report-{attempt}"), attempt.as_str(), EventKind::Failed, now + 1);
+    report.call_events.retain(|event| !event.implied);
+    report.call_events[0].never_dialled = true;
+    folded(&call, &report)
+}
+
+fn years(from: i64, until: Timestamp) -> i64 {
+    until.millis_since(at(from)) / 1_000 / (365 * 24 * 3_600)
+}
+
+/// The room for dials bounds the row. It must not end a call, however long its provider dials nobody.
 #[test]
-fn call_that_nobody_dials_waits_for_weeks_before_it_ends() {
+fn no_number_of_dials_that_reached_nobody_ends_a_call() {
     let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
-    let mut dials = 0;
     let mut now = 10;
     let mut pauses = Vec::new();
-    while call.is_pending() {
-        dials += 1;
-        call = dialled(&call, now);
-        let mut report = reports(&format!("report-{dials}"), &dials.to_string(), EventKind::Failed, now + 1);
-        report.call_events.retain(|event| !event.implied);
-        report.call_events[0].never_dialled = true;
-        call = folded(&call, &report);
-        if call.is_pending() {
-            pauses.push(due_at(&call).millis_since(at(now + 1)) / 1_000);
-            now += 1 + *pauses.last().unwrap();
-        }
+    while call.has_room_for_dial() {
+        call = dialled_in_vain(&call, now);
+        pauses.push(due_at(&call).millis_since(at(now + 1)) / 1_000);
+        let waited = now + 1 - 10;
+        assert!(*pauses.last().unwrap() <= waited + 30, "a pause after {waited} seconds of waiting: {pauses:?}");
+        now += 1 + *pauses.last().unwrap();
     }
-    assert_eq!((dials, call.job.as_str()), (CALL_DIALS_MAX, "FAILED"));
-    assert_eq!(call.domain_events_from(1).last().unwrap().reason, Some("never_dialled"));
-    assert_eq!((pauses[0], pauses[1], pauses[12], pauses[20]), (30, 60, 30 << 12, 7 * 24 * 3_600));
-    let sixteen: i64 = pauses.iter().take(16).sum();
-    assert!(sixteen > 14 * 24 * 3_600, "{sixteen} seconds");
+    assert_eq!((call.attempt_records.len(), call.attempts().len()), (WITHDRAWN_DIALS_MAX, 0));
+    assert_eq!((pauses[0], pauses[1], pauses[12], pauses[20]), (30, 60, 30 << 12, 30 << 20));
+    assert!(call.is_pending());
+    assert!(pauses[30] > 1_000 * 365 * 24 * 3_600, "the room is used up in a thousand years: {}", pauses[30]);
+    // A number is never used twice.
+    let mut keys: Vec<_> = call.attempt_records.iter().filter_map(|record| record.key.clone()).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), WITHDRAWN_DIALS_MAX);
+}
+
+/// Somebody triggers a call again and again, while its provider accepts and makes no dial.
+#[test]
+fn triggers_use_up_the_room_for_dials_and_do_not_end_the_call() {
+    let mut call = call_with(RETRY);
+    for now in 0..WITHDRAWN_DIALS_MAX as i64 {
+        call = dialled_in_vain(&call.trigger(&POLICY, at(100 + now * 10)).unwrap().call, 100 + now * 10);
+    }
+    assert!(!call.has_room_for_dial());
+    let triggered = call.trigger(&POLICY, at(900)).unwrap().call;
+    assert!(years(900, due_at(&triggered)) > 1_000, "{:?}", triggered.job);
+    // Not even a claim leads to a dial.
+    let claim = triggered.claim("token", Provider::Retell, LEASE, true, &POLICY, at(901)).unwrap().call;
+    assert_eq!(claim.start_dial("token", "dial", Provider::Retell, &POLICY, at(902)), None);
+    // The person's phone rang after all, in one of the dials. It is an attempt, and there is room for another.
+    let rang = folded(&triggered, &reports("late", "7", EventKind::NoAnswer, 910));
+    assert_eq!((rang.attempts().len(), rang.has_room_for_dial()), (1, true));
+    assert!(triggered.cancel(&POLICY, at(903)).is_some());
+}
+
+/// Attempts have their own room.
+#[test]
+fn dials_that_reached_nobody_take_no_attempt_away() {
+    let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
+    for now in 1..WITHDRAWN_DIALS_MAX as i64 {
+        call = dialled_in_vain(&call.trigger(&POLICY, at(now * 10)).unwrap().call, now * 10);
+    }
+    for attempt in 1..=16 {
+        let now = 1_000 * attempt;
+        let started = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(now)).unwrap().call;
+        let started = started.start_dial("token", "dial", Provider::Retell, &POLICY, at(now + 1)).unwrap();
+        let key = started.attempt.as_str();
+        call = folded(&started.transition.call, &reports(&format!("end-{key}"), key, EventKind::NoAnswer, now + 2));
+        assert_eq!(call.is_pending(), attempt < 16, "{:?}", call.job);
+    }
+    assert_eq!((call.attempts().len(), call.attempt_records.len()), (16, 15 + WITHDRAWN_DIALS_MAX));
+    let exhausted = call.domain_events_from(1).into_iter().find(|event| event.event_type == "call.exhausted");
+    assert_eq!(exhausted.and_then(|event| event.reason), Some("attempts_used"));
+}
+
+/// No pause outlasts the time after which a call makes no sense: the dialer ends the call then.
+#[test]
+fn pause_ends_when_the_call_is_too_late() {
+    let mut call = call_with(RETRY);
+    call.plan.as_mut().expect("a placed call has a plan").not_after = Some(at(100));
+    let call = dialled_in_vain(&call, 10);
+    assert_eq!(due_at(&call), at(41));
+    let call = dialled_in_vain(&call, 45);
+    assert_eq!(due_at(&call), at(100));
 }
 
 /// The user cancels a call after a dial that reached nobody. A late event shows that a phone rang after all.
