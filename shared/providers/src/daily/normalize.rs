@@ -53,7 +53,7 @@ pub(crate) fn read(
         | EventType::DialInConnected
         | EventType::DialInStopped
         | EventType::DialInError
-        | EventType::Warning => payload.session_id.as_deref(),
+        | EventType::NoChange => payload.session_id.as_deref(),
     };
     let echoed = session_id.map(|_| echoed_ids(&payload)).unwrap_or_default();
     let correlation = correlate(Provider::Daily, &echoed, session_id, notes);
@@ -107,7 +107,7 @@ fn direction(event_type: EventType) -> Option<Direction> {
         | EventType::DialOutStopped
         | EventType::DialOutError => Some(Direction::Outbound),
         EventType::DialInConnected | EventType::DialInStopped | EventType::DialInError => Some(Direction::Inbound),
-        EventType::Warning | EventType::NoCall | EventType::Other => None,
+        EventType::NoChange | EventType::NoCall | EventType::Other => None,
     }
 }
 
@@ -123,6 +123,6 @@ fn call_events(event_type: EventType, occurred_at: Option<Timestamp>) -> CallEve
         }
         EventType::DialOutStopped | EventType::DialInStopped => Ending::Unclear.reported(times),
         EventType::DialOutError | EventType::DialInError => Ending::FAILED.reported(times),
-        EventType::Warning | EventType::NoCall | EventType::Other => CallEventSet::new(None),
+        EventType::NoChange | EventType::NoCall | EventType::Other => CallEventSet::new(None),
     }
 }

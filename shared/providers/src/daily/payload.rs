@@ -67,8 +67,8 @@ pub(super) enum EventType {
     DialInConnected,
     DialInStopped,
     DialInError,
-    /// A warning about a call.
-    Warning,
+    /// A warning about a call, or its transfer: it changes nothing.
+    NoChange,
     /// About a room, a recording or something else, and not about a call.
     NoCall,
     /// Future names.
@@ -89,7 +89,7 @@ impl EventType {
             "dialin.connected" => Self::DialInConnected,
             "dialin.stopped" => Self::DialInStopped,
             "dialin.error" => Self::DialInError,
-            "dialout.warning" | "dialin.warning" => Self::Warning,
+            "dialout.warning" | "dialin.warning" | "calltransfer.triggered" | "calltransfer.answered" => Self::NoChange,
             // The room can take a call now.
             "dialin.ready" => Self::NoCall,
             _ => match name.split_once('.') {

@@ -125,8 +125,8 @@ impl EventName {
             "participant_left" => Self::ParticipantLeft,
             "participant_connection_aborted" => Self::ParticipantConnectionAborted,
             "room_started" | "room_finished" | "track_published" | "track_unpublished" | "egress_started"
-            | "egress_updated" | "egress_ended" | "ingress_started" | "ingress_ended" | "agent_job_started"
-            | "agent_job_ended" => Self::Ignored,
+            | "egress_updated" | "egress_ended" | "ingress_started" | "ingress_ended" | "agent_job_pending"
+            | "agent_job_started" | "agent_job_ended" => Self::Ignored,
             _ => Self::Other,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) fn read(
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
     let event: Event = lenient::from_body(webhook.body())?;
-    let name = event.status.as_deref().or(event.event.as_deref()).ok_or(ReadError::MissingEventType)?.to_owned();
+    let name = event.name().ok_or(ReadError::MissingEventType)?.to_owned();
     let status = Status::from_name(&name);
     if event.status.is_some() && status == Status::Other {
         notes.unknown_value = Some("status");

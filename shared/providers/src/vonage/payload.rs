@@ -9,6 +9,9 @@ use crate::times::parse_time;
 /// Value of the field `event` in a body that [`client`](super::client) makes of a record of the API. Vonage has no such event.
 pub(super) const CALL_RECORD: &str = "call_record";
 
+/// Name under which an error is recorded. Vonage gives it none.
+const ERROR: &str = "error";
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event {
@@ -22,6 +25,9 @@ pub(super) struct Event {
     /// Name of the event if it has no status. [`CALL_RECORD`] if this is no event, but a record of the API.
     #[serde(deserialize_with = "lenient::text")]
     pub(super) event: Option<String>,
+    /// Error in the instructions for a call. Such an event has neither a status nor a call, only its conversation.
+    #[serde(deserialize_with = "lenient::text")]
+    reason: Option<String>,
     /// More about the status.
     #[serde(deserialize_with = "lenient::text")]
     pub(super) detail: Option<String>,
@@ -43,6 +49,12 @@ pub(super) struct Event {
 }
 
 impl Event {
+    /// Name of the event. An event that only has a reason is an error.
+    pub(super) fn name(&self) -> Option<&str> {
+        let error = self.reason.as_deref().map(|_| ERROR);
+        self.status.as_deref().or(self.event.as_deref()).or(error)
+    }
+
     pub(super) fn call_id(&self) -> Option<&str> {
         self.uuid.as_deref().or(self.call_uuid.as_deref())
     }
@@ -104,7 +116,7 @@ impl Status {
             "timeout" => Self::Timeout,
             "unanswered" => Self::Unanswered,
             "completed" => Self::Completed,
-            "disconnected" | "record" | "input" | "transfer" | "error" => Self::Ignored,
+            "disconnected" | "record" | "input" | "transfer" | ERROR => Self::Ignored,
             _ => Self::Other,
         }
     }

@@ -128,6 +128,7 @@ fn examples_read_their_payloads() {
     openai/incoming: x-openai:msg_22536980f89c1e5d393763b179d3dba095fcc5fa69f73d4277cb0670b4b9e7c1 of entity:x-openai:rtc_1: received realtime.call.incoming 2026-01-01T00:01:00.000Z {"call_id":"rtc_1"}
     openai/other: recorded response.completed of -
     shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    shopify/voided: x-shopify:gid%3A//shopify/Order/820982911946154509:2026-01-01T01%3A02%3A00+01%3A00 of appointment:#1002, attempt -: user_declined 2026-01-01T00:02:00.000Z
     stripe/other: x-stripe:evt_2 of entity:x-stripe:cus_1: received customer.created 2026-01-01T00:01:00.000Z {}
     stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     stripe/payment: x-stripe:evt_3 of entity:x-stripe:pi_1: received payment_intent.succeeded 2026-01-01T00:01:00.000Z {"amount":4500,"currency":"eur","status":"succeeded"}

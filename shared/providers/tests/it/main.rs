@@ -11,6 +11,7 @@ mod configured;
 mod decision;
 mod dialling;
 mod discovery;
+mod fixtures;
 mod folding;
 mod livekit;
 mod lookups;

@@ -25,6 +25,31 @@ fn bland_bodies_say() {
     call
     bland:00000000-0000-4000-8000-000000000001
 
+    bland/queue_event
+    recorded bland:00000000-0000-4000-8000-000000000001:queue:0c17968bb8da6589
+    queue
+    bland:00000000-0000-4000-8000-000000000001
+
+    bland/latency_event
+    recorded bland:00000000-0000-4000-8000-000000000001:latency:11879bf4d6f1fbd1
+    latency
+    bland:00000000-0000-4000-8000-000000000001
+
+    bland/tool_event
+    recorded bland:00000000-0000-4000-8000-000000000001:tool:aefac1d03148a555
+    tool
+    bland:00000000-0000-4000-8000-000000000001
+
+    bland/dynamic_data_event
+    recorded bland:00000000-0000-4000-8000-000000000001:dynamic_data:03321d1815d39ad0
+    dynamic_data
+    bland:00000000-0000-4000-8000-000000000001
+
+    bland/webhook_event
+    recorded bland:00000000-0000-4000-8000-000000000001:webhook:70bc3213a410c507
+    webhook
+    bland:00000000-0000-4000-8000-000000000001
+
     bland/post_call_declined
     event bland:00000000-0000-4000-8000-000000000002:post_call:c79f0eef4edb1b88
     post_call

@@ -103,5 +103,95 @@ fn daily_bodies_say() {
     recorded daily:sha256-94ea41e5e599be73597da3cc6c346ef9466e8e1d7b2f8fe80e433d88d1f11c91
     test
     -
+
+    daily/calltransfer_triggered
+    recorded daily:3602-call-transfer-trig-7d208e2a-520b-4a8d-a2c9-0000000000011760962474:calltransfer.triggered
+    calltransfer.triggered
+    daily:7d208e2a-520b-4a8d-a2c9-000000000001
+
+    daily/calltransfer_answered
+    recorded daily:3602-call-transfer-ans-7d208e2a-520b-4a8d-a2c9-0000000000011760962480:calltransfer.answered
+    calltransfer.answered
+    daily:7d208e2a-520b-4a8d-a2c9-000000000001
+
+    daily/meeting_ended
+    recorded daily:mtg-end-16e9701a-93e0-4933-83c9-000000000001-1760962540:meeting.ended
+    meeting.ended
+    -
+
+    daily/participant_left
+    recorded daily:ptcpt-left-7d208e2a-520b-4a8d-a2c9-000000000001-1760962521961:participant.left
+    participant.left
+    -
+
+    daily/waiting_participant_joined
+    recorded daily:wtg-ptcpt-join-7d208e2a-520b-4a8d-a2c9-000000000009-1760962441200:waiting-participant.joined
+    waiting-participant.joined
+    -
+
+    daily/waiting_participant_left
+    recorded daily:wtg-ptcpt-left-7d208e2a-520b-4a8d-a2c9-000000000009-1760962445300:waiting-participant.left
+    waiting-participant.left
+    -
+
+    daily/recording_started
+    recorded daily:rec-str-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962443:recording.started
+    recording.started
+    -
+
+    daily/recording_error
+    recorded daily:rec-err-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962443:recording.error
+    recording.error
+    -
+
+    daily/transcript_started
+    recorded daily:trs-str-0b6f0f6e-43d1-4a7e-9a53-000000000001-1760962443:transcript.started
+    transcript.started
+    -
+
+    daily/transcript_ready
+    recorded daily:trs-rtd-0b6f0f6e-43d1-4a7e-9a53-000000000001-1760962525:transcript.ready-to-download
+    transcript.ready-to-download
+    -
+
+    daily/transcript_error
+    recorded daily:trs-err-0b6f0f6e-43d1-4a7e-9a53-000000000001-1760962444:transcript.error
+    transcript.error
+    -
+
+    daily/streaming_started
+    recorded daily:stm-sta-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962443:streaming.started
+    streaming.started
+    -
+
+    daily/streaming_updated
+    recorded daily:stm-upd-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962450:streaming.updated
+    streaming.updated
+    -
+
+    daily/streaming_ended
+    recorded daily:stm-end-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962520:streaming.ended
+    streaming.ended
+    -
+
+    daily/streaming_warning
+    recorded daily:stm-wrn-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962459:streaming.warning
+    streaming.warning
+    -
+
+    daily/streaming_error
+    recorded daily:stm-err-b3f1c0de-5a52-4c4e-93c7-000000000001-1760962460:streaming.error
+    streaming.error
+    -
+
+    daily/batch_processor_finished
+    recorded daily:77b1cb9e-cd79-43cd-bad6-000000000001:batch-processor.job-finished
+    batch-processor.job-finished
+    -
+
+    daily/batch_processor_error
+    recorded daily:77b1cb9e-cd79-43cd-bad6-000000000002:batch-processor.error
+    batch-processor.error
+    -
     ");
 }

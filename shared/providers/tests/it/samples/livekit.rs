@@ -130,5 +130,50 @@ fn livekit_bodies_say() {
     livekit:SCL_b10Tf5mRk8Vx2
     livekit:SCL_b10Tf5mRk8Vx2 SCL_b10Tf5mRk8Vx2 - Inbound +447700900123 +442079460018
     completed 2025-10-20T12:14:46.000Z
+
+    livekit/track_unpublished
+    recorded livekit:EV_f18Zr8tMg3Uq
+    track_unpublished
+    appointment:apt_701
+
+    livekit/egress_started
+    recorded livekit:EV_g11Zr8tMg3Uq
+    egress_started
+    -
+
+    livekit/egress_updated
+    recorded livekit:EV_g12Zr8tMg3Uq
+    egress_updated
+    -
+
+    livekit/egress_ended
+    recorded livekit:EV_g13Zr8tMg3Uq
+    egress_ended
+    -
+
+    livekit/ingress_started
+    recorded livekit:EV_j11Zr8tMg3Uq
+    ingress_started
+    -
+
+    livekit/ingress_ended
+    recorded livekit:EV_j12Zr8tMg3Uq
+    ingress_ended
+    -
+
+    livekit/agent_job_pending
+    recorded livekit:EV_k10Zr8tMg3Uq
+    agent_job_pending
+    -
+
+    livekit/agent_job_started
+    recorded livekit:EV_k11Zr8tMg3Uq
+    agent_job_started
+    -
+
+    livekit/agent_job_ended
+    recorded livekit:EV_k12Zr8tMg3Uq
+    agent_job_ended
+    -
     ");
 }

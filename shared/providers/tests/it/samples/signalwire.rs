@@ -112,6 +112,13 @@ fn signalwire_bodies_say() {
     in_progress implied 2025-10-20T12:14:47.000Z #1
     completed 2025-10-20T12:14:47.000Z #1
 
+    signalwire/queued
+    event signalwire:00000000-0000-4000-8000-000000000010:queued:0
+    queued
+    appointment:7
+    signalwire:00000000-0000-4000-8000-000000000010 00000000-0000-4000-8000-000000000010 7 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.000Z #0
+
     signalwire/swml_call_state
     recorded signalwire:sha256-402c94334a0584105969e151e7242b074deb7fdd6dc7afdfdc2667543b65f4d9
     unknown

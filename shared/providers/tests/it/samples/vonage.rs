@@ -153,5 +153,10 @@ fn vonage_bodies_say() {
     ringing implied 2025-10-20T12:14:03.000Z
     in_progress implied 2025-10-20T12:14:03.000Z
     completed 2025-10-20T12:15:21.000Z
+
+    vonage/error
+    recorded vonage:sha256-33a6bd62fc16c437cf78c990d21889d473a06e9c36d9b66fec253ad282cca1fd
+    error
+    -
     ");
 }

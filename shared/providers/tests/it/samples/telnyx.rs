@@ -1,0 +1,259 @@
+//! Bodies of Telnyx.
+
+use insta::assert_snapshot;
+
+use super::summaries;
+
+#[test]
+fn telnyx_bodies_say() {
+    assert_snapshot!(summaries("telnyx"), @r"
+    telnyx/initiated
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010001
+    call.initiated
+    appointment:appt_401
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 Outbound +442079460018 +447700900000
+    initiated 2025-10-20T12:13:55.127Z
+
+    telnyx/answered
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010002
+    call.answered
+    appointment:appt_401
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:05.502Z
+    in_progress 2025-10-20T12:14:05.502Z
+
+    telnyx/detection_human
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010003
+    call.machine.detection.ended
+    appointment:appt_401
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:07.000Z
+    in_progress implied 2025-10-20T12:14:07.000Z
+
+    telnyx/bridged
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010004
+    call.bridged
+    appointment:appt_401
+
+    telnyx/hangup
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010009
+    call.hangup
+    appointment:appt_401
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    completed 2025-10-20T12:14:47.224Z
+
+    telnyx/recording_saved
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010005
+    call.recording.saved
+    appointment:appt_401
+
+    telnyx/detection_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020002
+    call.machine.premium.detection.started
+    appointment:appt_402
+
+    telnyx/detection_machine
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020003
+    call.machine.premium.detection.ended
+    appointment:appt_402
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+    voicemail_detected 2025-10-20T12:14:08.120Z
+
+    telnyx/greeting_beep
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec020004
+    call.machine.premium.greeting.ended
+    appointment:appt_402
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p02 appt_402 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:15.500Z
+    in_progress implied 2025-10-20T12:14:15.500Z
+    voicemail_detected 2025-10-20T12:14:15.500Z
+
+    telnyx/hangup_busy
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec030009
+    call.hangup
+    appointment:appt_403
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p03 appt_403 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    busy 2025-10-20T12:14:01.000Z
+
+    telnyx/hangup_rejected
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec040009
+    call.hangup
+    appointment:appt_404
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p04 appt_404 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    busy 2025-10-20T12:14:03.000Z
+
+    telnyx/hangup_timeout
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec050009
+    call.hangup
+    appointment:appt_405
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p05 appt_405 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:13:55.127Z
+    no_answer 2025-10-20T12:14:25.000Z
+
+    telnyx/hangup_canceled
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec060009
+    call.hangup
+    appointment:appt_406
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p06 appt_406 - +442079460018 +447700900000
+    canceled 2025-10-20T12:14:02.000Z
+
+    telnyx/hangup_not_found
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec070009
+    call.hangup
+    appointment:appt_407
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p07 appt_407 - +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z permanent
+
+    telnyx/hangup_unspecified
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec080009
+    call.hangup
+    appointment:appt_408
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p08 appt_408 - +442079460018 +447700900000
+    failed 2025-10-20T12:13:57.000Z
+
+    telnyx/initiated_incoming
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec090001
+    call.initiated
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p09 - Inbound +447700900000 +442079460018
+    initiated 2025-10-20T12:13:55.127Z
+
+    telnyx/detection_not_sure
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec100003
+    call.machine.detection.ended
+    appointment:appt_410
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p10 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p10 appt_410 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+
+    telnyx/detection_premium_human
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec110003
+    call.machine.premium.detection.ended
+    appointment:appt_411
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p11 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p11 appt_411 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+
+    telnyx/detection_fax
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec120003
+    call.machine.premium.detection.ended
+    appointment:appt_412
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p12 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p12 appt_412 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+    voicemail_detected 2025-10-20T12:14:08.120Z
+
+    telnyx/greeting_ended
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec130004
+    call.machine.greeting.ended
+    appointment:appt_413
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p13 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p13 appt_413 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:15.500Z
+    in_progress implied 2025-10-20T12:14:15.500Z
+    voicemail_detected 2025-10-20T12:14:15.500Z
+
+    telnyx/greeting_not_sure
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec140004
+    call.machine.greeting.ended
+    appointment:appt_414
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p14 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p14 appt_414 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:15.500Z
+    in_progress implied 2025-10-20T12:14:15.500Z
+
+    telnyx/greeting_no_beep
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec150004
+    call.machine.premium.greeting.ended
+    appointment:appt_415
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p15 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p15 appt_415 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:15.500Z
+    in_progress implied 2025-10-20T12:14:15.500Z
+
+    telnyx/screening
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec160003
+    call.machine.premium.call_screening.detected
+    appointment:appt_416
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p16 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p16 appt_416 - +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:08.120Z
+    in_progress implied 2025-10-20T12:14:08.120Z
+
+    telnyx/analyzed
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010020
+    call.analyzed
+    appointment:appt_401
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p01 appt_401 - +442079460018 +447700900000
+    ringing implied
+    in_progress implied
+    user_confirmed 2025-10-20T12:15:02.308Z
+
+    telnyx/analyzed_declined
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec170020
+    call.analyzed
+    appointment:appt_417
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p17 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p17 appt_417 - +442079460018 +447700900000
+    ringing implied
+    in_progress implied
+    user_declined 2025-10-20T12:15:02.308Z
+
+    telnyx/analyzed_undecided
+    event telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec180020
+    call.analyzed
+    appointment:appt_418
+    telnyx:v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p18 v3:MdI91X4lWFEs7IgbBEOT9M4AigoY08M0WWZFISt1Yw2axZ_IiE4p18 appt_418 - +442079460018 +447700900000
+    ringing implied
+    in_progress implied
+
+    telnyx/conversation_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010010
+    call.conversation.ended
+    appointment:appt_401
+
+    telnyx/insights_generated
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010011
+    call.conversation_insights.generated
+    appointment:appt_401
+
+    telnyx/cost
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010012
+    call.cost
+    appointment:appt_401
+
+    telnyx/dtmf_received
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010013
+    call.dtmf.received
+    appointment:appt_401
+
+    telnyx/gather_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010014
+    call.gather.ended
+    appointment:appt_401
+
+    telnyx/speak_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010015
+    call.speak.started
+    appointment:appt_401
+
+    telnyx/playback_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010016
+    call.playback.ended
+    appointment:appt_401
+
+    telnyx/streaming_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010017
+    streaming.started
+    appointment:appt_401
+
+    telnyx/hold
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010018
+    call.hold
+    appointment:appt_401
+
+    telnyx/refer_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010019
+    call.refer.started
+    appointment:appt_401
+    ");
+}
