@@ -20,8 +20,7 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
         | Provider::Vonage
         | Provider::LiveKit
         | Provider::Bland
-        | Provider::Generic
-        | Provider::Configured(_) => canonical_json(body),
+        | Provider::Generic => canonical_json(body),
         // `event_ts` is the time of the delivery.
         Provider::Daily => canonical_json_without(body, "event_ts"),
         // `event_timestamp` describes the delivery, or is missing if the event comes from a lookup. The type is part of the
@@ -30,8 +29,10 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
         // `meta` describes the delivery, not the event: which delivery attempt it is, and to which address.
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         Provider::Plivo => Some(canonical_form(body)),
-        // The callback is either JSON or a form. Only its query says which, but no form parses as a JSON object.
-        Provider::Twilio | Provider::SignalWire => Some(canonical_json(body).unwrap_or_else(|| canonical_form(body))),
+        // The callback is either JSON or a form. The query or the configuration says which, but no form parses as a JSON object.
+        Provider::Twilio | Provider::SignalWire | Provider::Configured(_) => {
+            Some(canonical_json(body).unwrap_or_else(|| canonical_form(body)))
+        }
     };
     match content {
         Some(content) => Sha256::digest(content).into(),

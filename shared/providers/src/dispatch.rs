@@ -8,11 +8,11 @@ use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
 use crate::reading::{ReadError, ReadNotes, Reading};
-use crate::scheme::Proof;
+use crate::scheme::{Proof, SignedParts};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
 use crate::{
-    bland, configured, daily, elevenlabs, generic, livekit, plivo, retell, signalwire, telnyx, twilio, twiml, vapi,
-    vonage,
+    bland, configured, daily, elevenlabs, form, generic, livekit, plivo, retell, signalwire, telnyx, twilio, twiml,
+    vapi, vonage,
 };
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
@@ -31,24 +31,29 @@ pub fn verify(
     let key_index = match provider {
         Provider::Configured(_) => {
             let scheme = config.scheme().ok_or(VerifyError::MissingScheme)?;
-            let Proof { key_index, webhook_id } = scheme.verify(keys, webhook, now)?;
-            let verified = VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index);
-            return Ok(verified.with_signed_id(webhook_id));
+            let Proof { key_index, webhook_id, parts } = scheme.verify(keys, config.public_url(), webhook, now)?;
+            let (query, is_form) = match parts {
+                SignedParts::Body => ("", false),
+                SignedParts::UrlAndJson => (webhook.query, false),
+                SignedParts::UrlAndForm => (webhook.query, true),
+            };
+            let verified = VerifiedWebhook::new(provider, query, webhook.body.to_vec(), key_index);
+            return Ok(verified.with_signed_id(webhook_id).with_signed_form(is_form));
         }
         Provider::Retell => retell::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Twilio => twilio::verify(config, webhook)?,
         Provider::Vapi => match config.scheme() {
-            Some(scheme) => scheme.verify(keys, webhook, now)?.key_index,
+            Some(scheme) => scheme.verify(keys, config.public_url(), webhook, now)?.key_index,
             None => vapi::SCHEME.verify(keys, webhook, now)?.key_index,
         },
         Provider::Telnyx => telnyx::verify(config, webhook, now)?,
         Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
-        Provider::Plivo => plivo::verify(config, webhook)?,
+        Provider::Plivo => plivo::SCHEME.verify(config.keys(), config.public_url(), webhook)?.key_index,
         Provider::Vonage => vonage::verify(config, webhook, now)?,
         Provider::LiveKit => livekit::verify(config, webhook, now)?,
         Provider::Daily => daily::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Bland => bland::SCHEME.verify(keys, webhook, now)?.key_index,
-        Provider::SignalWire => signalwire::verify(config, webhook)?,
+        Provider::SignalWire => signalwire::SCHEME.verify(config.keys(), config.public_url(), webhook)?.key_index,
         Provider::Generic => generic::SCHEME.verify(keys, webhook, now)?.key_index,
     };
     Ok(VerifiedWebhook::new(provider, webhook.query, webhook.body.to_vec(), key_index).decided_by(config.decision()))
@@ -141,12 +146,12 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
         Provider::Telnyx => telnyx::sign(key, url, body, now),
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
-        Provider::Plivo => plivo::sign(key, url, body, now),
+        Provider::Plivo => plivo::SCHEME.sign(key, url, body, now),
         Provider::Vonage => vonage::sign(key, url, body, now),
         Provider::LiveKit => livekit::sign(key, url, body, now),
         Provider::Daily => daily::sign(key, url, body, now),
         Provider::Bland => bland::SCHEME.sign_with_text(key, url, body, now),
-        Provider::SignalWire => signalwire::sign(key, url, body),
+        Provider::SignalWire => signalwire::SCHEME.sign(key, url, body, now),
         Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
@@ -173,7 +178,11 @@ pub fn sign_as_configured(
             Some(scheme) => scheme.sign(key?, url, body, now),
             None => Some(sign(provider, key?, url, body, now).into()),
         },
-        Provider::Configured(_) => config.scheme()?.sign(key?, url, body, now),
+        Provider::Configured(_) => {
+            let signed = config.scheme()?.sign(key?, url, body, now)?;
+            let is_form = config.mapping().is_some_and(|mapping| mapping.is_form);
+            Some(if is_form { SignedWebhook { content_type: form::CONTENT_TYPE, ..signed } } else { signed })
+        }
         Provider::Telnyx => None,
         Provider::Retell
         | Provider::ElevenLabs

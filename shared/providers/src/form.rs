@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::DeserializeOwned;
 use serde::de::value::{Error, MapDeserializer};
+use serde_json::{Map, Value};
+
+/// Content type of a form.
+pub(crate) const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// Decoded parameters: names in byte order, and for each name its distinct values in byte order.
 ///
@@ -44,6 +48,15 @@ impl Form {
         let first_values = self.0.into_iter().filter_map(|(name, values)| Some((name, values.into_iter().next()?)));
         T::deserialize(MapDeserializer::<_, Error>::new(first_values)).ok()
     }
+
+    /// The parameters as a JSON object of texts. If a name has several values, they become a list in byte order.
+    pub(crate) fn into_json(self) -> Map<String, Value> {
+        let json = |values: BTreeSet<String>| match values.len() {
+            1 => values.into_iter().next().map_or(Value::Null, Value::String),
+            _ => values.into_iter().collect(),
+        };
+        self.0.into_iter().map(|(name, values)| (name, json(values))).collect()
+    }
 }
 
 /// First value of a query parameter. `None` if it is missing or blank.
@@ -63,6 +76,12 @@ mod tests {
         let form = Form::parse(b"b=2&a=%2B1+x&b=1&b=2&=&c");
         assert!(form == Form::parse(b"c=&=&b=1&b=2&a=%2b1%20x"));
         assert_eq!(form.joined(), "a+1 xb1b2c");
+    }
+
+    #[test]
+    fn form_becomes_an_object_of_texts() {
+        let json = Value::Object(Form::parse(b"b=2&a=%2B1+x&b=1&b=2&c=7&d").into_json());
+        assert_eq!(json, serde_json::json!({"a": "+1 x", "b": ["1", "2"], "c": "7", "d": ""}));
     }
 
     #[test]

@@ -18,6 +18,7 @@
 //! * `client.rs`: the vendor's API. Daily and generic have none.
 //!
 //! Twilio and SignalWire speak one protocol. Its payload, its meaning and its signature are in `twiml/`.
+//! The entry of a configured provider can name every scheme in `scheme/`.
 //!
 //! A provider that Switchhook has no code for is described by the configuration: `configured` reads its events.
 //!

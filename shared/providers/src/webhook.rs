@@ -39,6 +39,8 @@ pub struct VerifiedWebhook {
     key_index: usize,
     /// Id that the signature covers, if the scheme has one in a header.
     signed_id: Option<String>,
+    /// True if the signature says that the body is a form.
+    is_form: bool,
     /// The person's decision, by a rule of the configuration.
     decision: Option<UserDecision>,
 }
@@ -58,10 +60,11 @@ impl VerifiedWebhook {
         Self { decision, ..self }
     }
 
-    /// **Trust:** the caller must have verified the body, and for Twilio, Plivo and SignalWire the query too.
+    /// **Trust:** the caller must have verified the body, and for Twilio, Plivo and SignalWire the query too. For a configured provider, the
+    /// query is empty unless it is signed.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
         let query = match provider {
-            Provider::Twilio | Provider::Plivo | Provider::SignalWire => query.to_owned(),
+            Provider::Twilio | Provider::Plivo | Provider::SignalWire | Provider::Configured(_) => query.to_owned(),
             Provider::Retell
             | Provider::Vapi
             | Provider::Telnyx
@@ -70,10 +73,9 @@ impl VerifiedWebhook {
             | Provider::LiveKit
             | Provider::Daily
             | Provider::Bland
-            | Provider::Generic
-            | Provider::Configured(_) => String::new(),
+            | Provider::Generic => String::new(),
         };
-        Self { provider, query, body, key_index, signed_id: None, decision: None }
+        Self { provider, query, body, key_index, signed_id: None, is_form: false, decision: None }
     }
 
     /// Adds the person's decision, if the rule of the configuration finds one in the body.
@@ -94,12 +96,18 @@ impl VerifiedWebhook {
         Self { signed_id, ..self }
     }
 
+    /// Notes that the signature says that the body is a form.
+    pub(crate) fn with_signed_form(self, is_form: bool) -> Self {
+        Self { is_form, ..self }
+    }
+
     #[must_use]
     pub fn provider(&self) -> Provider {
         self.provider
     }
 
-    /// Raw query, if it is signed. Empty except for Twilio, Plivo and SignalWire, because the other providers sign the body alone.
+    /// Raw query, if it is signed. Empty except for Twilio, Plivo, SignalWire, and configured providers that sign in one of their ways,
+    /// because the other providers sign the body alone.
     #[must_use]
     pub fn query(&self) -> &str {
         &self.query
@@ -114,6 +122,11 @@ impl VerifiedWebhook {
     /// Id of the webhook that the signature covers. `None` if the scheme has none, and for a webhook of the inbox.
     pub(crate) fn signed_id(&self) -> Option<&str> {
         self.signed_id.as_deref()
+    }
+
+    /// True if the signature says that the body is a form. False if it does not say, and for a webhook of the inbox.
+    pub(crate) const fn is_form(&self) -> bool {
+        self.is_form
     }
 
     /// Index of the configured key that verified the webhook. Everything that people see has its [`key_number`].
@@ -159,6 +172,8 @@ pub enum VerifyError {
     WrongSignature,
     #[error("the hash of the body is not the signed one")]
     WrongBodyHash,
+    #[error("a claim of the token is not the configured one")]
+    WrongClaim,
     #[error("the form has more parameters than the provider ever sends")]
     TooManyParameters,
     #[error("the signed timestamp is {} ms away from now", skew_ms)]
@@ -190,6 +205,7 @@ impl VerifyError {
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
             | Self::WrongBodyHash
+            | Self::WrongClaim
             | Self::TooManyParameters
             | Self::StaleTimestamp { .. }
             | Self::UnacceptableAlgorithm
@@ -210,6 +226,7 @@ impl VerifyError {
             | Self::MalformedTimestamp
             | Self::WrongSignature
             | Self::WrongBodyHash
+            | Self::WrongClaim
             | Self::UnknownKey
             | Self::UnacceptableAlgorithm
             | Self::TooManyParameters => "bad_signature",

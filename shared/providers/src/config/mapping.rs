@@ -1,16 +1,13 @@
-//! The objects `signature` and `events` of a configured provider.
+//! The object `events` of a configured provider.
 
 use serde_json::Value;
 use switchhook_domain::EventKind;
 
 use super::booking::booking_rule;
 use super::fields::Fields;
-use super::scheme::{algorithm, encoding, header_name, one_of};
+use super::scheme::one_of;
 use crate::configured::{Condition, EventMapping, Meaning, Place, Rule, implied_by};
-use crate::hmac::HmacAlgorithm;
-use crate::scheme::{
-    Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, wrong_template,
-};
+use crate::scheme::Scheme;
 
 /// Most rules of a mapping, and most conditions of a rule. Every webhook may try all of them.
 const RULES_MAX: usize = 100;
@@ -41,138 +38,30 @@ const KINDS: [EventKind; 12] = [
     EventKind::RetryScheduled,
 ];
 
-impl Scheme {
-    /// Reads the object `signature` of a configured provider. `None` if it is missing or wrong.
-    pub(super) fn read_configured(fields: &mut Fields<'_>) -> Option<Self> {
-        if !fields.has("signature") {
-            fields.problem("signature", "missing: there is no default, because it decides whose webhooks are accepted");
-        }
-        let mut fields = fields.object("signature")?;
-        let schemes = [("hmac", 0), ("standard_webhooks", 1), ("shared_secret", 2)];
-        if !fields.has("scheme") {
-            fields.problem("scheme", "missing: hmac, standard_webhooks or shared_secret");
-        }
-        match one_of(&mut fields, "scheme", "none of hmac, standard_webhooks, shared_secret", &schemes)? {
-            0 => read_hmac(fields).map(Self::Hmac),
-            1 => {
-                fields.reject_unknown("scheme");
-                Some(Self::Hmac(standard_webhooks()))
-            }
-            _ => {
-                let header = required_header(&mut fields);
-                fields.reject_unknown("scheme, header");
-                Some(Self::SharedSecret { header: header? })
-            }
-        }
-    }
-}
-
-fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
-    let header = required_header(&mut fields);
-    let timestamp_header = header_name(&mut fields, "timestamp_header");
-    let timestamp_field = fields.optional_text("timestamp_field");
-    let signature_field = fields.optional_text("signature_field");
-    let separators = [("comma", ','), ("space", ' ')];
-    let separator = one_of(&mut fields, "separator", "neither comma nor space", &separators);
-    let id_header = header_name(&mut fields, "id_header");
-    let prefix = fields.optional_text("prefix").unwrap_or_default();
-    if separator.is_some() && signature_field.is_some() {
-        fields.problem("separator", "not beside signature_field, whose fields are always separated by commas");
-    }
-    if separator.is_some_and(|separator| prefix.contains(separator)) {
-        fields.problem("prefix", "has the separator in it");
-    }
-    if timestamp_header.is_some() && timestamp_field.is_some() {
-        fields.problem("timestamp_field", "not beside timestamp_header");
-    }
-    if timestamp_field.is_some() && signature_field.is_none() {
-        fields.problem("timestamp_field", "needs signature_field: both are fields of the signature header");
-    }
-    for (name, text) in [("timestamp_field", &timestamp_field), ("signature_field", &signature_field)] {
-        if text.as_ref().is_some_and(|text| text.contains([',', '=', ' '])) {
-            fields.problem(name, "not the name of a field, such as v1");
-        }
-    }
-    if signature_field.is_some() && signature_field == timestamp_field {
-        fields.problem("signature_field", "the same as timestamp_field");
-    }
-    let units = [("seconds", TimeUnit::Seconds), ("milliseconds", TimeUnit::Millis)];
-    let place = timestamp_header.map(TimePlace::Header).or(timestamp_field.map(TimePlace::Field));
-    if place.is_none() {
-        fields.reject("timestamp_unit", "needs timestamp_header or timestamp_field");
-    }
-    let unit = one_of(&mut fields, "timestamp_unit", "neither seconds nor milliseconds", &units);
-    let timestamp = place.map(|place| SignedTime { place, unit: unit.unwrap_or(TimeUnit::Seconds) });
-    let default = match (&id_header, &timestamp) {
-        (Some(_), Some(_)) => "{id}.{timestamp}.{body}",
-        (Some(_), None) => "{id}.{body}",
-        (None, Some(_)) => "{timestamp}.{body}",
-        (None, None) => "{body}",
-    };
-    let signed = fields.optional_text("signed").unwrap_or_else(|| default.to_owned());
-    if let Some(message) = wrong_template(&signed, timestamp.is_some(), id_header.is_some()) {
-        fields.problem("signed", message);
-    }
-    let key_forms = [("text", KeyForm::Text), ("base64", KeyForm::Base64), ("whsec", KeyForm::Whsec)];
-    let scheme = HmacScheme {
-        algorithm: algorithm(&mut fields),
-        header: header.unwrap_or_default(),
-        form: match (signature_field, separator) {
-            (Some(signature), _) => HeaderForm::Fields { signature, exact: false },
-            (None, Some(separator)) => HeaderForm::List { separator },
-            (None, None) => HeaderForm::Single,
-        },
-        prefix,
-        encoding: encoding(&mut fields),
-        timestamp,
-        id_header,
-        signed,
-        keys: one_of(&mut fields, "key_encoding", "none of text, base64, whsec", &key_forms).unwrap_or(KeyForm::Text),
-    };
-    fields.reject_unknown(
-        "scheme, header, signature_field, separator, id_header, timestamp_header, timestamp_field, timestamp_unit, signed, \
-         algorithm, encoding, prefix, key_encoding",
-    );
-    Some(scheme)
-}
-
-fn required_header(fields: &mut Fields<'_>) -> Option<String> {
-    if !fields.has("header") {
-        fields.problem("header", "missing: the name of the header with the signature");
-    }
-    header_name(fields, "header")
-}
-
-/// Scheme of the Standard Webhooks specification.
-fn standard_webhooks() -> HmacScheme<String> {
-    HmacScheme {
-        algorithm: HmacAlgorithm::Sha256,
-        header: "webhook-signature".to_owned(),
-        form: HeaderForm::List { separator: ' ' },
-        prefix: "v1,".to_owned(),
-        encoding: Encoding::Base64,
-        timestamp: Some(SignedTime {
-            place: TimePlace::Header("webhook-timestamp".to_owned()),
-            unit: TimeUnit::Seconds,
-        }),
-        id_header: Some("webhook-id".to_owned()),
-        signed: "{id}.{timestamp}.{body}".to_owned(),
-        keys: KeyForm::Whsec,
-    }
-}
-
 impl EventMapping {
-    /// Reads the object `events`. A problem is added for everything that is wrong.
-    pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
+    /// Reads the object `events` of a provider that signs by this scheme. A problem is added for everything that is wrong.
+    pub(super) fn read(scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Self> {
         if !fields.has("events") {
             fields.problem("events", "missing: the places of the ids, and the rules");
         }
         let mut fields = fields.object("events")?;
+        let signs_url = scheme.is_some_and(Scheme::signs_url);
+        if signs_url {
+            fields.reject("body", "not beside this signature, which says itself whether the body is a form");
+            if !fields.has("event_id") {
+                // Anybody could reorder the parameters, and so change the hash of the body.
+                let message =
+                    "missing: this signature does not cover the order of parameters, so the body identifies no event";
+                fields.problem("event_id", message);
+            }
+        }
+        let is_form = one_of(&mut fields, "body", "neither json nor form", &[("json", false), ("form", true)]);
         let event_id = places(&mut fields, "event_id");
         let event_type = place(&mut fields, "type");
         let of_bookings = ["starts_at", "booked_call", "to", "entity_id", "time", "replaces"];
         let present: Vec<&str> = of_bookings.into_iter().filter(|name| fields.has(name)).collect();
         let mapping = Self {
+            is_form: is_form.unwrap_or(false),
             event_id,
             call_id: place(&mut fields, "call_id"),
             switchhook_call_id: place(&mut fields, "switchhook_call_id"),
@@ -214,7 +103,7 @@ impl EventMapping {
             has(|meaning| *meaning == Meaning::BookingCanceled),
         );
         fields.reject_unknown(
-            "event_id, type, call_id, switchhook_call_id, switchhook_attempt, appointment_id, attempt, time, sequence, from, to, \
+            "body, event_id, type, call_id, switchhook_call_id, switchhook_attempt, appointment_id, attempt, time, sequence, from, to, \
              entity_id, data, starts_at, replaces, booked_call, rules",
         );
         Some(mapping)

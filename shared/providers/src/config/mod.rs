@@ -19,6 +19,7 @@ mod pacing;
 mod parse;
 mod question;
 mod scheme;
+mod signature;
 #[cfg(test)]
 mod tests;
 mod webhook;

@@ -192,7 +192,9 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
         Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
-        Provider::Configured(_) => "keys, signature, events, reports_outcome, window_seconds, allowed_sources",
+        Provider::Configured(_) => {
+            "keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources"
+        }
         Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Plivo
@@ -223,14 +225,15 @@ impl Shared {
     }
 }
 
-fn webhook(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> WebhookConfig {
+fn webhook(provider: Provider, mut shared: Shared, fields: &mut Fields<'_>) -> WebhookConfig {
     let (mut scheme, mut shared_keys, mut mapping, mut reports_outcome) = (None, Vec::new(), None, false);
     match provider {
         Provider::Vapi => scheme = Scheme::read_vapi(fields),
         Provider::Twilio => shared_keys = SharedKey::read_list(fields),
         Provider::Configured(_) => {
             scheme = Scheme::read_configured(fields);
-            mapping = EventMapping::read(fields);
+            mapping = EventMapping::read(scheme.as_ref(), fields);
+            shared.public_url = configured_public_url(provider, scheme.as_ref(), fields);
             reports_outcome = fields.flag("reports_outcome").unwrap_or(false);
         }
         Provider::Retell
@@ -315,7 +318,7 @@ fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usi
     let form = match (provider, scheme) {
         (Provider::Daily, _) => Some(KeyForm::Base64),
         (_, Some(Scheme::Hmac(scheme))) => Some(scheme.keys),
-        (_, Some(Scheme::SharedSecret { .. }) | None) => None,
+        (_, Some(Scheme::Url(_) | Scheme::Token(_) | Scheme::SharedSecret { .. }) | None) => None,
     };
     if let Some(form) = form {
         match form.secret(&key) {
@@ -377,6 +380,18 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
     };
     fields.problem("public_url", message);
     None
+}
+
+/// Reads the field `public_url` of a configured provider. A scheme that signs the URL needs it, and no other one has a use for it.
+fn configured_public_url(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<String> {
+    if scheme.is_some_and(|scheme| !scheme.signs_url()) {
+        fields.reject(PUBLIC_URL, "not for this signature, which does not cover the URL");
+    }
+    if scheme.is_some_and(Scheme::signs_url) && !fields.has(PUBLIC_URL) {
+        let message = "missing: the provider signs the URL that it posts to, for example https://example.com";
+        fields.problem(PUBLIC_URL, message);
+    }
+    public_url(provider, fields)
 }
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {

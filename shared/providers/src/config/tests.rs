@@ -601,7 +601,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-a.reports_outcome: neither true nor false
     x-a.keys[0]: starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_
-    x-a."dial": unknown field: known are keys, signature, events, reports_outcome, window_seconds, allowed_sources
+    x-a."dial": unknown field: known are keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources
     x-b.signature.header: not the name of a header
     x-b.signature.separator: neither comma nor space
     x-b.signature.timestamp_unit: needs timestamp_header or timestamp_field

@@ -48,7 +48,7 @@ impl WebhookConfig {
     }
 
     /// Start of the URL that the provider posts to, up to our own path: scheme, host, and perhaps user info, port and a
-    /// path. It has no slash at the end. Twilio and Plivo sign this URL, and behind a proxy the request itself no longer
+    /// path. It has no slash at the end. Twilio, SignalWire and Plivo sign this URL, and behind a proxy the request itself no longer
     /// contains it.
     #[must_use]
     pub fn public_url(&self) -> Option<&str> {
@@ -56,7 +56,7 @@ impl WebhookConfig {
     }
 
     /// Largest accepted difference between a signed timestamp and now, in either direction, inclusive. `None` if the
-    /// scheme signs no timestamp (Twilio, Plivo).
+    /// scheme signs no timestamp (Twilio, SignalWire, Plivo, Bland).
     #[must_use]
     pub fn window(&self) -> Option<Duration> {
         self.window
@@ -66,7 +66,7 @@ impl WebhookConfig {
     #[must_use]
     pub fn is_unsigned(&self) -> bool {
         match self.scheme {
-            Some(Scheme::Hmac(_)) | None => false,
+            Some(Scheme::Hmac(_) | Scheme::Url(_) | Scheme::Token(_)) | None => false,
             Some(Scheme::SharedSecret { .. }) => true,
         }
     }

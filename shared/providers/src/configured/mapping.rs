@@ -3,6 +3,8 @@
 use serde_json::Value;
 use switchhook_domain::{BookingRule, EventKind, Scalar, Timestamp};
 
+use crate::times::parse_rfc2822;
+
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
 const MILLIS_FROM: f64 = 100_000_000_000.0;
 
@@ -12,6 +14,8 @@ const DATA_BYTES_MAX: usize = 256;
 /// Mapping from the provider's JSON to call events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventMapping {
+    /// True if the configuration says that the body is a form. If the signature says it, this is false.
+    pub(crate) is_form: bool,
     /// Values that together identify an event. Empty if the signature names the id, or if the body identifies the event.
     pub(crate) event_id: Vec<Place>,
     /// `None` if the provider sends one type of events.
@@ -109,13 +113,16 @@ impl Place {
         self.text(body)?.trim().parse().ok()
     }
 
-    /// Time in RFC 3339, or Unix time in seconds or milliseconds. The size of the number decides.
+    /// Time in RFC 3339 or RFC 2822, or Unix time in seconds or milliseconds. The size of the number decides.
     pub(crate) fn time(&self, body: &Value) -> Option<Timestamp> {
         let number = match self.value(body)? {
-            Value::String(text) => match Timestamp::parse_rfc3339(text.trim()) {
-                Some(time) => return Some(time),
-                None => text.trim().parse().ok(),
-            },
+            Value::String(text) => {
+                let text = text.trim();
+                if let Some(time) = Timestamp::parse_rfc3339(text).or_else(|| parse_rfc2822(text)) {
+                    return Some(time);
+                }
+                text.parse().ok()
+            }
             Value::Number(number) => number.as_f64(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         }?;
@@ -191,6 +198,7 @@ mod tests {
         let time = |value: Value| Place::new("/at").unwrap().time(&json!({"at": value})).map(Timestamp::as_millis);
         for value in [
             json!("2025-10-20T12:14:05Z"),
+            json!("Mon, 20 Oct 2025 14:14:05 +0200"),
             json!(1_760_962_445),
             json!("1760962445"),
             json!(1_760_962_445_000_i64),

@@ -1,4 +1,5 @@
-//! Providers that the configuration of a stack describes: a signature scheme, and a mapping from JSON to call events.
+//! Providers that the configuration of a stack describes: a signature scheme, and a mapping from the values of a
+//! body, JSON or a form, to call events.
 
 mod mapping;
 mod normalize;

@@ -1,6 +1,6 @@
 //! Meaning of the events of a configured provider, by its mapping.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use switchhook_domain::{
     AttemptKey, Booked, BookingReport, CallEvent, EntityReport, EventKind, PhoneNumber, ProviderEvent, Timestamp,
 };
@@ -8,6 +8,7 @@ use switchhook_domain::{
 use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
+use crate::form::Form;
 use crate::ids::{self, bounded};
 use crate::lenient;
 use crate::normalized::{self, NormalizedEvent};
@@ -24,7 +25,11 @@ pub(crate) fn read(
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
     let provider = webhook.provider();
-    let body: serde_json::Map<String, Value> = lenient::from_body(webhook.body())?;
+    let body: Map<String, Value> = if mapping.is_form || webhook.is_form() {
+        Form::parse(webhook.body()).into_json()
+    } else {
+        lenient::from_body(webhook.body())?
+    };
     let body = Value::Object(body);
     let text = |place: &Option<Place>| place.as_ref().and_then(|place| place.text(&body));
     let event_type = match &mapping.event_type {
@@ -42,6 +47,8 @@ pub(crate) fn read(
         switchhook_attempt: text(&mapping.switchhook_attempt),
         appointment_id: text(&mapping.appointment_id),
     };
+    // Most senders that sign the URL have no other place for ids than its query.
+    let echoed = echoed.or(EchoedIds::from_query(webhook.query()));
     let mut correlation = correlate(provider, &echoed, text(&mapping.call_id).as_deref(), notes);
     let attempt_number = || mapping.attempt.as_ref()?.number(&body);
     correlation.attempt =

@@ -1,8 +1,13 @@
 //! Signature schemes as data. One engine verifies and signs webhooks by them.
 //!
-//! A scheme says which header has the signature, how that header is written, and which bytes are signed. Retell, Vapi and the
-//! generic provider have constants. The entry of Vapi may configure another scheme, and the entry of a configured provider must.
-//! A provider that signs in a way that no other uses has code of its own, in its folder.
+//! * [`HmacScheme`]: an HMAC over a template of the body, and perhaps a time and an id.
+//! * [`UrlScheme`]: an HMAC over the URL and the body, in the forms of Twilio, SignalWire and Plivo.
+//! * [`TokenScheme`]: a JSON Web Token with a hash of the body.
+//! * A shared secret, which signs nothing.
+//!
+//! The folder of a provider has a constant, unless no other provider could use its scheme: Telnyx signs with Ed25519, a webhook of
+//! Twilio may name one of several keys, and the tokens of LiveKit and Vonage have claims of their own. The entry of Vapi may configure
+//! another scheme, and the entry of a configured provider must.
 //!
 //! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
 
@@ -10,6 +15,8 @@ mod data;
 mod header;
 mod hmac;
 mod shared_secret;
+mod token;
+mod url;
 
 use std::time::Duration;
 
@@ -17,6 +24,8 @@ use switchhook_domain::Timestamp;
 
 pub(crate) use self::data::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 pub(crate) use self::hmac::wrong_template;
+pub(crate) use self::token::TokenScheme;
+pub(crate) use self::url::UrlScheme;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 
@@ -24,6 +33,8 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 #[derive(Clone, Debug)]
 pub(crate) enum Scheme {
     Hmac(HmacScheme<String>),
+    Url(UrlScheme<String>),
+    Token(TokenScheme),
     /// The header repeats the key, so **nothing is signed**. It is accepted only if the configuration asks for it.
     SharedSecret {
         header: String,
@@ -37,21 +48,36 @@ pub(crate) struct Proof {
     pub(crate) key_index: usize,
     /// Id of the webhook from its header. `None` if the signature covers no id.
     pub(crate) webhook_id: Option<String>,
+    pub(crate) parts: SignedParts,
+}
+
+/// Parts of the request that the signature covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SignedParts {
+    /// The body alone, byte for byte. Nothing says whether it is JSON or a form.
+    Body,
+    /// The URL with its query, and a JSON body.
+    UrlAndJson,
+    /// The URL with its query, and the parameters of a form. Their order is not covered.
+    UrlAndForm,
 }
 
 impl Scheme {
-    /// Checks the signature with every key, and the signed time against the window.
+    /// Checks the signature with every key, and the signed time against the window. Only a scheme that signs the URL needs `public_url`.
     pub(crate) fn verify(
         &self,
         (keys, window): (&[Key], Option<Duration>),
+        public_url: Option<&str>,
         webhook: &UnverifiedWebhook<'_>,
         now: Timestamp,
     ) -> Result<Proof, VerifyError> {
         match self {
             Self::Hmac(scheme) => scheme.verify((keys, window), webhook, now),
+            Self::Url(scheme) => scheme.verify(keys, public_url, webhook),
+            Self::Token(scheme) => scheme.verify((keys, window), webhook, now),
             Self::SharedSecret { header } => {
                 let key_index = shared_secret::verify(keys, header, webhook.headers)?;
-                Ok(Proof { key_index, webhook_id: None })
+                Ok(Proof { key_index, webhook_id: None, parts: SignedParts::Body })
             }
         }
     }
@@ -60,6 +86,8 @@ impl Scheme {
     pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<String>> {
         match self {
             Self::Hmac(scheme) => scheme.sign(key, url, body, now),
+            Self::Url(scheme) => Some(scheme.sign(key, url, body, now)),
+            Self::Token(scheme) => Some(scheme.sign(key, url, body, now)),
             Self::SharedSecret { header } => Some(shared_secret::sign(key, header, url)),
         }
     }
@@ -68,7 +96,16 @@ impl Scheme {
     pub(crate) const fn has_timestamp(&self) -> bool {
         match self {
             Self::Hmac(scheme) => scheme.timestamp.is_some(),
-            Self::SharedSecret { .. } => false,
+            Self::Token(_) => true,
+            Self::Url(_) | Self::SharedSecret { .. } => false,
+        }
+    }
+
+    /// True if the signature covers the URL, so that the configuration must name its start.
+    pub(crate) const fn signs_url(&self) -> bool {
+        match self {
+            Self::Url(_) => true,
+            Self::Hmac(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! They arrive in a form or in a flat JSON object, and every value is a text. A provider may add parameters at any time.
 
-use jiff::fmt::rfc2822::DateTimeParser;
 use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
 use crate::lenient;
+use crate::times::parse_rfc2822;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -35,19 +35,12 @@ pub(super) struct Callback {
 
 impl Callback {
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
-        parse_time(self.timestamp.as_deref()?)
+        parse_rfc2822(self.timestamp.as_deref()?)
     }
 
     pub(super) fn sequence(&self) -> Option<u32> {
         self.sequence_number.as_deref()?.parse().ok()
     }
-}
-
-/// Parses RFC 2822, for example `Sat, 07 May 2022 14:30:10 +0000`. Resolution: one second. A wrong day of the week is
-/// accepted.
-pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
-    const PARSER: DateTimeParser = DateTimeParser::new().relaxed_weekday(true);
-    PARSER.parse_timestamp(text).ok().map(Timestamp::from)
 }
 
 pub(super) enum CallStatus {

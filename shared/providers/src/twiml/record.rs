@@ -3,14 +3,15 @@
 use serde_json::{Map, Value};
 use switchhook_domain::Timestamp;
 
-use super::payload::{CallStatus, parse_time};
+use super::payload::CallStatus;
 use crate::api::text;
 use crate::ids::bounded;
 use crate::lookup::ParsedAnswer;
+use crate::times::parse_rfc2822;
 
 /// Time at which the call was created. `None` if the record has none that can be read.
 pub(crate) fn created_at(call: &Map<String, Value>) -> Option<Timestamp> {
-    text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_time)
+    text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_rfc2822)
 }
 
 /// Reads a call. `ids` is the query of the callback that would report its ending.
@@ -47,7 +48,7 @@ fn callback(call: &Map<String, Value>) -> String {
             form.append_pair(name, value);
         }
     }
-    if let Some(ended_at) = text(call, "end_time").filter(|text| parse_time(text).is_some()) {
+    if let Some(ended_at) = text(call, "end_time").filter(|text| parse_rfc2822(text).is_some()) {
         form.append_pair("Timestamp", ended_at);
     }
     form.finish()

@@ -74,7 +74,7 @@ pub(crate) fn verify(
 
 /// Signs a webhook as the provider would. A JSON object or array is signed as JSON, and any other body as a form. `tag` makes the
 /// signature over the parts, and `header` is the header that carries it.
-pub(crate) fn sign(header: &'static str, url: &str, body: &[u8], tag: impl Fn(&[&[u8]]) -> Vec<u8>) -> SignedWebhook {
+pub(crate) fn sign<N>(header: N, url: &str, body: &[u8], tag: impl Fn(&[&[u8]]) -> Vec<u8>) -> SignedWebhook<N> {
     let url = url.split_once('#').map_or(url, |(url, _fragment)| url);
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut query: Vec<Cow<'_, str>> =
@@ -86,7 +86,7 @@ pub(crate) fn sign(header: &'static str, url: &str, body: &[u8], tag: impl Fn(&[
         query.push(Cow::Owned(format!("{BODY_HASH}={hash}")));
         (String::new(), "application/json")
     } else {
-        (Form::parse(body).joined(), "application/x-www-form-urlencoded")
+        (Form::parse(body).joined(), form::CONTENT_TYPE)
     };
     let url = with_query(base, &query.join("&"));
     let tag = tag(&[url.as_bytes(), parameters.as_bytes()]);

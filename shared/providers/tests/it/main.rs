@@ -15,6 +15,7 @@ mod fixtures;
 mod folding;
 mod livekit;
 mod lookups;
+mod named_schemes;
 mod orders;
 mod pages;
 mod plivo_search;

@@ -1,0 +1,216 @@
+//! The object `signature` of a configured provider.
+
+use serde_json::Value;
+
+use super::fields::Fields;
+use super::scheme::{algorithm, encoding, header_name, one_of};
+use crate::hmac::HmacAlgorithm;
+use crate::scheme::{
+    Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, TokenScheme, UrlScheme,
+    wrong_template,
+};
+
+/// Most claims that a token must have.
+const CLAIMS_MAX: usize = 8;
+
+/// Names of the schemes.
+#[derive(Clone, Copy)]
+enum Name {
+    Hmac,
+    StandardWebhooks,
+    Jwt,
+    Twilio,
+    SignalWire,
+    Plivo,
+    SharedSecret,
+}
+
+impl Scheme {
+    /// Reads the object `signature` of a configured provider. `None` if it is missing or wrong.
+    pub(super) fn read_configured(fields: &mut Fields<'_>) -> Option<Self> {
+        if !fields.has("signature") {
+            fields.problem("signature", "missing: there is no default, because it decides whose webhooks are accepted");
+        }
+        let mut fields = fields.object("signature")?;
+        let schemes = [
+            ("hmac", Name::Hmac),
+            ("standard_webhooks", Name::StandardWebhooks),
+            ("jwt", Name::Jwt),
+            ("twilio", Name::Twilio),
+            ("signalwire", Name::SignalWire),
+            ("plivo", Name::Plivo),
+            ("shared_secret", Name::SharedSecret),
+        ];
+        let names = schemes.map(|(name, _)| name).join(", ");
+        if !fields.has("scheme") {
+            fields.problem("scheme", &format!("missing: one of {names}"));
+        }
+        match one_of(&mut fields, "scheme", &format!("none of {names}"), &schemes)? {
+            Name::Hmac => read_hmac(fields).map(Self::Hmac),
+            Name::StandardWebhooks => {
+                fields.reject_unknown("scheme");
+                Some(Self::Hmac(standard_webhooks()))
+            }
+            Name::Jwt => read_jwt(fields).map(Self::Token),
+            Name::Twilio => Some(Self::Url(read_twilio(fields))),
+            Name::SignalWire => {
+                fields.reject_unknown("scheme");
+                Some(Self::Url(UrlScheme::SignalWire))
+            }
+            Name::Plivo => {
+                fields.reject_unknown("scheme");
+                Some(Self::Url(UrlScheme::Plivo))
+            }
+            Name::SharedSecret => {
+                let header = required_header(&mut fields);
+                fields.reject_unknown("scheme, header");
+                Some(Self::SharedSecret { header: header? })
+            }
+        }
+    }
+}
+
+fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
+    let header = required_header(&mut fields);
+    let timestamp_header = header_name(&mut fields, "timestamp_header");
+    let timestamp_field = fields.optional_text("timestamp_field");
+    let signature_field = fields.optional_text("signature_field");
+    let separators = [("comma", ','), ("space", ' ')];
+    let separator = one_of(&mut fields, "separator", "neither comma nor space", &separators);
+    let id_header = header_name(&mut fields, "id_header");
+    let prefix = fields.optional_text("prefix").unwrap_or_default();
+    if separator.is_some() && signature_field.is_some() {
+        fields.problem("separator", "not beside signature_field, whose fields are always separated by commas");
+    }
+    if separator.is_some_and(|separator| prefix.contains(separator)) {
+        fields.problem("prefix", "has the separator in it");
+    }
+    if timestamp_header.is_some() && timestamp_field.is_some() {
+        fields.problem("timestamp_field", "not beside timestamp_header");
+    }
+    if timestamp_field.is_some() && signature_field.is_none() {
+        fields.problem("timestamp_field", "needs signature_field: both are fields of the signature header");
+    }
+    for (name, text) in [("timestamp_field", &timestamp_field), ("signature_field", &signature_field)] {
+        if text.as_ref().is_some_and(|text| text.contains([',', '=', ' '])) {
+            fields.problem(name, "not the name of a field, such as v1");
+        }
+    }
+    if signature_field.is_some() && signature_field == timestamp_field {
+        fields.problem("signature_field", "the same as timestamp_field");
+    }
+    let units = [("seconds", TimeUnit::Seconds), ("milliseconds", TimeUnit::Millis)];
+    let place = timestamp_header.map(TimePlace::Header).or(timestamp_field.map(TimePlace::Field));
+    if place.is_none() {
+        fields.reject("timestamp_unit", "needs timestamp_header or timestamp_field");
+    }
+    let unit = one_of(&mut fields, "timestamp_unit", "neither seconds nor milliseconds", &units);
+    let timestamp = place.map(|place| SignedTime { place, unit: unit.unwrap_or(TimeUnit::Seconds) });
+    let default = match (&id_header, &timestamp) {
+        (Some(_), Some(_)) => "{id}.{timestamp}.{body}",
+        (Some(_), None) => "{id}.{body}",
+        (None, Some(_)) => "{timestamp}.{body}",
+        (None, None) => "{body}",
+    };
+    let signed = fields.optional_text("signed").unwrap_or_else(|| default.to_owned());
+    if let Some(message) = wrong_template(&signed, timestamp.is_some(), id_header.is_some()) {
+        fields.problem("signed", message);
+    }
+    let key_forms = [("text", KeyForm::Text), ("base64", KeyForm::Base64), ("whsec", KeyForm::Whsec)];
+    let scheme = HmacScheme {
+        algorithm: algorithm(&mut fields),
+        header: header.unwrap_or_default(),
+        form: match (signature_field, separator) {
+            (Some(signature), _) => HeaderForm::Fields { signature, exact: false },
+            (None, Some(separator)) => HeaderForm::List { separator },
+            (None, None) => HeaderForm::Single,
+        },
+        prefix,
+        encoding: encoding(&mut fields),
+        timestamp,
+        id_header,
+        signed,
+        keys: one_of(&mut fields, "key_encoding", "none of text, base64, whsec", &key_forms).unwrap_or(KeyForm::Text),
+    };
+    fields.reject_unknown(
+        "scheme, header, signature_field, separator, id_header, timestamp_header, timestamp_field, timestamp_unit, signed, \
+         algorithm, encoding, prefix, key_encoding",
+    );
+    Some(scheme)
+}
+
+fn required_header(fields: &mut Fields<'_>) -> Option<String> {
+    if !fields.has("header") {
+        fields.problem("header", "missing: the name of the header with the signature");
+    }
+    header_name(fields, "header")
+}
+
+/// Scheme of the Standard Webhooks specification.
+fn standard_webhooks() -> HmacScheme<String> {
+    HmacScheme {
+        algorithm: HmacAlgorithm::Sha256,
+        header: "webhook-signature".to_owned(),
+        form: HeaderForm::List { separator: ' ' },
+        prefix: "v1,".to_owned(),
+        encoding: Encoding::Base64,
+        timestamp: Some(SignedTime {
+            place: TimePlace::Header("webhook-timestamp".to_owned()),
+            unit: TimeUnit::Seconds,
+        }),
+        id_header: Some("webhook-id".to_owned()),
+        signed: "{id}.{timestamp}.{body}".to_owned(),
+        keys: KeyForm::Whsec,
+    }
+}
+
+/// Twilio's scheme. Other vendors have copied it under headers of their own.
+fn read_twilio(mut fields: Fields<'_>) -> UrlScheme<String> {
+    let header = header_name(&mut fields, "header").unwrap_or_else(|| "x-twilio-signature".to_owned());
+    let known = [("sha1", HmacAlgorithm::Sha1), ("sha256", HmacAlgorithm::Sha256)];
+    let algorithm = one_of(&mut fields, "algorithm", "neither sha1 nor sha256", &known).unwrap_or(HmacAlgorithm::Sha1);
+    fields.reject_unknown("scheme, header, algorithm");
+    UrlScheme::Twilio { header, algorithm }
+}
+
+/// JSON Web Token. The name of the claim with the hash has no default, because a token without it covers no body.
+fn read_jwt(mut fields: Fields<'_>) -> Option<TokenScheme> {
+    let header = header_name(&mut fields, "header").unwrap_or_else(|| "authorization".to_owned());
+    one_of(&mut fields, "algorithm", "not HS256, the only algorithm that is supported", &[("HS256", ())]);
+    if !fields.has("body_hash") {
+        fields
+            .problem("body_hash", "missing: the name of the claim with the SHA-256 of the body, such as payload_hash");
+    }
+    let body_hash = fields.optional_text("body_hash");
+    let known = [("hex", Encoding::Hex), ("base64", Encoding::Base64)];
+    let encoding = one_of(&mut fields, "body_hash_encoding", "neither hex nor base64", &known);
+    let claims = claims(&mut fields, body_hash.as_deref());
+    fields.reject_unknown("scheme, header, algorithm, body_hash, body_hash_encoding, claims");
+    Some(TokenScheme { header, body_hash: body_hash?, encoding: encoding.unwrap_or(Encoding::Hex), claims })
+}
+
+/// Reads the object `claims`: the texts that claims must have.
+fn claims(fields: &mut Fields<'_>, body_hash: Option<&str>) -> Vec<(String, String)> {
+    let object = match fields.take("claims") {
+        None => return Vec::new(),
+        Some(Value::Object(object)) if (1..=CLAIMS_MAX).contains(&object.len()) => object,
+        Some(_) => {
+            fields.problem("claims", &format!("not an object with one to {CLAIMS_MAX} texts"));
+            return Vec::new();
+        }
+    };
+    let mut claims = Vec::new();
+    for (name, value) in object {
+        let at = format!("claims.{name:?}");
+        match value {
+            _ if ["iat", "nbf", "exp"].contains(&name.as_str()) || body_hash == Some(&name) => {
+                fields.problem(&at, "differs from webhook to webhook, and is checked anyway");
+            }
+            Value::String(text) if !text.is_empty() => claims.push((name, text)),
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                fields.problem(&at, "not a text");
+            }
+        }
+    }
+    claims
+}
