@@ -220,6 +220,19 @@ async fn webhook_that_the_entry_does_not_allow_is_refused() {
     assert_eq!(logged, [&json!(ACME), &Value::Null, &json!(ACME)]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn webhook_from_an_address_that_the_entry_does_not_allow_is_refused() {
+    // The local gateway reports 127.0.0.1 as the source.
+    for (allowed, status) in [("203.0.113.0/24", StatusCode::FORBIDDEN), ("127.0.0.0/8", StatusCode::OK)] {
+        let mut entry = acme();
+        entry["allowed_sources"] = json!([allowed]);
+        let world = World::with_secret(&secret(&entry));
+        let body = webhook("e1", "ring", 0, &json!({}));
+        assert_eq!(world.send(signed(&world, ACME, &entry, &body)).await.0, status, "{allowed}");
+        assert_eq!(world.requests().is_empty(), status == StatusCode::FORBIDDEN, "{allowed}");
+    }
+}
+
 /// The schema for editors.
 const SCHEMA: &str = include_str!("../../infra/providers.schema.json");
 

@@ -135,6 +135,110 @@ fn examples_read_their_payloads() {
     "#);
 }
 
+/// Entry with every value of a call that has no id of the provider.
+fn entry_of_a_call() -> Value {
+    json!({
+        "keys": ["a key of the tests, as long as it must be"],
+        "signature": {"scheme": "hmac", "header": "x-sig"},
+        "allowed_sources": ["203.0.113.7", "2001:db8::/32"],
+        "events": {
+            "event_id": "/id", "appointment_id": "/apt", "attempt": "/try", "time": "/at", "sequence": "/seq",
+            "from": "/our/number", "to": "/their/numbers/0", "rules": [{"when": {"/id": "e1"}, "event": "completed"}],
+        },
+    })
+}
+
+fn config_of(entry: &Value) -> WebhookConfig {
+    let file = ProvidersFile::from_json(&json!({"x-a": entry}).to_string()).unwrap_or_else(|error| panic!("{error}"));
+    file.webhook_keys().config(a()).unwrap().clone()
+}
+
+/// Values that the entry finds in a body: the attempt, the numbers, and the time and the sequence of each call event.
+fn values(entry: &Value, body: &Value) -> Value {
+    let reading = read(a(), &config_of(entry), body.to_string().as_bytes());
+    let Reading::Event(event) = reading else { panic!("{reading:?}") };
+    let number = |number: Option<&switchhook_domain::PhoneNumber>| number.map(|number| number.as_str().to_owned());
+    let of_each = |value: fn(&switchhook_domain::CallEvent) -> Value| {
+        let values: Vec<Value> = event.call_events.iter().map(value).collect();
+        assert_eq!(values.len(), 2, "it implies that the phone rang");
+        assert_eq!(values[0], values[1]);
+        values[0].clone()
+    };
+    json!({
+        "attempt": event.attempt.as_ref().map(|attempt| attempt.as_str()),
+        "from": number(event.from.as_ref()),
+        "to": number(event.to.as_ref()),
+        "time": of_each(|event| json!(event.occurred_at.map(Timestamp::as_millis))),
+        "sequence": of_each(|event| json!(event.sequence)),
+    })
+}
+
+#[test]
+fn each_pointer_of_a_call_finds_its_value() {
+    let body = json!({
+        "id": "e1", "apt": "apt_1", "try": 3, "at": "2026-01-01T00:00:30Z", "seq": 7,
+        "our": {"number": "+15550100"}, "their": {"numbers": ["+15550101", "+15550102"]},
+    });
+    let found = json!({
+        "attempt": "3", "from": "+15550100", "to": "+15550101", "time": 1_767_225_630_000_i64, "sequence": 7,
+    });
+    assert_eq!(values(&entry_of_a_call(), &body), found);
+    for field in ["attempt", "from", "to", "time", "sequence"] {
+        let mut entry = entry_of_a_call();
+        entry["events"].as_object_mut().unwrap().remove(field).unwrap();
+        let mut without = found.clone();
+        without[field] = Value::Null;
+        assert_eq!(values(&entry, &body), without, "without {field}");
+    }
+}
+
+#[test]
+fn sequence_and_attempt_are_whole_numbers() {
+    let value_of = |field: &str, value: Value| {
+        let mut body = json!({"id": "e1", "apt": "apt_1"});
+        body[field] = value;
+        let found = values(&entry_of_a_call(), &body);
+        (found["sequence"].clone(), found["attempt"].clone())
+    };
+    for (value, sequence) in [
+        (json!(0), json!(0)),
+        (json!("12"), json!(12)),
+        (json!(4_294_967_295_u32), json!(4_294_967_295_u32)),
+        (json!(4_294_967_296_u64), Value::Null),
+        (json!(-1), Value::Null),
+        (json!(1.5), Value::Null),
+        (json!("one"), Value::Null),
+        (json!(true), Value::Null),
+    ] {
+        assert_eq!(value_of("seq", value.clone()), (sequence, Value::Null), "{value}");
+    }
+    assert_eq!(value_of("try", json!("2")), (Value::Null, json!("2")));
+    assert_eq!(value_of("try", json!("second")), (Value::Null, Value::Null));
+}
+
+/// The provider's id of a call tells its attempts apart. The number counts only without it.
+#[test]
+fn call_id_comes_before_the_number_of_the_attempt() {
+    let mut entry = entry_of_a_call();
+    entry["events"]["call_id"] = json!("/call");
+    let body = json!({"id": "e1", "apt": "apt_1", "try": 3, "call": "c1"});
+    assert_eq!(values(&entry, &body)["attempt"], "x-a:c1");
+}
+
+#[test]
+fn entry_names_the_addresses_that_may_post() {
+    let allows = |entry: &Value, address: &str| config_of(entry).allows(address.parse().unwrap());
+    let entry = entry_of_a_call();
+    for (address, is_allowed) in
+        [("203.0.113.7", true), ("203.0.113.8", false), ("2001:db8::1", true), ("2001:db9::1", false)]
+    {
+        assert_eq!(allows(&entry, address), is_allowed, "{address}");
+    }
+    let mut open = entry_of_a_call();
+    open.as_object_mut().unwrap().remove("allowed_sources").unwrap();
+    assert!(allows(&open, "203.0.113.8"));
+}
+
 /// Configuration of the provider `x-a` with this signature. Its events have no meaning.
 fn configured(keys: &[&str], signature: &Value) -> ProvidersFile {
     let entry = json!({"keys": keys, "signature": signature, "events": {"event_id": "/id"}});
