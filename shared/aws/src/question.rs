@@ -72,6 +72,8 @@ fn new_connector() -> SharedHttpConnector {
 
 #[cfg(test)]
 mod tests {
+    use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture};
+    use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
     use serde_json::json;
     use switchhook_providers::{ProvidersFile, WebhookConfig};
 
@@ -88,9 +90,12 @@ mod tests {
     }
 
     async fn ask(url: &str) -> GivenAnswer {
+        ask_through(&AnswerClient::default(), url).await
+    }
+
+    async fn ask_through(client: &AnswerClient, url: &str) -> GivenAnswer {
         let question = json!({"answer": {"fixed": true}, "url": url, "key": KEY});
         let config = config(Provider::Retell, &question);
-        let client = AnswerClient::default();
         client.answer(config.question().unwrap(), Provider::Retell, ("application/json", b"{\"a\":1}"), NOW).await
     }
 
@@ -129,6 +134,7 @@ mod tests {
             "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\ncontent-length: 2\r\n\r\n{}",
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
             "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nno JSON at",
         ] {
             let (address, _) = serve(Duration::ZERO, vec_of(response)).await;
             assert_eq!(ask(&address).await, fixed("no answer that the provider can read"), "{response}");
@@ -143,13 +149,57 @@ mod tests {
         vec![response].leak()
     }
 
+    /// Two limits: an answer has at most 64 KB, and any response at most 4 MB.
     #[tokio::test]
-    async fn url_that_does_not_answer_costs_a_second() {
+    async fn response_that_is_too_large_gives_the_fixed_answer() {
+        for (bytes, reason) in
+            [(64 * 1024, "no answer that the provider can read"), (4 * 1024 * 1024, "no answer from the URL")]
+        {
+            let body = format!("{{\"a\":\"{}\"}}", "x".repeat(bytes));
+            let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let (address, _) = serve(Duration::ZERO, vec_of(response.leak())).await;
+            let given = ask(&address).await;
+            // A busy machine may not read so much within a second.
+            assert!([fixed(reason), fixed("no answer from the URL within a second")].contains(&given), "{bytes}");
+        }
+    }
+
+    /// These servers hold the connection for an hour: one takes it and reads nothing, one sends no response, and one stops in the
+    /// middle of the body.
+    #[tokio::test]
+    async fn server_that_stalls_costs_a_second() {
+        const AN_HOUR: Duration = Duration::from_secs(60 * 60);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let started = std::time::Instant::now();
-        let given = ask(&address).await;
+        let mut addresses = vec![format!("http://{}", listener.local_addr().unwrap())];
+        for response in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"agent\""] {
+            addresses.push(serve(AN_HOUR, vec_of(response)).await.0);
+        }
+        for address in addresses {
+            let started = std::time::Instant::now();
+            let given = tokio::time::timeout(Duration::from_secs(60), ask(&address)).await;
+            assert_eq!(given, Ok(fixed("no answer from the URL within a second")));
+            assert!(started.elapsed() >= ANSWER_TIMEOUT, "{:?}", started.elapsed());
+        }
+    }
+
+    /// Connector that never responds.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl HttpConnector for Silent {
+        fn call(&self, _: HttpRequest) -> HttpConnectorFuture {
+            HttpConnectorFuture::new(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn deadline_is_one_second() {
+        let client = AnswerClient::with_connector(SharedHttpConnector::new(Silent));
+        let started = tokio::time::Instant::now();
+        let given = ask_through(&client, "https://answers.example.com").await;
         assert_eq!(given, fixed("no answer from the URL within a second"));
-        assert!(started.elapsed() >= ANSWER_TIMEOUT, "{:?}", started.elapsed());
+        // The timer of tokio counts whole milliseconds.
+        let elapsed = started.elapsed();
+        assert!((Duration::from_millis(1_000)..=Duration::from_millis(1_001)).contains(&elapsed), "{elapsed:?}");
     }
 }
