@@ -21,14 +21,14 @@ const PAGES: [(&str, &str); 24] = [
     // Nothing of the stack.
     ("/search", ""),
     ("/search?found=nothing", ""),
-    // The health of ten providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
+    // The health of twelve providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
     // trouble. Five queues.
-    ("/", "GetItem 13, GetQueueAttributes 5, Query 116"),
+    ("/", "GetItem 13, GetQueueAttributes 5, Query 100"),
     // Minutes of events, as many as a page may read, and the rows of their calls.
     ("/calls", "GetItem 1, Query 240"),
     ("/calls?tab=in_flight", "GetItem 1, Query 12"),
-    ("/calls?tab=waiting", "GetItem 1, Query 96"),
-    ("/calls?tab=stuck", "GetItem 1, Query 108"),
+    ("/calls?tab=waiting", "GetItem 1, Query 80"),
+    ("/calls?tab=stuck", "GetItem 1, Query 92"),
     ("/calls?tab=in_doubt", "Query 4"),
     ("/calls?tab=settled", "Query 4"),
     ("/call?id=c1", "GetItem 1"),

@@ -26,8 +26,8 @@ pub enum WakeQueue {
 }
 
 impl WakeQueue {
-    /// Wake queues of pending calls.
-    pub const PENDING: [Self; 24] = [
+    /// Wake queues of pending calls: those of the providers that place calls. Daily and generic place none, and no call waits for them.
+    pub const PENDING: [Self; 20] = [
         Self::Dial(Provider::Retell),
         Self::Dial(Provider::Twilio),
         Self::Dial(Provider::Vapi),
@@ -36,10 +36,8 @@ impl WakeQueue {
         Self::Dial(Provider::Plivo),
         Self::Dial(Provider::Vonage),
         Self::Dial(Provider::LiveKit),
-        Self::Dial(Provider::Daily),
         Self::Dial(Provider::Bland),
         Self::Dial(Provider::SignalWire),
-        Self::Dial(Provider::Generic),
         Self::DialAny(Provider::Retell),
         Self::DialAny(Provider::Twilio),
         Self::DialAny(Provider::Vapi),
@@ -48,10 +46,8 @@ impl WakeQueue {
         Self::DialAny(Provider::Plivo),
         Self::DialAny(Provider::Vonage),
         Self::DialAny(Provider::LiveKit),
-        Self::DialAny(Provider::Daily),
         Self::DialAny(Provider::Bland),
         Self::DialAny(Provider::SignalWire),
-        Self::DialAny(Provider::Generic),
     ];
     /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up
     /// time changes, because a move costs two writes of the index. So a call that was just dialled is in [`Self::Claims`], and one
@@ -115,4 +111,18 @@ impl fmt::Display for WakeQueue {
 /// Value of `wake_key` in the row of a call. Its shard follows from the time at which the row was written.
 pub(super) fn wake_key(call: &Call, shards: &Shards) -> String {
     WakeQueue::of(call).key(shards.shard_of(call.call_id.as_str(), call.updated_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_providers::api_url;
+
+    use super::*;
+
+    #[test]
+    fn calls_wait_for_each_provider_that_places_calls() {
+        let dialling = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
+        let queues = dialling.clone().map(WakeQueue::Dial).chain(dialling.map(WakeQueue::DialAny));
+        assert_eq!(queues.collect::<Vec<_>>(), WakeQueue::PENDING);
+    }
 }
