@@ -4,6 +4,7 @@
 
 mod attention;
 mod dollars;
+mod entities;
 mod growth;
 mod reconciler;
 mod scale;
