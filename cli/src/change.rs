@@ -364,6 +364,9 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "Selected items with nothing to do: {}.", plan.unaffected)?;
     }
     print_skipped(&plan.skipped, plan.skipped_count, "cannot be processed", out)?;
+    for warning in &plan.warnings {
+        writeln!(out, "Warning: {warning}.")?;
+    }
     if plan.calls_without_effect() > 0 {
         let more = counted(plan.calls_without_effect(), "more call");
         writeln!(

@@ -26,8 +26,9 @@ A quarantined event is an authentic webhook that could not be read, or an event 
 not folded.";
 
 const REPROCESS_HELP: &str = "\
-The stored body is read again by the rules of this version. An event that it can read is folded as if it had just been accepted,
-under the id that it always had. The plan says why another one cannot be read.
+The stored body is read again by the rules of this version, or by the entry that the stack's secret has now for a provider whose name
+begins with x-. An event that can be read is folded as if it had just been accepted, under the id that it always had. The plan says why
+another one cannot be read.
 
 Exit status: 0 if done or planned, 1 if nothing is selected or an id was not found, 2 if the command could not be carried out, 3 if it
 was refused.";

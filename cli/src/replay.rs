@@ -28,6 +28,9 @@ What a replay of an event does depends on the event:
     version of the tool can read it
   It now belongs to another call              it is skipped and named
 
+A webhook of a provider whose name begins with x- that was recorded or quarantined is read by the entry that the stack's secret has
+for it now. A webhook without a decision gets the one that the rule of its provider finds now. Both are stored with the event.
+
 Events of one call may be replayed in any order and any number of times: the state stays the same. Use a tool of the version that
 runs on the stack, because the plan reads the events with the rules of this tool.
 

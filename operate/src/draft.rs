@@ -11,6 +11,7 @@ use crate::cost::{Cost, Work};
 use crate::error::Error;
 use crate::forecast::{Forecast, Step, forecast, sends_event};
 use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, NotFound, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 /// Calls whose effect is worked out at the same time.
@@ -45,6 +46,7 @@ impl Draft {
 
     /// Works out the effects on the first calls.
     pub(crate) async fn work_out(self, stack: &Stack) -> Result<Plan, Error> {
+        let stack = &stack.with_unread_entries();
         let now = stack.now();
         let id = PlanId::random()?;
         let (first, rest) = self.groups(stack).await?;
@@ -64,6 +66,7 @@ impl Draft {
             skipped: Vec::new(),
             skipped_count: 0,
             not_found: self.not_found,
+            warnings: Vec::new(),
             effects: Vec::new(),
             calls: 0,
             phones: 0,
@@ -79,6 +82,7 @@ impl Draft {
             plan.calls += usize::from(call_id.is_some_and(|id| !id.is_entity()));
             plan.items.extend(items);
         }
+        plan.warnings.extend(stack.entries_warning());
         plan.cost = Cost::of(plan.work());
         Ok(plan)
     }
@@ -120,10 +124,13 @@ async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>
     let call_id = match (call_id, items.first()) {
         (Some(call_id), _) => Some(call_id),
         (None, Some(PlanItem { event_id: Some(event_id), .. })) => match stack.inbox.get(event_id).await {
-            Ok(Some(stored)) => match stack.inbox.read_again(&stored).await {
-                Ok(Reread::Foldable(event)) => Some(event.call_id),
+            Ok(Some(stored)) => match stack.read_anew(&stored).await {
+                Ok(ReadAnew::Read(Reread::Foldable(event))) => Some(event.call_id),
                 // The forecast reports the error.
-                Ok(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) | Err(_) => None,
+                Ok(
+                    ReadAnew::Read(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) | ReadAnew::NoEntry(_),
+                )
+                | Err(_) => None,
             },
             Ok(None) | Err(_) => None,
         },
@@ -147,7 +154,7 @@ pub(crate) async fn forecast_group(
     now: Timestamp,
 ) -> Result<(Vec<PlanItem>, Forecast), Error> {
     let forecast_now = forecast(stack, plan, call_id.as_ref(), &items, now).await?;
-    let differs = forecast_now.steps.iter().any(|step| matches!(step, Step::ReadsDifferently));
+    let differs = forecast_now.steps.iter().any(|step| matches!(step, Step::ReadsDifferently(_)));
     match call_id {
         Some(call_id) if differs && !items.iter().any(|item| item.action == Action::Refold) => {
             items.push(PlanItem::of_call(Action::Refold, call_id.clone()));
@@ -169,12 +176,12 @@ impl Plan {
                     self.items.push(item);
                 }
                 // Its dead letter or its notice is still to be deleted.
-                Step::Unchanged | Step::ReadsDifferently if item.action.is_finished_after_fold() => {
+                Step::Unchanged | Step::ReadsDifferently(_) if item.action.is_finished_after_fold() => {
                     self.items.push(item);
                 }
                 Step::Unchanged => self.unaffected += 1,
                 // The refold of the call does its work.
-                Step::ReadsDifferently => {}
+                Step::ReadsDifferently(_) => {}
                 Step::Skip(reason) => {
                     self.skipped_count += 1;
                     if self.skipped.len() < NAMED_MAX {

@@ -18,6 +18,7 @@ use switchhook_domain::{
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
+use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 /// Concurrent reads of the events of one call.
@@ -40,8 +41,9 @@ pub(crate) enum Step {
     Act,
     /// Nothing is left to do: the event is in its call.
     Unchanged,
-    /// The event is in its call, but this version reads it differently. Only a refold changes that.
-    ReadsDifferently,
+    /// The event is in its call, but it is read differently now. Only a refold changes that. Holds the event as it is read now, if
+    /// the entry of its provider finds a decision that must be stored before the refold.
+    ReadsDifferently(Option<Box<(ProviderEvent, StoredEvent)>>),
     Skip(String),
 }
 
@@ -50,7 +52,23 @@ impl Step {
     pub(crate) const fn is_changing(&self) -> bool {
         match self {
             Self::Send { .. } | Self::Store(_) | Self::Refold(_) | Self::Act => true,
-            Self::Unchanged | Self::ReadsDifferently | Self::Skip(_) => false,
+            Self::Unchanged | Self::ReadsDifferently(_) | Self::Skip(_) => false,
+        }
+    }
+}
+
+impl Step {
+    /// Event in its call in which the entry of its provider finds a decision now.
+    fn decided(&self) -> Option<&ProviderEvent> {
+        match self {
+            Self::ReadsDifferently(Some(read)) => Some(&read.0),
+            Self::ReadsDifferently(None)
+            | Self::Send { .. }
+            | Self::Store(_)
+            | Self::Refold(_)
+            | Self::Act
+            | Self::Unchanged
+            | Self::Skip(_) => None,
         }
     }
 }
@@ -223,8 +241,10 @@ pub(crate) async fn rebuild(
 async fn find(stack: &Stack, event_id: &EventId) -> Result<Found, Error> {
     let found = async {
         let Some(stored) = stack.inbox.get(event_id).await? else { return Ok(Found::Gone) };
-        let reread = stack.inbox.read_again(&stored).await?;
-        Ok(Found::Event(Box::new(stored), reread))
+        Ok(match stack.read_anew(&stored).await? {
+            ReadAnew::Read(reread) => Found::Event(Box::new(stored), reread),
+            ReadAnew::NoEntry(reason) => Found::Unreadable(reason),
+        })
     };
     match found.await {
         Ok(found) => Ok(found),
@@ -248,9 +268,14 @@ async fn step_of_event(
     let mut event = match reread {
         Reread::Foldable(event) => event,
         Reread::Erased if is_in_row => return Ok(Step::Unchanged),
-        Reread::Recorded | Reread::Quarantined(_) if is_in_row => return Ok(Step::ReadsDifferently),
+        Reread::Recorded | Reread::Quarantined(_) if is_in_row => return Ok(Step::ReadsDifferently(None)),
         Reread::Recorded if item.action == Action::Reprocess => {
-            return Ok(Step::Skip("this version reads the event, and folds no event of its type".to_owned()));
+            return Ok(Step::Skip(match item.event_id.as_ref().and_then(EventId::origin) {
+                Some(Origin::Provider(provider)) if provider.is_configured() => {
+                    format!("no rule of the entry of {provider} applies to the event")
+                }
+                Some(_) | None => "this version reads the event, and folds no event of its type".to_owned(),
+            }));
         }
         Reread::Recorded => return Ok(Step::Unchanged),
         Reread::Erased => return Ok(Step::Skip("the event is erased: its person was forgotten".to_owned())),
@@ -259,6 +284,7 @@ async fn step_of_event(
     let Some(target) = target else {
         return Ok(Step::Skip("the call of the event is not known yet: plan again".to_owned()));
     };
+    let read = event.clone();
     if event.call_id != *target {
         if !aliases.contains_key(&event.call_id) {
             let alias = stack.calls.resolve(&event.call_id).await?.alias;
@@ -277,7 +303,10 @@ async fn step_of_event(
     }
     Ok(match row {
         Some(row) if is_in_row && reads_alike(row, &event) => Step::Unchanged,
-        Some(_) if is_in_row => Step::ReadsDifferently,
+        Some(_) if is_in_row => {
+            let undecided = stored.filter(|stored| stored.provider_to_ask().is_some());
+            Step::ReadsDifferently(undecided.map(|stored| Box::new((*read, *stored))))
+        }
         Some(_) if is_drift_event(&event) => Step::Refold(event),
         Some(_) | None => Step::Send { event, stored },
     })
@@ -354,6 +383,7 @@ async fn fold_steps(
             *step = replaced;
         }
     }
+    let decided: Vec<ProviderEvent> = steps.iter().filter_map(Step::decided).cloned().collect();
     let mut after = transition.map(|transition| transition.call).or_else(|| row.cloned());
     for step in steps.iter_mut() {
         let (Step::Refold(drift), Some(call)) = (&*step, &after) else { continue };
@@ -361,8 +391,10 @@ async fn fold_steps(
             *step = Step::Skip("the call has too many events to fold it again".to_owned());
             continue;
         };
+        events.retain(|event| !decided.iter().any(|new| new.event_id == event.event_id));
         events.extend(
             sent.iter()
+                .chain(&decided)
                 .filter(|new| !events.iter().any(|one| one.event_id == new.event_id))
                 .cloned()
                 .collect::<Vec<_>>(),

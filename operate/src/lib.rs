@@ -37,6 +37,7 @@ pub mod recover;
 pub mod repair;
 pub mod replay;
 pub mod republish;
+mod reread;
 pub mod run;
 pub mod scale;
 pub mod search;

@@ -395,6 +395,9 @@ pub struct Plan {
     /// Ids that the operator named and that nothing was found under, and what to do. The items are those of the other ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_found: Vec<NotFound>,
+    /// Sentences about what the plan could not take into account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// Effects on the first [`EFFECTS_MAX`] calls.
     pub effects: Vec<Effect>,
     /// Calls of the items, those without a shown effect included.

@@ -16,6 +16,7 @@ use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::events;
 use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
+use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 /// Default limit on the events that a list shows.
@@ -127,11 +128,14 @@ pub async fn show(stack: &Stack, event_id: &EventId) -> Result<Option<Detail>, E
         (None, _) => return Ok(None),
     };
     let read_now = match &stored {
-        Some(stored) => match stack.inbox.read_again(stored).await? {
-            Reread::Foldable(read) => ReadNow::Foldable { call_id: read.call_id, event_type: read.event_type },
-            Reread::Recorded => ReadNow::Recorded,
-            Reread::Quarantined(error) => ReadNow::Unreadable { reason: error.to_string() },
-            Reread::Erased => ReadNow::Erased,
+        Some(stored) => match stack.with_unread_entries().read_anew(stored).await? {
+            ReadAnew::Read(Reread::Foldable(read)) => {
+                ReadNow::Foldable { call_id: read.call_id, event_type: read.event_type }
+            }
+            ReadAnew::Read(Reread::Recorded) => ReadNow::Recorded,
+            ReadAnew::Read(Reread::Quarantined(error)) => ReadNow::Unreadable { reason: error.to_string() },
+            ReadAnew::Read(Reread::Erased) => ReadNow::Erased,
+            ReadAnew::NoEntry(reason) => ReadNow::Unreadable { reason },
         },
         None => ReadNow::Gone,
     };

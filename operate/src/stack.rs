@@ -18,6 +18,7 @@ use switchhook_providers::DialRates;
 
 use crate::aws::{AwsServices, StackDescription};
 use crate::error::Error;
+use crate::reread::StoredEntries;
 use crate::web;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
@@ -94,6 +95,7 @@ pub struct Stack {
     pub local: Option<String>,
     /// Requests that were sent with these clients.
     pub ledger: Ledger,
+    pub(crate) entries: StoredEntries,
     /// Client for whole tables.
     pub(crate) dynamodb: switchhook_aws::dynamodb::Client,
     /// Further services of a deployed stack.
@@ -236,6 +238,7 @@ impl Stack {
             secrets: Secrets::new(aws),
             local,
             ledger,
+            entries: StoredEntries::default(),
             dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),

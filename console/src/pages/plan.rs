@@ -380,6 +380,7 @@ fn left_out(plan: &Plan) -> Markup {
         }
         @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
         (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
+        @for warning in &plan.warnings { p { strong.act { "Warning: " } (parts::foreign(&Masker::new().text(warning))) "." } }
         @for one in &plan.not_found {
             p { span.id { (parts::foreign(&one.id)) } ": " (parts::foreign(&Masker::new().text(&one.reason))) "." }
         }

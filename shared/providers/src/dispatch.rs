@@ -102,6 +102,12 @@ pub fn read_as_configured(
     (or_quarantined(reading, webhook), notes)
 }
 
+/// Adds the person's decision to a webhook of the inbox that has none, if the rule of the configuration finds one now.
+#[must_use]
+pub fn decided_as_configured(config: &WebhookConfig, webhook: VerifiedWebhook) -> VerifiedWebhook {
+    if webhook.decision().is_some() { webhook } else { webhook.decided_by(config.decision()) }
+}
+
 fn or_quarantined(reading: Result<Reading, ReadError>, webhook: &VerifiedWebhook) -> Reading {
     reading.unwrap_or_else(|error| Reading::Quarantined {
         event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),

@@ -69,14 +69,14 @@ pub use api::{ApiRequest, ApiUrl, ClientError, api_url};
 pub use config::{
     AccountConfig, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry, Forwarded,
     KeyLengths, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing, ProvidersFile, QuestionConfig, SecretHalf,
-    WINDOW_MAX, WebhookConfig,
+    WINDOW_MAX, WebhookConfig, can_decide,
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
-    derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer, read_with_notes, sign,
-    sign_as_configured, verify, verifying_key,
+    decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,
+    read_with_notes, sign, sign_as_configured, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use jwt::TokenLogin;

@@ -9,6 +9,7 @@ mod known_at;
 mod ledger;
 pub(crate) mod quarantine;
 mod republish;
+mod reread;
 mod verify;
 
 use std::ops::ControlFlow;

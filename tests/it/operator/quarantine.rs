@@ -104,7 +104,7 @@ async fn event_that_was_made_foldable_and_never_queued_is_finished_by_a_repetiti
     let event_id = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
     // A run died after its first write.
     let stored = world.inbox.get(&event_id).await.unwrap().unwrap();
-    let _ = world.inbox.make_foldable(&stored).await.unwrap();
+    let _ = world.inbox.make_foldable(&stored, None).await.unwrap();
     let stack = stack(&world);
     let plan = plan_reprocess(&stack, &only(&event_id), MAX).await.unwrap();
     carry_out(&stack, &plan).await;

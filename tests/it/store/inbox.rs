@@ -63,7 +63,7 @@ async fn decision_of_a_rule_counts_whenever_the_event_is_read_again() {
         let event = NewEvent { origin, disposition, decision, ..new_event(id, body) };
         assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
         let stored = world.inbox.get(&event.event_id).await.unwrap().unwrap();
-        let Reread::Foldable(event) = world.inbox.make_foldable(&stored).await.unwrap() else { panic!("{id}") };
+        let Reread::Foldable(event) = world.inbox.make_foldable(&stored, None).await.unwrap() else { panic!("{id}") };
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{:?}", event.call_events);
         assert!(world.inbox.erase(&event.event_id, at(9)).await.unwrap());
         assert!(!world.item(INBOX_TABLE, id).await.contains_key("decision"));

@@ -11,8 +11,9 @@
 use serde_bytes::ByteBuf;
 use switchhook_domain::{EventId, ProviderEvent, Timestamp};
 
-use super::event::{Reread, StoredEvent, compress};
+use super::event::{StoredEvent, compress};
 use super::item::{StoredConflictItem, chunk_key, conflict_key, note_key};
+use super::reread::Reread;
 use super::table::Inbox;
 use crate::compression::Compressed;
 use crate::dynamodb::{ConditionalWrite, number, text};
@@ -63,7 +64,7 @@ impl Inbox {
         at: Timestamp,
         erased: impl FnOnce(ProviderEvent) -> ProviderEvent,
     ) -> Result<(), Error> {
-        let read = match self.read_again(stored).await {
+        let read = match self.read_again(stored, None).await {
             Ok(Reread::Foldable(event)) => Some(erased(*event)),
             Ok(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) => None,
             // A body that cannot be read is of no use to anybody.

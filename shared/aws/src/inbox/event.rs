@@ -6,11 +6,8 @@ use std::fmt;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde_bytes::{ByteBuf, Bytes};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{
-    AttemptKey, CallId, Disposition, Entity, EntityFate, EntityPosition, EventId, Origin, ProviderEvent, Timestamp,
-    TraceId,
-};
-use switchhook_providers::{ReadError, Reading, UserDecision, VerifiedWebhook, content_hash};
+use switchhook_domain::{AttemptKey, CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
+use switchhook_providers::{UserDecision, content_hash};
 
 use super::attention::AttentionKind;
 use super::item::{ChunkItem, EventItem, INBOX_SCHEMA, chunk_body, chunk_key, disposition_of, is_companion};
@@ -52,15 +49,15 @@ pub struct StoredEvent {
     /// True if the event was restored from the row of its call, and its body is the event as Switchhook read it.
     pub is_from_row: bool,
     /// Attempt that was looked up.
-    lookup_attempt: Option<AttemptKey>,
-    query: String,
+    pub(super) lookup_attempt: Option<AttemptKey>,
+    pub(super) query: String,
     /// Index of the provider's key that verified the event.
     pub key_index: usize,
-    body: StoredBody,
+    pub(super) body: StoredBody,
     /// Compressed event that ingress read from the body, if the provider is a configured one.
-    reading: Option<Vec<u8>>,
+    pub(super) reading: Option<Vec<u8>>,
     /// The person's decision, which a rule of the configuration found in the body.
-    decision: Option<UserDecision>,
+    pub(super) decision: Option<UserDecision>,
     /// Number of the dictionary that compressed the body and the reading.
     pub(super) dictionary: Option<u32>,
     /// Number of chunks. In an erased event, those that are yet to be deleted.
@@ -88,18 +85,6 @@ pub enum PutOutcome {
         stored: Box<StoredEvent>,
         same_content: bool,
     },
-}
-
-/// Result of reading a stored event again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reread {
-    Foldable(Box<ProviderEvent>),
-    /// This version of the program folds no event of its type.
-    Recorded,
-    /// This version of the program cannot read it either.
-    Quarantined(ReadError),
-    /// The event is erased, and no call event was read from it before.
-    Erased,
 }
 
 impl fmt::Debug for StoredEvent {
@@ -210,93 +195,6 @@ impl Inbox {
         StoredEvent::decode(EventItem::parse(item)?).map(Some)
     }
 
-    /// Reads the event with this id, and renormalizes it as [`Inbox::renormalize`] does. `None` also if there is no
-    /// such event.
-    ///
-    /// # Errors
-    /// The same as [`Inbox::get`] and [`Inbox::renormalize`].
-    pub async fn get_normalized(&self, event_id: &EventId) -> Result<Option<ProviderEvent>, Error> {
-        match self.get(event_id).await? {
-            Some(stored) => self.renormalize(&stored).await,
-            None => Ok(None),
-        }
-    }
-
-    /// Reads the body of a stored event again, by the rules that this program has for its provider. `None` if the event
-    /// is not to be folded.
-    ///
-    /// # Errors
-    /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
-    pub async fn renormalize(&self, stored: &StoredEvent) -> Result<Option<ProviderEvent>, Error> {
-        if stored.disposition.is_some() {
-            return Ok(None);
-        }
-        Ok(match self.read_again(stored).await? {
-            Reread::Foldable(event) => Some(*event),
-            Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => None,
-        })
-    }
-
-    /// Returns what the row of its entity says about a stored event.
-    ///
-    /// # Errors
-    /// The same as [`Inbox::renormalize`].
-    pub async fn fate_in(&self, entity: &Entity, stored: &StoredEvent) -> Result<EntityFate, Error> {
-        let event = self.renormalize(stored).await?;
-        let position = event.as_ref().and_then(EntityPosition::of);
-        Ok(position.map_or(EntityFate::NotFolded, |position| entity.fate(&position)))
-    }
-
-    /// Reads the body of a stored event again, whatever its disposition. The event keeps the id under which it is stored.
-    ///
-    /// # Errors
-    /// The same as [`Inbox::renormalize`].
-    pub async fn read_again(&self, stored: &StoredEvent) -> Result<Reread, Error> {
-        // A record of Switchhook itself, such as the request that created a call, is no event of a call.
-        if stored.origin == Origin::Switchhook && stored.disposition == Some(Disposition::Recorded) {
-            return Ok(Reread::Recorded);
-        }
-        if matches!(stored.body, StoredBody::Erased) {
-            return Ok(Reread::Erased);
-        }
-        // The mapping that ingress read the body by is not at hand here, and may have changed. What ingress read stands.
-        let is_mapped = matches!(stored.origin, Origin::Provider(provider) if provider.is_configured());
-        if is_mapped && stored.erased_at.is_none() && !stored.is_from_row {
-            return stored.reading();
-        }
-        let body = self.read_body(stored).await?;
-        let provider = match (stored.origin, stored.erased_at) {
-            (Origin::Provider(provider), None) if !stored.is_from_row => provider,
-            // The body is the event itself.
-            (Origin::Switchhook | Origin::Provider(_), _) => {
-                let event: ProviderEvent = serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the body"))?;
-                let trace_id = TraceId::new(&stored.trace_id);
-                return Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id, ..event })));
-            }
-        };
-        let webhook = VerifiedWebhook::from_inbox(provider, stored.query.clone(), body, stored.key_index);
-        let webhook = webhook.with_decision(stored.decision);
-        Ok(match switchhook_providers::read(&webhook, stored.received_at) {
-            // The id of an event that was unreadable when it was stored is a hash of its body.
-            Reading::Event(event) => {
-                let trace_id = TraceId::new(&stored.trace_id);
-                let event = ProviderEvent { event_id: stored.event_id.clone(), trace_id, ..event };
-                // The answer to a lookup is about the attempt that was looked up, whatever ids the provider echoes.
-                Reread::Foldable(Box::new(if stored.from_lookup {
-                    ProviderEvent {
-                        call_id: stored.call_id.clone().unwrap_or(event.call_id),
-                        attempt: stored.lookup_attempt.clone().or(event.attempt),
-                        ..event
-                    }
-                } else {
-                    event
-                }))
-            }
-            Reading::Recorded { .. } => Reread::Recorded,
-            Reading::Quarantined { error, .. } => Reread::Quarantined(error),
-        })
-    }
-
     /// Reads the exact bytes that were signed. If the event is erased, reads the call events that were read from them, as JSON, or
     /// nothing.
     ///
@@ -358,36 +256,6 @@ impl StoredEvent {
     #[must_use]
     pub const fn is_erased(&self) -> bool {
         self.erased_at.is_some() && self.body_chunks.is_none()
-    }
-
-    /// True if the mapping of the event's provider gave it no meaning when it was stored: it had no rule, or found no call.
-    pub(super) fn lacks_reading(&self) -> bool {
-        let is_mapped = matches!(self.origin, Origin::Provider(provider) if provider.is_configured());
-        is_mapped
-            && matches!(self.disposition, Some(Disposition::Recorded | Disposition::Quarantined))
-            && self.reading.is_none()
-            && self.erased_at.is_none()
-    }
-
-    /// Returns the event that ingress read from the body.
-    fn reading(&self) -> Result<Reread, Error> {
-        let Some(reading) = &self.reading else {
-            return Ok(match self.disposition {
-                Some(Disposition::Quarantined) => Reread::Quarantined(ReadError::UnknownMapping),
-                Some(
-                    Disposition::Applied
-                    | Disposition::Parked
-                    | Disposition::Refused
-                    | Disposition::Stale
-                    | Disposition::Duplicate
-                    | Disposition::Recorded,
-                )
-                | None => Reread::Recorded,
-            });
-        };
-        let json = compression::decompress(reading, self.dictionary, BODY_BYTES_MAX)?;
-        let event: ProviderEvent = serde_json::from_slice(&json).map_err(|_| Error::DecodeInbox("the reading"))?;
-        Ok(Reread::Foldable(Box::new(ProviderEvent { trace_id: TraceId::new(&self.trace_id), ..event })))
     }
 
     pub(super) fn decode(item: EventItem) -> Result<Self, Error> {

@@ -1,29 +1,44 @@
 //! Recorded and quarantined events that become foldable, because their meaning is known since.
 
+use std::collections::BTreeMap;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::ProviderEvent;
+use switchhook_providers::{UserDecision, WebhookConfig, replaced_booking};
 
-use super::event::{Reread, StoredEvent, compressed_reading};
+use super::event::{StoredEvent, compressed_reading};
+use super::new_event::NewEvent;
+use super::reread::{Findings, Reread};
 use super::table::Inbox;
 use crate::dynamodb::{ConditionalWrite, number, text};
 use crate::error::Error;
 
 impl Inbox {
-    /// Makes an event foldable that an earlier version of the program recorded or quarantined, if this version can fold it. The
-    /// stored item loses its disposition and gets its call and its type; its body and its id stay. So the sweep, the refold and
-    /// the drift check treat it like any other event. The caller must then queue it.
+    /// Makes a recorded or quarantined event foldable, if this version of the program can fold it. `config` is the entry that its
+    /// provider has now, by which it may be read too. The stored item loses its disposition, and gets its call, its type, and the result
+    /// of `config`. The body and the id stay. So the sweep, the refold and the drift check treat it like any other event. The caller
+    /// must then queue it.
+    ///
+    /// An event that is foldable already gets only the decision that `config` found. The caller must then have its call folded again.
     ///
     /// # Errors
     /// The same as [`Inbox::renormalize`], and [`Error::WriteInbox`]. A repetition is safe.
-    pub async fn make_foldable(&self, stored: &StoredEvent) -> Result<Reread, Error> {
-        let reread = self.read_again(stored).await?;
+    pub async fn make_foldable(&self, stored: &StoredEvent, config: Option<&WebhookConfig>) -> Result<Reread, Error> {
+        let (reread, findings) = self.find_again(stored, config).await?;
         let Reread::Foldable(event) = &reread else { return Ok(reread) };
-        if stored.disposition.is_none() {
+        let is_written = match (stored.disposition, findings.decision) {
+            (Some(_), _) => self.clear_disposition(stored, event, &findings).await?,
+            (None, Some(decision)) => self.keep_decision(stored, decision).await?,
+            (None, None) => true,
+        };
+        if is_written {
             return Ok(reread);
         }
-        // If another operator was faster, or the event is deleted, nothing is written.
-        self.clear_disposition(stored, event, None).await?;
-        Ok(reread)
+        // Somebody else was faster, or the event is deleted. The stored meaning counts.
+        match self.get(&stored.event_id).await? {
+            Some(stored) => self.read_again(&stored, None).await,
+            None => Ok(reread),
+        }
     }
 
     /// Makes an event foldable that was recorded because its provider's mapping had no rule for it, with the reading of a later
@@ -33,21 +48,29 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
     pub(super) async fn adopt_reading(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
-        let (reading, dictionary) = compressed_reading(event)?;
-        if stored.dictionary != Some(dictionary) {
-            return Ok(false);
-        }
-        self.clear_disposition(stored, event, Some(reading)).await
+        let findings = Findings { reading: Some(event.clone()), decision: None };
+        self.clear_disposition(stored, event, &findings).await
     }
 
-    /// Removes the disposition of a stored event, and sets its call, its type and perhaps its reading. Returns false if the event
-    /// has no disposition any more.
+    /// Removes the disposition of a stored event, and sets its call, its type and the findings. Returns false if the event has no
+    /// disposition any more. An event that another version of the program compressed can hold no reading of this one, so the result is
+    /// false too.
     async fn clear_disposition(
         &self,
         stored: &StoredEvent,
         event: &ProviderEvent,
-        reading: Option<Vec<u8>>,
+        Findings { reading, decision }: &Findings,
     ) -> Result<bool, Error> {
+        let reading = match reading {
+            Some(reading) => {
+                let (reading, dictionary) = compressed_reading(reading)?;
+                if stored.dictionary != Some(dictionary) {
+                    return Ok(false);
+                }
+                Some(reading)
+            }
+            None => None,
+        };
         let bucket = self.received_bucket(Some(&event.call_id), &event.event_id, stored.received_at);
         let occurred_at = event.occurred_at();
         let mut update = "SET call_id = :call, #type = :type, received_bucket = :bucket".to_owned();
@@ -56,6 +79,9 @@ impl Inbox {
         }
         if reading.is_some() {
             update.push_str(", reading = :reading");
+        }
+        if decision.is_some() {
+            update.push_str(", decision = :decision");
         }
         update.push_str(" REMOVE disposition, attention, attention_at, cause");
         let request = self
@@ -77,9 +103,60 @@ impl Inbox {
             Some(reading) => request.expression_attribute_values(":reading", AttributeValue::B(reading.into())),
             None => request,
         };
+        let request = match decision {
+            Some(decision) => request.expression_attribute_values(":decision", text(decision.as_str())),
+            None => request,
+        };
         match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
             ConditionalWrite::Applied(_) => Ok(true),
             ConditionalWrite::Refused(_) => Ok(false),
         }
+    }
+
+    /// Stores the person's decision beside the body of an event that has none. Returns false if it has one by now, or is erased or
+    /// deleted.
+    async fn keep_decision(&self, stored: &StoredEvent, decision: UserDecision) -> Result<bool, Error> {
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(stored.event_id.as_str()))
+            .condition_expression(
+                "attribute_exists(event_id) AND attribute_not_exists(decision) AND attribute_not_exists(erased_at)",
+            )
+            .update_expression("SET decision = :decision")
+            .expression_attribute_values(":decision", text(decision.as_str()));
+        match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
+            ConditionalWrite::Applied(_) => Ok(true),
+            ConditionalWrite::Refused(_) => Ok(false),
+        }
+    }
+}
+
+impl NewEvent {
+    /// Event that calls off the booking that `event` replaces, for the inbox. It must be stored before `event`. `None` if `event`
+    /// replaces no booking.
+    #[must_use]
+    pub fn of_replaced_booking(event: &ProviderEvent, stored: &StoredEvent) -> Option<(Self, ProviderEvent)> {
+        let replaced = replaced_booking(event)?;
+        let new_event = Self {
+            event_id: replaced.event_id.clone(),
+            call_id: Some(replaced.call_id.clone()),
+            origin: replaced.origin,
+            event_type: replaced.event_type.clone(),
+            occurred_at: replaced.occurred_at(),
+            received_at: stored.received_at,
+            query: stored.query.clone(),
+            // The body stands in the event that was received.
+            body: Vec::new(),
+            key_index: stored.key_index,
+            headers: BTreeMap::new(),
+            disposition: None,
+            reading: Some(replaced.clone()),
+            decision: None,
+            cause: None,
+            trace_id: stored.trace_id.clone(),
+        };
+        Some((new_event, replaced))
     }
 }

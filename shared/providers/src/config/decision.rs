@@ -12,7 +12,8 @@ use crate::user_decision::DecisionRule;
 const VALUES_MAX: usize = 20;
 
 /// True if the webhooks of the provider can hold a decision of the person.
-pub(super) const fn can_decide(provider: Provider) -> bool {
+#[must_use]
+pub const fn can_decide(provider: Provider) -> bool {
     match provider {
         Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Bland => true,
         Provider::Twilio

@@ -25,6 +25,7 @@ mod tests;
 mod webhook;
 
 pub use account::AccountConfig;
+pub use decision::can_decide;
 pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;

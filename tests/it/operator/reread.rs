@@ -1,0 +1,224 @@
+//! Stored webhooks that are read anew, after the entry of their provider was corrected.
+
+use http::StatusCode;
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_domain::{Disposition, EventId, Provider};
+use switchhook_local::connector::Service;
+use switchhook_local::{CloudOptions, WEBHOOK_KEYS_SECRET};
+use switchhook_operate::plan::Plan;
+use switchhook_operate::quarantine::{LISTED_DEFAULT, QuarantineFilter, ReadNow, list, plan_reprocess, show};
+use switchhook_operate::replay::{ReplayFilter, Selected};
+use switchhook_providers::ProvidersFile;
+use switchhook_tests::{KEY, World, all_providers, down, options, text};
+
+use super::{MAX, carry_out, stack};
+use crate::configured::signed;
+use crate::repair::{everything, plan_replay};
+
+const ACME: &str = "x-acme";
+
+/// Entry whose rules know one type of event, `ring`.
+fn entry() -> Value {
+    json!({
+        "keys": [KEY],
+        "signature": {"scheme": "hmac", "header": "x-signature", "timestamp_header": "x-time"},
+        "events": {
+            "event_id": "/id", "type": "/kind", "call_id": "/call/id", "time": "/at",
+            "rules": [{"when": {"type": "ring"}, "event": "ringing"}],
+        },
+    })
+}
+
+/// The entry with a second rule.
+fn better() -> Value {
+    let mut entry = entry();
+    entry["events"]["rules"].as_array_mut().unwrap().push(json!({"when": {"type": "hangup"}, "event": "busy"}));
+    entry
+}
+
+fn secret(acme: Option<Value>, retell_decision: Option<Value>) -> Value {
+    let mut secret = all_providers();
+    secret[ACME] = acme.unwrap_or_default();
+    secret.as_object_mut().unwrap().retain(|_, entry| !entry.is_null());
+    if let Some(decision) = retell_decision {
+        secret["retell"]["decision"] = decision;
+    }
+    secret
+}
+
+/// A stack that reads this secret, as a deployed one does.
+fn world(secret: &Value) -> World {
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(secret) });
+    world.start();
+    world
+}
+
+/// Stores the webhook keys of a providers file. A wrong document is stored as it is.
+fn put(world: &World, secret: &Value) {
+    let text = match ProvidersFile::from_json(&secret.to_string()) {
+        Ok(file) => Value::from(file.webhook_keys_document()).to_string(),
+        Err(_) => secret.to_string(),
+    };
+    world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &text);
+}
+
+fn body(id: &str, kind: &str) -> Value {
+    json!({"id": id, "kind": kind, "at": 1_767_225_600, "call": {"id": "c1"}})
+}
+
+/// Posts a webhook, signed as the entry says. Returns its id and the status of the answer.
+async fn post(world: &World, entry: &Value, body: &Value) -> (EventId, String) {
+    let (code, answer) = world.send(signed(world, ACME, entry, body)).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    world.quiesce().await;
+    (EventId::new(text(&answer["event_id"])), text(&answer["status"]))
+}
+
+fn counts(plan: &Plan) -> (usize, usize, usize) {
+    (plan.items.len(), plan.unaffected, plan.skipped_count)
+}
+
+async fn lifecycle(world: &World, call: &str) -> Value {
+    world.get(&format!("/call?id={call}")).await.1["lifecycle"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_event_is_replayed_once_a_rule_knows_it() {
+    let world = world(&secret(Some(entry()), None));
+    let stack = stack(&world);
+    post(&world, &entry(), &body("e1", "ring")).await;
+    let (id, status) = post(&world, &entry(), &body("e2", "hangup")).await;
+    assert_eq!(status, "recorded");
+    assert_eq!(counts(&plan_replay(&stack, &everything()).await), (0, 2, 0));
+
+    put(&world, &secret(Some(better()), None));
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(counts(&plan), (1, 1, 0), "{plan:?}");
+    assert_eq!(plan.effects[0].after.as_ref().unwrap().lifecycle, "busy");
+    assert_eq!(lifecycle(&world, "x-acme:c1").await, "ringing", "a plan changes nothing");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert_eq!(lifecycle(&world, "x-acme:c1").await, "busy");
+    assert_eq!(world.status(&id).await["status"], "processed");
+
+    // From now on the event has this meaning, whatever the entry says, and also without one.
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    assert!(world.call("x-acme:c1").await.contains_event(&event.event_id));
+    for later in [Some(entry()), None] {
+        put(&world, &secret(later, None));
+        assert_eq!(counts(&plan_replay(&stack, &everything()).await), (0, 2, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quarantined_event_is_reprocessed_once_its_call_is_found() {
+    let mut wrong = better();
+    wrong["events"]["call_id"] = json!("/calls/id");
+    let world = world(&secret(Some(wrong.clone()), None));
+    let stack = stack(&world);
+    let (id, status) = post(&world, &wrong, &body("e1", "hangup")).await;
+    assert_eq!(status, "quarantined");
+    let filter = QuarantineFilter { all: true, ..QuarantineFilter::default() };
+    let plan = plan_reprocess(&stack, &filter, MAX).await.unwrap();
+    assert_eq!(counts(&plan), (0, 0, 1));
+    assert_eq!(plan.skipped[0].reason, "the event is not readable: the event names no call");
+
+    // The corrected entry finds the call, and has no rule for the event yet.
+    put(&world, &secret(Some(entry()), None));
+    let plan = plan_reprocess(&stack, &filter, MAX).await.unwrap();
+    assert_eq!(plan.skipped[0].reason, "no rule of the entry of x-acme applies to the event");
+
+    put(&world, &secret(Some(better()), None));
+    let read_now = show(&stack, &id).await.unwrap().unwrap().read_now;
+    let ReadNow::Foldable { call_id, event_type } = read_now else { panic!("{read_now:?}") };
+    assert_eq!((call_id.as_str(), event_type.as_str()), ("x-acme:c1", "hangup"));
+    let plan = plan_reprocess(&stack, &filter, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert!(world.call("x-acme:c1").await.contains_event(&id), "under the id that it always had");
+    assert_eq!(lifecycle(&world, "x-acme:c1").await, "busy");
+    assert_eq!(list(&stack, LISTED_DEFAULT).await.unwrap(), []);
+    assert_eq!(world.dead_letters(), [] as [Value; 0], "its notice is deleted");
+    let again = QuarantineFilter { event_ids: vec![id], ..QuarantineFilter::default() };
+    let again = plan_reprocess(&stack, &again, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &again).await.result(), "0 done, 1 unchanged, 0 skipped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_whose_entry_cannot_be_used_is_named_with_what_to_do() {
+    let world = world(&secret(Some(entry()), None));
+    let stack = stack(&world);
+    let (id, _) = post(&world, &entry(), &body("e1", "hangup")).await;
+    let reason = async || {
+        let recorded = Some(Selected::As(Disposition::Recorded));
+        let plan = plan_replay(&stack, &ReplayFilter { disposition: recorded, ..everything() }).await;
+        assert_eq!((counts(&plan), plan.skipped[0].item.as_str()), ((0, 0, 1), id.as_str()));
+        plan.skipped[0].reason.clone()
+    };
+    put(&world, &secret(None, None));
+    assert!(reason().await.contains("have no entry x-acme, by which its events are read: store it with `switchhook"));
+    put(&world, &secret(Some(json!({"keys": [KEY]})), None));
+    assert!(reason().await.contains("the entry of x-acme in the webhook keys of the stack dev is wrong"));
+    put(&world, &json!("no object"));
+    assert!(reason().await.contains("is wrong: `switchhook providers list` names the field"));
+    world.set_fault_hook(|call| (call.service == Service::SecretsManager).then(down));
+    let unreadable = reason().await;
+    assert!(
+        unreadable.contains("secretsmanager:GetSecretValue") && unreadable.contains("AccessDenied"),
+        "{unreadable}"
+    );
+}
+
+/// Rule that finds no decision in the webhooks of these tests.
+fn wrong_rule() -> Value {
+    json!({"pointer": "/call/nowhere", "confirmed": ["yes"], "declined": ["no"]})
+}
+
+fn right_rule(confirmed: &str, declined: &str) -> Value {
+    json!({"pointer": "/call/call_analysis/custom_analysis_data/will_come", "confirmed": [confirmed], "declined": [declined]})
+}
+
+const ANALYZED: &str = r#"{"event": "call_analyzed", "call": {"call_id": "p1", "call_status": "ended",
+    "disconnection_reason": "user_hangup", "start_timestamp": 1767225600000, "end_timestamp": 1767225640000,
+    "call_analysis": {"custom_analysis_data": {"will_come": "yes"}}}}"#;
+
+#[tokio::test(start_paused = true)]
+async fn replay_adds_the_decision_that_a_corrected_rule_finds() {
+    let world = world(&secret(None, Some(wrong_rule())));
+    let stack = stack(&world);
+    let id = world.accept(Provider::Retell, ANALYZED).await;
+    world.quiesce().await;
+    let outcome = async || world.get("/call?id=retell:p1").await.1["outcome"].clone();
+    assert_eq!(outcome().await, "connected");
+    let before = plan_replay(&stack, &everything()).await;
+    assert_eq!((counts(&before), before.warnings.len()), ((0, 1, 0), 0));
+
+    put(&world, &secret(None, Some(right_rule("yes", "no"))));
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!((plan.effects.len(), plan.warnings.len()), (1, 0), "{plan:?}");
+    assert_eq!(plan.effects[0].after.as_ref().unwrap().outcome.as_deref(), Some("confirmed"), "{plan:?}");
+    assert_eq!(outcome().await, "connected", "a plan changes nothing");
+    carry_out(&stack, &plan).await;
+    world.quiesce().await;
+    assert_eq!(outcome().await, "confirmed");
+
+    // The decision is stored, and a later rule does not change it.
+    let entry = world.item(switchhook_local::INBOX_TABLE, id.as_str()).await;
+    assert_eq!(entry["decision"], AttributeValue::S("confirmed".to_owned()));
+    put(&world, &secret(None, Some(right_rule("no", "yes"))));
+    assert_eq!(counts(&plan_replay(&stack, &everything()).await), (0, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn plan_warns_if_rules_for_decisions_could_not_be_read() {
+    let world = world(&secret(None, Some(wrong_rule())));
+    let stack = stack(&world);
+    world.accept(Provider::Retell, ANALYZED).await;
+    world.quiesce().await;
+    world.set_fault_hook(|call| (call.service == Service::SecretsManager).then(down));
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(counts(&plan), (0, 1, 0), "the program itself reads the event");
+    let [warning] = plan.warnings.as_slice() else { panic!("{plan:?}") };
+    assert!(warning.contains("without the rules for decisions") && warning.contains("GetSecretValue"), "{warning}");
+}
