@@ -98,7 +98,7 @@ pub(crate) async fn forecast(
     now: Timestamp,
 ) -> Result<Forecast, Error> {
     if let Some(key) = call_id.filter(|id| id.is_entity()) {
-        return entity::forecast(stack, key, items).await;
+        return entity::forecast(stack, key, items, now).await;
     }
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,

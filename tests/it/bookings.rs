@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,13 +12,16 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, Timestamp};
-use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
+use switchhook_operate::run::{self, RunOptions};
+use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, options, text};
 
 use crate::budget::{request_counts, reset_counters};
 use crate::configured;
 use crate::operator::{HOUR, carry_out, stack};
+use crate::repair::{self, everything, plan_replay};
 
 const CALCOM: &str = "x-calcom";
 const CALENDLY: &str = "x-calendly";
@@ -187,6 +191,30 @@ async fn batch_gives_the_same_result() {
     }
     assert_eq!(world.consume(&world.receive()).await, 3);
     assert_eq!(outcome(&world, &["b1"]).await, ["b1: no call", "dials: 0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_booking_is_replayed_once_a_rule_knows_it_and_the_plan_counts_its_phone() {
+    let mut old = secret();
+    old[CALCOM]["events"]["rules"] = json!([{"when": {"type": "BOOKING_CREATED"}, "event": "booked"}]);
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(&old) });
+    world.start();
+    receive(&world, &[created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S)]).await;
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
+
+    world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &secret().to_string());
+    let stack = stack(&world);
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+    let refused = repair::carry_out(&stack, &plan).await.unwrap_err();
+    assert!(matches!(refused, Error::Refusal(Refusal::CouldRing(1))), "{refused}");
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
+    let allowed = RunOptions { allow_ringing: true, ..repair::options() };
+    let run = run::start(&stack, &plan.id, plan.verb, allowed, &mut |_| ControlFlow::Continue(())).await.unwrap();
+    assert_eq!(run.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"]);
+    assert_eq!(waiting_calls(&world).await, 1);
 }
 
 /// A sender that keeps the id of a booking moves it away and back.

@@ -1,16 +1,23 @@
-//! Forecasts for events that are about an entity. No call changes and no phone rings, so there is no effect to work out.
+//! Forecasts for events that are about an entity. Only a booking has an effect: it schedules a call, so that a phone could ring.
 
 use switchhook_aws::inbox::Reread;
-use switchhook_domain::{CallId, Disposition, Entity, EntityFate, EntityPosition, ProviderEvent, fold_entity};
+use switchhook_domain::{
+    BookingReport, CallId, Disposition, Entity, EntityFate, EntityPosition, ProviderEvent, Timestamp, fold_entity,
+};
 
 use super::{CONCURRENCY, Forecast, Found, Step, find, sends_event};
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::plan::{Action, PlanItem};
+use crate::plan::{Action, Effect, PlanItem};
 use crate::stack::Stack;
 
 /// Returns what `items`, which belong to the entity `key`, would do now.
-pub(super) async fn forecast(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Result<Forecast, Error> {
+pub(super) async fn forecast(
+    stack: &Stack,
+    key: &CallId,
+    items: &[PlanItem],
+    now: Timestamp,
+) -> Result<Forecast, Error> {
     let entity = match stack.calls.entity(key).await {
         Ok(entity) => entity,
         Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
@@ -33,7 +40,32 @@ pub(super) async fn forecast(stack: &Stack, key: &CallId, items: &[PlanItem]) ->
         (action, None) if sends_event(action) => Step::Skip("the item names no event".to_owned()),
         (_, None) => Step::Act,
     });
-    Ok(Forecast { effect: None, steps: steps.collect() })
+    let steps: Vec<Step> = steps.collect();
+    Ok(Forecast { effect: effect_of_booking(key, &steps, now), steps })
+}
+
+/// Returns the effect of steps that queue a booking whose appointment is to come. The consumer then schedules its call. `None` if
+/// they queue no such booking.
+fn effect_of_booking(key: &CallId, steps: &[Step], now: Timestamp) -> Option<Effect> {
+    let schedules = |step: &Step| match step {
+        Step::Send { event, .. } => match event.booking.as_deref() {
+            Some(BookingReport::Booked(booked)) => booked.starts_at.is_some_and(|at| at > now),
+            Some(BookingReport::Canceled) | None => false,
+        },
+        Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::ReadsDifferently(_) | Step::Skip(_) => {
+            false
+        }
+    };
+    steps.iter().any(schedules).then(|| Effect {
+        call_id: key.clone(),
+        items: steps.iter().filter(|step| step.is_changing()).count(),
+        before: None,
+        after: None,
+        announces: Vec::new(),
+        corrections: 0,
+        could_ring: true,
+        blocks_number: false,
+    })
 }
 
 fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> Step {
