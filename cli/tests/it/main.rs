@@ -9,6 +9,7 @@
 mod audit;
 mod call;
 mod check;
+mod configured;
 mod demo;
 mod dev;
 mod events;
