@@ -8,7 +8,7 @@ use crate::dial::{DialAnswer, DialRequest};
 use crate::ids;
 use crate::key::Key;
 use crate::reading::{ReadError, ReadNotes, Reading};
-use crate::scheme::{Proof, SignedParts};
+use crate::scheme::{Proof, Scheme};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
 use crate::{
     bland, configured, daily, elevenlabs, form, generic, livekit, plivo, retell, signalwire, telnyx, twilio, twiml,
@@ -31,14 +31,10 @@ pub fn verify(
     let key_index = match provider {
         Provider::Configured(_) => {
             let scheme = config.scheme().ok_or(VerifyError::MissingScheme)?;
-            let Proof { key_index, webhook_id, parts } = scheme.verify(keys, config.public_url(), webhook, now)?;
-            let (query, is_form) = match parts {
-                SignedParts::Body => ("", false),
-                SignedParts::UrlAndJson => (webhook.query, false),
-                SignedParts::UrlAndForm => (webhook.query, true),
-            };
+            let Proof { key_index, webhook_id } = scheme.verify(keys, config.public_url(), webhook, now)?;
+            let query = if scheme.signs_url() { webhook.query } else { "" };
             let verified = VerifiedWebhook::new(provider, query, webhook.body.to_vec(), key_index);
-            return Ok(verified.with_signed_id(webhook_id).with_signed_form(is_form));
+            return Ok(verified.with_signed_id(webhook_id));
         }
         Provider::Retell => retell::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Twilio => twilio::verify(config, webhook)?,
@@ -98,7 +94,9 @@ pub fn read_as_configured(
 ) -> (Reading, ReadNotes) {
     let Some(mapping) = config.mapping() else { return read_with_notes(webhook, received_at) };
     let mut notes = ReadNotes::default();
-    let reading = configured::read(mapping, webhook, received_at, &mut notes);
+    let signs_form = |scheme: &Scheme| scheme.is_form(webhook.query(), webhook.body());
+    let is_form = mapping.is_form || config.scheme().is_some_and(signs_form);
+    let reading = configured::read(mapping, is_form, webhook, received_at, &mut notes);
     (or_quarantined(reading, webhook), notes)
 }
 

@@ -39,8 +39,6 @@ pub struct VerifiedWebhook {
     key_index: usize,
     /// Id that the signature covers, if the scheme has one in a header.
     signed_id: Option<String>,
-    /// True if the signature says that the body is a form.
-    is_form: bool,
     /// The person's decision, by a rule of the configuration.
     decision: Option<UserDecision>,
 }
@@ -75,7 +73,7 @@ impl VerifiedWebhook {
             | Provider::Bland
             | Provider::Generic => String::new(),
         };
-        Self { provider, query, body, key_index, signed_id: None, is_form: false, decision: None }
+        Self { provider, query, body, key_index, signed_id: None, decision: None }
     }
 
     /// Adds the person's decision, if the rule of the configuration finds one in the body.
@@ -94,11 +92,6 @@ impl VerifiedWebhook {
     /// Adds the id that the signature covers.
     pub(crate) fn with_signed_id(self, signed_id: Option<String>) -> Self {
         Self { signed_id, ..self }
-    }
-
-    /// Notes that the signature says that the body is a form.
-    pub(crate) fn with_signed_form(self, is_form: bool) -> Self {
-        Self { is_form, ..self }
     }
 
     #[must_use]
@@ -122,11 +115,6 @@ impl VerifiedWebhook {
     /// Id of the webhook that the signature covers. `None` if the scheme has none, and for a webhook of the inbox.
     pub(crate) fn signed_id(&self) -> Option<&str> {
         self.signed_id.as_deref()
-    }
-
-    /// True if the signature says that the body is a form. False if it does not say, and for a webhook of the inbox.
-    pub(crate) const fn is_form(&self) -> bool {
-        self.is_form
     }
 
     /// Index of the configured key that verified the webhook. Everything that people see has its [`key_number`].

@@ -18,18 +18,17 @@ use crate::webhook::VerifiedWebhook;
 /// Type of all events of a provider whose mapping names no place of the type.
 const ONLY_TYPE: &str = "webhook";
 
+/// Reads a webhook by a mapping. `is_form` is true if the body is a form, and not JSON.
 pub(crate) fn read(
     mapping: &EventMapping,
+    is_form: bool,
     webhook: &VerifiedWebhook,
     received_at: Timestamp,
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
     let provider = webhook.provider();
-    let body: Map<String, Value> = if mapping.is_form || webhook.is_form() {
-        Form::parse(webhook.body()).into_json()
-    } else {
-        lenient::from_body(webhook.body())?
-    };
+    let body: Map<String, Value> =
+        if is_form { Form::parse(webhook.body()).into_json() } else { lenient::from_body(webhook.body())? };
     let body = Value::Object(body);
     let text = |place: &Option<Place>| place.as_ref().and_then(|place| place.text(&body));
     let event_type = match &mapping.event_type {

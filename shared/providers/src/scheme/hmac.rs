@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
+use super::Proof;
 use super::data::{Encoding, HeaderForm, HmacScheme, TimePlace, TimeUnit};
 use super::header::HeaderValue;
-use super::{Proof, SignedParts};
 use crate::key::Key;
 use crate::webhook::{
     SignedWebhook, UnverifiedWebhook, VerifyError, check_window, id_header, parse_unix_seconds, signature_header,
@@ -59,7 +59,7 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         if let Some(signed_at) = signed_at {
             check_window(window, signed_at, now)?;
         }
-        Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned), parts: SignedParts::Body })
+        Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned) })
     }
 
     /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form.

@@ -48,18 +48,6 @@ pub(crate) struct Proof {
     pub(crate) key_index: usize,
     /// Id of the webhook from its header. `None` if the signature covers no id.
     pub(crate) webhook_id: Option<String>,
-    pub(crate) parts: SignedParts,
-}
-
-/// Parts of the request that the signature covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignedParts {
-    /// The body alone, byte for byte. Nothing says whether it is JSON or a form.
-    Body,
-    /// The URL with its query, and a JSON body.
-    UrlAndJson,
-    /// The URL with its query, and the parameters of a form. Their order is not covered.
-    UrlAndForm,
 }
 
 impl Scheme {
@@ -77,7 +65,7 @@ impl Scheme {
             Self::Token(scheme) => scheme.verify((keys, window), webhook, now),
             Self::SharedSecret { header } => {
                 let key_index = shared_secret::verify(keys, header, webhook.headers)?;
-                Ok(Proof { key_index, webhook_id: None, parts: SignedParts::Body })
+                Ok(Proof { key_index, webhook_id: None })
             }
         }
     }
@@ -101,7 +89,16 @@ impl Scheme {
         }
     }
 
-    /// True if the signature covers the URL, so that the configuration must name its start.
+    /// True if the signature of a verified webhook covers the parameters of a form, and not the bytes of the body. The inbox keeps no
+    /// signature, so the signed query and the body decide.
+    pub(crate) fn is_form(&self, query: &str, body: &[u8]) -> bool {
+        match self {
+            Self::Url(scheme) => scheme.is_form(query, body),
+            Self::Hmac(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
+        }
+    }
+
+    /// True if the signature covers the URL with its query, so that the configuration must name its start.
     pub(crate) const fn signs_url(&self) -> bool {
         match self {
             Self::Url(_) => true,

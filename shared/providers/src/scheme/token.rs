@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use switchhook_domain::Timestamp;
 
+use super::Proof;
 use super::data::Encoding;
-use super::{Proof, SignedParts};
 use crate::jwt;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, signature_header};
@@ -66,7 +66,7 @@ impl TokenScheme {
         };
         check_window(window, issued_at, now)?;
         token.check_expiry(window.unwrap_or_default(), now)?;
-        Ok(Proof { key_index: token.key_index, webhook_id: None, parts: SignedParts::Body })
+        Ok(Proof { key_index: token.key_index, webhook_id: None })
     }
 
     /// Signs a webhook. In the header `authorization`, the token is a bearer token.

@@ -129,6 +129,13 @@ fn webhook_of_send_verifies_and_is_read() {
         let signed = sign_as_configured(a(), &config, URL, body, NOW).unwrap();
         let webhook = verified(&config, &signed, body, NOW).unwrap();
         let Reading::Event(event) = read_as_configured(&config, &webhook, NOW).0 else { panic!("{signature}") };
+        let (query, stored) = (webhook.query().to_owned(), webhook.body().to_vec());
+        let stored = VerifiedWebhook::from_inbox(a(), query, stored, webhook.key_index());
+        assert_eq!(
+            read_as_configured(&config, &stored, NOW).0,
+            Reading::Event(event.clone()),
+            "{signature}, from the inbox"
+        );
         let kinds: Vec<String> =
             event.call_events.iter().map(|event| format!("{} {:?}", event.kind, event.occurred_at)).collect();
         let to = event.to.as_ref().map(|to| to.as_str());

@@ -9,7 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use switchhook_domain::Timestamp;
 
-use super::{Proof, SignedParts};
+use super::Proof;
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
 use crate::twiml;
@@ -34,7 +34,7 @@ impl<T: AsRef<str>> UrlScheme<T> {
         public_url: Option<&str>,
         webhook: &UnverifiedWebhook<'_>,
     ) -> Result<Proof, VerifyError> {
-        let (key_index, is_form) = match self {
+        let key_index = match self {
             Self::Twilio { header, algorithm } => {
                 let header = signature_header(webhook.headers, header.as_ref())?;
                 let signature = BASE64_STANDARD.decode(header).ok();
@@ -42,13 +42,21 @@ impl<T: AsRef<str>> UrlScheme<T> {
                 let signature = signature.ok_or(VerifyError::MalformedSignature)?;
                 let matching_key =
                     |parts: &[&[u8]]| keys.iter().position(|key| algorithm.verifies(key.as_bytes(), parts, &signature));
-                (twiml::verify(public_url, webhook, matching_key)?, !twiml::is_json(webhook.query))
+                twiml::verify(public_url, webhook, matching_key)?
             }
             Self::SignalWire => signalwire::verify(keys, public_url, webhook)?,
-            Self::Plivo => (plivo::verify(keys, public_url, webhook)?, true),
+            Self::Plivo => plivo::verify(keys, public_url, webhook)?,
         };
-        let parts = if is_form { SignedParts::UrlAndForm } else { SignedParts::UrlAndJson };
-        Ok(Proof { key_index, webhook_id: None, parts })
+        Ok(Proof { key_index, webhook_id: None })
+    }
+
+    /// True if a verified webhook is a form, whose parameters are signed in no certain order.
+    pub(super) fn is_form(&self, query: &str, body: &[u8]) -> bool {
+        match self {
+            Self::Twilio { .. } => !twiml::is_json(query),
+            Self::SignalWire => !twiml::is_json(query) && !signalwire::is_swml(body),
+            Self::Plivo => true,
+        }
     }
 }
 

@@ -18,12 +18,12 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_he
 const HEADER: &str = "x-signalwire-signature";
 const ALGORITHM: HmacAlgorithm = HmacAlgorithm::Sha1;
 
-/// Returns the index of the key that made the signature, and true if the body is a form.
+/// Returns the index of the key that made the signature.
 pub(super) fn verify(
     keys: &[Key],
     public_url: Option<&str>,
     webhook: &UnverifiedWebhook<'_>,
-) -> Result<(usize, bool), VerifyError> {
+) -> Result<usize, VerifyError> {
     let header = signature_header(webhook.headers, HEADER)?;
     let is_hex = header.len() == 2 * ALGORITHM.tag_bytes();
     let signature = if is_hex { hex::decode(header).ok() } else { BASE64_STANDARD.decode(header).ok() };
@@ -31,16 +31,21 @@ pub(super) fn verify(
     let signature = signature.ok_or(VerifyError::MalformedSignature)?;
     let matching_key = |parts: &[&[u8]]| matching_key::<HmacSha1>(keys, parts, &signature);
     if !is_hex {
-        return Ok((twiml::verify(public_url, webhook, matching_key)?, !twiml::is_json(webhook.query)));
+        return twiml::verify(public_url, webhook, matching_key);
     }
     // Both schemes sign one text. So a form whose values were joined before must not pass as a body, and JSON of cXML has its own hash.
-    if !webhook.body.starts_with(b"{") || twiml::is_json(webhook.query) {
+    if !is_swml(webhook.body) || twiml::is_json(webhook.query) {
         return Err(VerifyError::MalformedSignature);
     }
     let public_url = public_url.ok_or(VerifyError::MissingPublicUrl)?;
     let urls = twiml::candidate_urls(public_url, webhook.path, webhook.query);
     let key_index = urls.iter().find_map(|url| matching_key(&[url.as_bytes(), webhook.body]));
-    Ok((key_index.ok_or(VerifyError::WrongSignature)?, false))
+    key_index.ok_or(VerifyError::WrongSignature)
+}
+
+/// True if the body is JSON of SWML. No form of SignalWire begins with a brace.
+pub(super) fn is_swml(body: &[u8]) -> bool {
+    body.starts_with(b"{")
 }
 
 /// Signs a callback of cXML.
