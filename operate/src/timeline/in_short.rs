@@ -127,7 +127,7 @@ fn job(call: &CallSummary) -> Option<String> {
     match state {
         JobState::Pending => call.job.due_at.as_deref().and_then(utc).map(|at| format!("The next dial is due {at}.")),
         JobState::Claimed => Some("A dialer has claimed the next dial.".to_owned()),
-        JobState::Missed => Some("The retry that another system promised did not come.".to_owned()),
+        JobState::Missed => Some("It was an inbound call, and nobody answered it.".to_owned()),
         JobState::InProgress | JobState::Completed | JobState::Failed | JobState::Canceled => None,
     }
 }

@@ -318,7 +318,7 @@ fn is_unheard(attempt: &AttemptState) -> bool {
     attempt.timed_out && matches!(attempt.lifecycle, Lifecycle::Initiated | Lifecycle::Ringing)
 }
 
-/// True if nobody answered the attempt, and it did not fail either.
+/// True if it is known that nobody answered the attempt, for whatever reason it ended.
 fn is_missed(attempt: &AttemptState) -> bool {
-    attempt.outcome == Outcome::NoAnswer && attempt.lifecycle != Lifecycle::Failed
+    attempt.outcome == Outcome::NoAnswer
 }

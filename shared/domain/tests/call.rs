@@ -12,8 +12,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use switchhook_domain::{
     ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction,
-    Disposition, DomainEvent, EventId, EventKind, FoldOutcome, Origin, Policy, Provider, ProviderEvent, ProviderSet,
-    Timestamp, Transition, fold,
+    Disposition, DomainEvent, EventId, EventKind, FoldOutcome, Job, Origin, Policy, Provider, ProviderEvent,
+    ProviderSet, Timestamp, Transition, fold,
 };
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
@@ -524,7 +524,7 @@ fn missed_retry_makes_the_appointment_inconclusive() {
     assert_eq!((call.job.as_str(), call.appointment_status().as_str()), ("IN_PROGRESS", "Dialing"));
 }
 
-/// Nobody had a job, so an inbound call that nobody answered is no failure.
+/// Nobody had a job, so an inbound call that nobody answered is no failure, for whatever reason it ended.
 #[test]
 fn inbound_call_that_nobody_answered_is_missed() {
     let inbound = |kind, direction| {
@@ -537,10 +537,35 @@ fn inbound_call_that_nobody_answered_is_missed() {
         call.job.as_str()
     };
     for direction in [None, Some(Direction::Inbound), Some(Direction::Outbound)] {
-        for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Canceled] {
-            assert_eq!(inbound(kind, direction), "MISSED");
+        for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Canceled, EventKind::Failed] {
+            assert_eq!(inbound(kind, direction), "MISSED", "{kind:?}");
         }
-        assert_eq!(inbound(EventKind::Failed, direction), "FAILED");
+    }
+    // A call of another system that failed had a job.
+    let mut failed = event("1", Some("a"), EventKind::Failed, Some(1), 1);
+    failed.direction = Some(Direction::Outbound);
+    assert_eq!(one_by_one(&[failed]).unwrap().job, Job::Failed);
+}
+
+/// An inbound call that broke off was answered. Of one whose ending never came, nobody knows whether it was.
+#[test]
+fn inbound_call_that_somebody_answered_or_may_have_answered_is_not_missed() {
+    let inbound = |kinds: &[EventKind], has_deadline: bool| {
+        let events = (1..).zip(kinds).map(|(second, kind)| {
+            let mut event = event(&second.to_string(), Some("a"), *kind, Some(second), second);
+            event.direction = Some(Direction::Inbound);
+            event
+        });
+        let call = one_by_one(&events.collect::<Vec<_>>()).unwrap();
+        let deadlines = if has_deadline { call.deadline_passed_events(&POLICY, at(902)) } else { Vec::new() };
+        let call =
+            fold(Some(&call), &deadlines, &POLICY, at(902)).transition.map_or(call, |transition| transition.call);
+        (call.job.clone(), call.attempts()[0].lifecycle_label().to_owned())
+    };
+    let broken_off = inbound(&[EventKind::Ringing, EventKind::InProgress, EventKind::Failed], false);
+    assert_eq!(broken_off, (Job::Failed, "failed".to_owned()));
+    for kinds in [&[EventKind::Ringing][..], &[EventKind::Ringing, EventKind::InProgress]] {
+        assert_eq!(inbound(kinds, true), (Job::Failed, "inconclusive".to_owned()), "{kinds:?}");
     }
 }
 

@@ -194,16 +194,13 @@ impl<'a> Knowledge<'a> {
     }
 
     /// Final job state of a call that others place. It is completed if somebody confirmed or declined, or if an attempt
-    /// was completed. An inbound call that certainly nobody answered is missed: nobody had a job that could fail.
+    /// was completed. An inbound call that certainly nobody answered is missed, for whatever reason: nobody had a job that could fail.
     pub(super) fn final_job(&self, inbound: bool) -> &'static str {
         let attempts = self.attempts();
         let done = attempts
             .iter()
             .any(|attempt| attempt.decisive_outcome().is_some() || attempt.final_lifecycle() == "completed");
-        let is_missed = |attempt: &AttemptKnowledge<'_>| {
-            attempt.final_outcome() == "no_answer" && attempt.final_lifecycle() != "failed"
-        };
-        let missed = attempts.iter().all(is_missed);
+        let missed = attempts.iter().all(|attempt| attempt.final_outcome() == "no_answer");
         match (done, inbound && missed) {
             (true, _) => "COMPLETED",
             (false, true) => "MISSED",

@@ -138,7 +138,7 @@ fn job_says_what_it_waits_for_or_why_it_stopped() {
     assert_eq!(told(&call(vec![], canceled), &[]), "Not dialled. A user canceled the job.");
     let missed = JobSummary { state: Some("MISSED"), ..NO_JOB };
     let text = told(&call(vec![attempt(1, 1, "busy", "no_answer")], missed), &[]);
-    assert_eq!(text, "Busy. The retry that another system promised did not come.");
+    assert_eq!(text, "Busy. It was an inbound call, and nobody answered it.");
 }
 
 #[test]
