@@ -29,13 +29,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use switchhook_domain::Provider;
+use serde_json::Value;
+use switchhook_domain::{Direction, Provider};
 
 use crate::clock::Clock;
 use crate::sync::{Signal, lock};
 use response::error;
 use state::State;
-use vendor::Request;
+use vendor::{Order, Request};
 
 pub use behaviour::Behaviour;
 pub use faults::{CrashPoint, DeliveryFaults};
@@ -222,6 +223,27 @@ impl FakeProvider {
         drop(state);
         self.changed.changed();
         answer
+    }
+
+    /// Lets a person call a number of the account, so that the provider has a call that nobody placed. Returns its provider call id.
+    ///
+    /// Retell, Twilio, Vapi and Telnyx show its direction. The other providers have outbound calls only.
+    pub fn receive_call(&self, provider: Provider, from: &str, to: &str, behaviour: Behaviour) -> String {
+        let order = Order {
+            provider,
+            from: from.into(),
+            to: to.into(),
+            metadata: Value::Null,
+            idempotency_key: None,
+            echoed: Value::Null,
+        };
+        let now = self.now_ms();
+        let mut state = lock(&self.state);
+        let (id, call) = state.begin(order, Direction::Inbound, (behaviour, false), now);
+        state.calls.insert(id.clone(), call);
+        drop(state);
+        self.changed.changed();
+        id
     }
 
     /// Waits until the next webhook is due, and returns it.

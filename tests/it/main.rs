@@ -10,6 +10,7 @@ mod budget;
 mod configured;
 mod console;
 mod create;
+mod discovered;
 mod files;
 mod flow;
 mod layout;

@@ -31,7 +31,7 @@ const CONSUMER_TIMEOUT_MS: i64 = 10_000;
 const SLOW: Duration = Duration::from_millis(950);
 
 /// Lets the provider place a call that Switchhook did not ask for. Returns its provider call id.
-fn place_outside(world: &World, behaviour: &str) -> String {
+pub(crate) fn place_outside(world: &World, behaviour: &str) -> String {
     let request = json!({"from_number": "+15550100", "to_number": "+15550199", "metadata": {"fake": behaviour}});
     let fake = world.cloud.fake();
     let answer = fake.handle("POST", "/v2/create-phone-call", Some("Bearer key"), request.to_string().as_bytes());

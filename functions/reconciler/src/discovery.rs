@@ -3,7 +3,7 @@
 //! **A call that Switchhook knows is left alone**, so a list costs reads, and writes only for calls whose webhooks were
 //! all lost. Each period begins [`OVERLAP`] before the end of the one before. So a call that was alive when it was read is
 //! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
-//! reads at most [`PAGES_MAX`] pages, and the next run continues.
+//! reads at most [`PAGES_MAX`] pages, and begins none after [`LOOKUPS_MAX`] lookups of calls that a list only names. The next run continues.
 
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
 /// Limit on the pages that one run reads per provider.
 const PAGES_MAX: u32 = 10;
+/// Lookups of calls that a list only names, after which one run reads no further page of this provider. The page that reaches the
+/// limit is still finished, so a run sends at most a page more.
+const LOOKUPS_MAX: u64 = 100;
 
 impl Reconciler {
     /// Reads the lists of all providers that are configured to be discovered, as far as there is time.
@@ -70,8 +73,9 @@ impl Reconciler {
             }
             None => DiscoveryCursor { from: newest.minus(PERIOD), until: newest, page: None },
         };
+        let mut lookups = 0;
         for _ in 0..PAGES_MAX {
-            if self.is_time_up(stop_at) {
+            if self.is_time_up(stop_at) || lookups >= LOOKUPS_MAX {
                 break;
             }
             let period = Period { from: cursor.from, until: cursor.until };
@@ -109,6 +113,7 @@ impl Reconciler {
                     continue;
                 }
                 report.lookups += 1;
+                lookups += 1;
                 if let Some((webhook, event)) = self.ask_about((provider, config), provider_call_id, requests).await {
                     report.discovered += u64::from(self.store_if_unknown(provider, &webhook, &event, trace_id).await?);
                 }

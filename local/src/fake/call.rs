@@ -1,7 +1,7 @@
 //! A call at the fake provider.
 
 use serde_json::Value;
-use switchhook_domain::Provider;
+use switchhook_domain::{Direction, Provider};
 
 use super::behaviour::{Behaviour, Ending};
 use super::records::RequestResult;
@@ -14,6 +14,7 @@ const FIRST_RING_MS: i64 = 1_000;
 pub(super) struct FakeCall {
     /// Provider that is played for this call.
     pub(super) provider: Provider,
+    pub(super) direction: Direction,
     pub(super) behaviour: Behaviour,
     /// True if the account has as many calls as it may have, so that the call ends before a phone rings.
     pub(super) is_over_capacity: bool,
@@ -41,6 +42,14 @@ impl FakeCall {
             RequestResult::Ended
         } else {
             RequestResult::InProgress
+        }
+    }
+
+    /// The vendor's word for the direction of the call.
+    pub(super) const fn direction_in<'a>(&self, inbound: &'a str, outbound: &'a str) -> &'a str {
+        match self.direction {
+            Direction::Inbound => inbound,
+            Direction::Outbound => outbound,
         }
     }
 

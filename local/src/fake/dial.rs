@@ -1,7 +1,7 @@
 //! Dials of the fake provider: who is called, what truly happens, and which webhooks report it.
 
 use serde_json::{Map, Value};
-use switchhook_domain::Provider;
+use switchhook_domain::{Direction, Provider};
 use switchhook_providers::repeats_safely_for;
 
 use super::behaviour::Behaviour;
@@ -45,6 +45,43 @@ impl State {
             return self.with_retry_after(refusal);
         }
         let is_over_capacity = mode == Mode::OverCapacity;
+        self.record_dial(&order, now, RequestResult::Accepted);
+        let key = order.idempotency_key.clone();
+        let (id, call) = self.begin(order, Direction::Outbound, (behaviour, is_over_capacity), now);
+        if !is_over_capacity {
+            let text = |name: &str| call.metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+            self.dials.push(Dial {
+                provider: call.provider,
+                provider_call_id: id.clone(),
+                call_id: text("switchhook_call_id"),
+                attempt: text("switchhook_attempt"),
+                behaviour,
+                started_ms: now,
+                answered_ms: call.answered_ms,
+                ended_ms: call.ended_ms,
+            });
+        }
+        if let Some(key) = key {
+            self.calls_by_key.insert(key, id.clone());
+        }
+        let answer = vendor::dialled(&call, &id, now);
+        self.calls.insert(id, call);
+        let is_lost = matches!(behaviour, Behaviour::ResponseLost | Behaviour::FirstResponseLost);
+        if mode == Mode::FailsAfterDial {
+            return error(500, "An unexpected server error occurred.");
+        }
+        ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer }
+    }
+
+    /// Begins a call whose course is this behaviour, or which ends at once because the account is full. Its webhooks are scheduled.
+    /// Returns it with its provider call id.
+    pub(super) fn begin(
+        &mut self,
+        order: Order,
+        direction: Direction,
+        (behaviour, is_over_capacity): (Behaviour, bool),
+        now: i64,
+    ) -> (String, FakeCall) {
         let prefix = match order.provider {
             Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => "call_",
             Provider::Twilio => "CA",
@@ -78,26 +115,10 @@ impl State {
         };
         let ended_ms = if is_over_capacity { now + 500 } else { ended_ms };
         let analysed_ms = ended_ms + self.rng.i64(1_000..6_000);
-        self.record_dial(&order, now, RequestResult::Accepted);
-        let Order { provider, from, to, metadata, idempotency_key, echoed } = order;
-        let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        if !is_over_capacity {
-            self.dials.push(Dial {
-                provider,
-                provider_call_id: id.clone(),
-                call_id: text("switchhook_call_id"),
-                attempt: text("switchhook_attempt"),
-                behaviour,
-                started_ms: now,
-                answered_ms,
-                ended_ms,
-            });
-        }
-        if let Some(key) = idempotency_key {
-            self.calls_by_key.insert(key, id.clone());
-        }
+        let Order { provider, from, to, metadata, echoed, idempotency_key: _ } = order;
         let call = FakeCall {
             provider,
+            direction,
             behaviour,
             is_over_capacity,
             from,
@@ -110,13 +131,7 @@ impl State {
             analysed_ms,
         };
         self.schedule_webhooks(&id, &call);
-        let answer = vendor::dialled(&call, &id, now);
-        self.calls.insert(id, call);
-        let is_lost = matches!(behaviour, Behaviour::ResponseLost | Behaviour::FirstResponseLost);
-        if mode == Mode::FailsAfterDial {
-            return error(500, "An unexpected server error occurred.");
-        }
-        ApiResponse { fate: if is_lost { ResponseFate::Lost } else { ResponseFate::Arrives }, ..answer }
+        (id, call)
     }
 
     /// Answers a dial request whose idempotency key was used before: with the first call. No phone rings.

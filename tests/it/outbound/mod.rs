@@ -21,6 +21,8 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_tests::{World, text};
 
+pub(crate) use self::providers::all_accounts;
+
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The body of `POST /calls`. `behaviour` says what the person called does in each attempt: `busy,confirms`.

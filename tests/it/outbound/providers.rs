@@ -29,7 +29,7 @@ const PROVIDERS: [Provider; 10] = [
 const PRIVATE_KEY: &str = include_str!("../../../shared/providers/fixtures/vonage/private_key.pem");
 
 /// A secret with an account of every provider.
-pub(super) fn all_accounts() -> Value {
+pub(crate) fn all_accounts() -> Value {
     let mut secret = all_providers();
     secret["twilio"]["dial"] = json!({
         "account_sid": "AC00000000000000000000000000000001", "auth_token": "a token of Twilio for tests",

@@ -100,7 +100,7 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         ("call_id", id.into()),
         ("call_type", "phone_call".into()),
         ("agent_id", "agent_fake".into()),
-        ("direction", "outbound".into()),
+        ("direction", call.direction_in("inbound", "outbound").into()),
         ("from_number", call.from.clone()),
         ("to_number", call.to.clone()),
         ("metadata", call.metadata.clone()),

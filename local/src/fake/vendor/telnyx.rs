@@ -89,7 +89,7 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
     let webhook = |event: &'static str, at: i64, ending: Option<(&str, Option<&str>)>| {
         let mut payload = json!({
             "call_control_id": id, "call_leg_id": id, "client_state": call.echoed["client_state"],
-            "direction": "outgoing", "from": call.from, "to": call.to, "start_time": rfc3339(call.created_ms),
+            "direction": call.direction_in("incoming", "outgoing"), "from": call.from, "to": call.to, "start_time": rfc3339(call.created_ms),
         });
         if let (Some((cause, sip)), Some(payload)) = (ending, payload.as_object_mut()) {
             payload.insert("hangup_cause".to_owned(), cause.into());

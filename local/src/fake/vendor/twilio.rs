@@ -96,7 +96,8 @@ fn status(call: &FakeCall, now: i64) -> &'static str {
 /// The call as the API shows it at `now`. Its ids are not shown.
 pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
     json!({
-        "sid": id, "status": status(call, now), "direction": "outbound-api", "from": call.from, "to": call.to,
+        "sid": id, "status": status(call, now), "direction": call.direction_in("inbound", "outbound-api"), "from": call.from,
+        "to": call.to,
         "date_created": rfc2822_time(call.created_ms),
         "start_time": call.answered_by(now).map(rfc2822_time),
         "end_time": (call.ended_ms <= now).then(|| rfc2822_time(call.ended_ms)),
@@ -112,7 +113,7 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
             .append_pair("CallStatus", event)
             .append_pair("CallbackSource", "call-progress-events")
             .append_pair("SequenceNumber", &sequence.to_string())
-            .append_pair("Direction", "outbound-api")
+            .append_pair("Direction", call.direction_in("inbound", "outbound-api"))
             .append_pair("From", &text(&call.from))
             .append_pair("To", &text(&call.to))
             .append_pair("Timestamp", &rfc2822_time(at))

@@ -1,7 +1,7 @@
 //! Vapi: `POST /call`, `GET /call/{id}`, and `GET /call` with filters.
 
 use serde_json::{Map, Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{Direction, Provider};
 
 use super::{Order, Request, Webhook, millis_of, number, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -64,9 +64,16 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
     shown.extend(call.echoed.as_object().cloned().unwrap_or_default());
     let mut set = |name: &str, value: Value| shown.insert(name.to_owned(), value);
     set("id", id.into());
-    set("type", "outboundPhoneCall".into());
+    set("type", call.direction_in("inboundPhoneCall", "outboundPhoneCall").into());
     set("createdAt", rfc3339(call.created_ms).into());
-    set("customer", json!({"number": call.to}));
+    let (customer, ours) = match call.direction {
+        Direction::Inbound => (&call.from, &call.to),
+        Direction::Outbound => (&call.to, &call.from),
+    };
+    set("customer", json!({"number": customer}));
+    if !ours.is_null() {
+        set("phoneNumber", json!({"number": ours}));
+    }
     let status = if call.ended_ms <= now {
         "ended"
     } else if call.answered_by(now).is_some() {

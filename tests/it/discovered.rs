@@ -1,0 +1,267 @@
+//! Discovery of calls that nobody reported: its limits, its cursor, failures in the middle of a list, and inbound calls.
+
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use insta::assert_snapshot;
+use serde_json::json;
+use switchhook_aws::inbox::DiscoveryCursor;
+use switchhook_domain::{Direction, EventId, PhoneNumber, Provider};
+use switchhook_local::INBOX_TABLE;
+use switchhook_local::fake::{Behaviour, DeliveryFaults};
+use switchhook_reconciler::Report;
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options};
+
+use crate::outbound::{HOUR, all_accounts, call_state};
+use crate::reconciled::{consume_all, place_outside};
+
+/// Calls of 13 pages of Retell's list. A run reads ten.
+const CALLS: usize = 130;
+
+/// A stack that reads the lists of these providers, and whose schedules do not run. Every webhook is lost.
+fn discovering(providers: &[Provider]) -> World {
+    let mut secret = all_accounts();
+    for provider in providers {
+        secret[provider.as_str()]["discover"] = true.into();
+    }
+    let world = World::with_options(options(&secret));
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world
+}
+
+/// A stack after calls that another system placed with Retell ended. Returns it with their provider call ids.
+async fn after_calls(count: usize) -> (World, Vec<String>) {
+    let world = discovering(&[Provider::Retell]);
+    let ids = (0..count).map(|_| place_outside(&world, "confirms")).collect();
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    (world, ids)
+}
+
+/// Runs the reconciler once, and folds the events that it queued. Returns its report, and the number of requests to the providers.
+async fn run(world: &World) -> (Report, u64) {
+    let before = world.cloud.fake().requests();
+    let report = world.reconciler.run("test").await.unwrap();
+    let requests = world.cloud.fake().requests() - before;
+    assert_eq!((report.lookups, report.requests.sent), (requests, requests));
+    consume_all(world).await;
+    (report, requests)
+}
+
+/// Checks that each call is known, by one event.
+async fn assert_known_once(world: &World, ids: &[String]) {
+    for id in ids {
+        let call_id = format!("retell:{id}");
+        assert_eq!(call_state(world, &call_id).await, "job COMPLETED, appointment Confirmed, attempts [completed]");
+        let call = world.call(&call_id).await;
+        let events: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
+        assert_eq!((events.len(), call.attempt_records.len()), (1, 1), "{call:?}");
+    }
+}
+
+async fn cursor(world: &World) -> DiscoveryCursor {
+    world.inbox.discovery_cursor(Provider::Retell).await.unwrap().unwrap()
+}
+
+// Limits
+
+#[tokio::test(start_paused = true)]
+async fn list_of_more_pages_than_a_run_may_read_is_continued_by_the_next_run() {
+    let (world, ids) = after_calls(CALLS).await;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        let (report, requests) = run(&world).await;
+        runs.push((requests, report.discovered));
+        world.wait(MINUTE).await;
+    }
+    assert_eq!(runs, [(10, 100), (3, 30), (0, 0), (0, 0)]);
+    assert_known_once(&world, &ids).await;
+    assert_eq!(cursor(&world).await.page, None);
+
+    // The next period overlaps this one. Its pages cost reads, and no call is stored again.
+    world.wait(HOUR).await;
+    let (report, requests) = run(&world).await;
+    assert_eq!((requests, report.discovered), (10, 0));
+    let (report, requests) = run(&world).await;
+    assert_eq!((requests, report.discovered), (3, 0));
+    assert_known_once(&world, &ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_asks_about_a_limited_number_of_calls_that_a_list_only_names() {
+    const NAMED: usize = 250;
+    let world = discovering(&[Provider::Bland]);
+    for number in 0..NAMED {
+        let metadata = json!({"fake": "confirms", "appointment_id": number.to_string()});
+        let request = json!({"phone_number": "+447700900123", "metadata": metadata}).to_string();
+        let answer = world.cloud.fake().handle("POST", "/v1/calls", Some("key"), request.as_bytes());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    let mut runs = Vec::new();
+    for _ in 0..4 {
+        let (report, requests) = run(&world).await;
+        runs.push((requests, report.discovered));
+        world.wait(MINUTE).await;
+    }
+    // A page of Bland's list has 100 calls, and each is asked about.
+    assert_eq!(runs, [(101, 100), (101, 100), (51, 50), (0, 0)]);
+    for number in 0..NAMED {
+        let state = call_state(&world, &format!("appointment:{number}")).await;
+        assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "{number}");
+    }
+}
+
+// Failures in the middle
+
+#[tokio::test(start_paused = true)]
+async fn page_that_cannot_be_read_is_read_by_a_later_run() {
+    let (world, ids) = after_calls(CALLS).await;
+    let fake = world.cloud.fake();
+    // The first page fails, so no period has begun.
+    fake.set_down(true);
+    let (report, requests) = run(&world).await;
+    assert_eq!((requests, report.discovered, report.requests.failed), (1, 0, 1));
+    assert_eq!(world.logged("not_discovered").len(), 1);
+    assert_eq!(world.inbox.discovery_cursor(Provider::Retell).await.unwrap(), None);
+    fake.set_down(false);
+    world.wait(MINUTE).await;
+    assert_eq!(run(&world).await.0.discovered, 100);
+
+    // The eleventh page fails for two hours, and the cursor stays at it.
+    fake.set_down(true);
+    let before = cursor(&world).await;
+    assert!(before.page.is_some());
+    for _ in 0..2 {
+        world.wait(HOUR).await;
+        let (report, requests) = run(&world).await;
+        assert_eq!((requests, report.discovered, report.requests.failed), (1, 0, 1));
+        assert_eq!(cursor(&world).await, before);
+    }
+    fake.set_down(false);
+    assert_eq!(run(&world).await.0.discovered, 30);
+    assert_known_once(&world, &ids).await;
+    let after = cursor(&world).await;
+    assert_eq!((after.from, after.until, after.page), (before.from, before.until, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_that_fails_in_the_middle_of_a_page_loses_no_call_of_it() {
+    let (world, ids) = after_calls(25).await;
+    // Five calls of the second page are stored.
+    let stored = AtomicUsize::new(0);
+    world.set_fault_hook(move |call| {
+        let is_event = call.operation == "PutItem"
+            && is_request_to(call, INBOX_TABLE)
+            && String::from_utf8_lossy(call.body).contains("retell:call_");
+        (is_event && stored.fetch_add(1, Ordering::Relaxed) >= 15).then(down)
+    });
+    let page = async || world.inbox.discovery_cursor(Provider::Retell).await.unwrap().map(|cursor| cursor.page);
+    world.reconciler.run("test").await.unwrap_err();
+    let second_page = page().await;
+    assert!(matches!(second_page, Some(Some(_))), "{second_page:?}");
+    world.clear_faults();
+    // The events that were stored are queued.
+    assert_eq!(consume_all(&world).await, 15);
+    let (report, requests) = run(&world).await;
+    assert_eq!((requests, report.discovered), (2, 10));
+    assert_eq!(page().await, Some(None));
+    assert_known_once(&world, &ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() {
+    let (world, ids) = after_calls(CALLS).await;
+    let fake = world.cloud.fake();
+    assert_eq!(run(&world).await.0.discovered, 100);
+    let before = cursor(&world).await;
+    fake.set_down(true);
+    world.wait(HOUR * 3 - MINUTE).await;
+    assert_eq!(run(&world).await.1, 1);
+    assert_eq!(cursor(&world).await, before, "the page may be read later");
+    world.wait(MINUTE * 2).await;
+    assert_eq!(run(&world).await.1, 1);
+    let given_up = cursor(&world).await;
+    assert_eq!((given_up.from, given_up.until, given_up.page), (before.from, before.until, None));
+
+    // The next period begins so early that it has the calls of the page.
+    fake.set_down(false);
+    let later = place_outside(&world, "confirms");
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    let mut discovered = Vec::new();
+    for _ in 0..3 {
+        let (report, requests) = run(&world).await;
+        discovered.push((requests, report.discovered));
+    }
+    assert_eq!(discovered, [(10, 0), (4, 31), (0, 0)]);
+    assert_eq!(cursor(&world).await.from, before.until.minus(HOUR * 3));
+    assert_known_once(&world, &ids).await;
+    assert_known_once(&world, &[later]).await;
+}
+
+// Inbound calls
+
+#[tokio::test(start_paused = true)]
+async fn inbound_calls_that_nobody_reported_are_discovered_once() {
+    const PROVIDERS: [Provider; 4] = [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::Telnyx];
+    let (caller, ours) = ("+447700900123", "+442079460018");
+    let world = discovering(&PROVIDERS);
+    let fake = world.cloud.fake();
+    let behaviours = [Behaviour::Confirms, Behaviour::NoAnswer, Behaviour::Busy, Behaviour::Fails];
+    let mut calls: BTreeMap<String, (Provider, Behaviour)> = BTreeMap::new();
+    for provider in PROVIDERS {
+        for behaviour in behaviours {
+            let id = fake.receive_call(provider, caller, ours, behaviour);
+            calls.insert(format!("{provider}:{id}"), (provider, behaviour));
+        }
+    }
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    run(&world).await;
+    // Nothing is stored again while the periods overlap.
+    for _ in 0..4 {
+        world.wait(HOUR + MINUTE).await;
+        assert_eq!(run(&world).await.0.discovered, 0);
+    }
+    let mut states: BTreeMap<(Provider, Behaviour), String> = BTreeMap::new();
+    for (call_id, course) in &calls {
+        let Some(call) = world.load(call_id).await else {
+            // Retell lists no call that nobody answered.
+            assert_eq!(course.0, Provider::Retell);
+            assert_ne!(course.1, Behaviour::Confirms);
+            continue;
+        };
+        assert_eq!(call.direction, Some(Direction::Inbound), "{call_id}");
+        assert_eq!(call.from.as_ref().map(PhoneNumber::as_str), Some(caller), "{call_id}");
+        assert_eq!(call.to.as_ref().map(PhoneNumber::as_str), Some(ours), "{call_id}");
+        states.insert(*course, call_state(&world, call_id).await);
+    }
+    let lines =
+        states.iter().map(|((provider, behaviour), state)| format!("{provider} {}: {state}", behaviour.as_str()));
+    // The list of Telnyx names the hangup, which does not say whether the call was answered.
+    assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
+    retell confirms: job COMPLETED, appointment Confirmed, attempts [completed]
+    twilio confirms: job COMPLETED, appointment Connected, attempts [completed]
+    twilio busy: job MISSED, appointment NoAnswer, attempts [busy]
+    twilio no_answer: job MISSED, appointment NoAnswer, attempts [no_answer]
+    twilio fails: job MISSED, appointment NoAnswer, attempts [failed]
+    vapi confirms: job COMPLETED, appointment Confirmed, attempts [completed]
+    vapi busy: job MISSED, appointment NoAnswer, attempts [busy]
+    vapi no_answer: job MISSED, appointment NoAnswer, attempts [no_answer]
+    vapi fails: job MISSED, appointment NoAnswer, attempts [failed]
+    telnyx confirms: job COMPLETED, appointment Inconclusive, attempts [completed]
+    telnyx busy: job MISSED, appointment NoAnswer, attempts [busy]
+    telnyx no_answer: job MISSED, appointment NoAnswer, attempts [no_answer]
+    telnyx fails: job MISSED, appointment NoAnswer, attempts [failed]
+    ");
+    for (call_id, course) in calls.iter().filter(|(_, course)| states.contains_key(course)) {
+        let call = world.call(call_id).await;
+        let events: BTreeSet<&EventId> = call
+            .history
+            .iter()
+            .map(|entry| &entry.source_event_id)
+            .filter(|id| !id.as_str().starts_with("switchhook:"))
+            .collect();
+        assert_eq!((events.len(), call.attempt_records.len()), (1, 1), "{course:?} {call:?}");
+    }
+}
