@@ -36,6 +36,7 @@ use crate::stuck::Stuck;
 use crate::tail::Tail;
 use crate::timeline::Timeline;
 use crate::verify::Verify;
+use crate::words::with_causes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -216,18 +217,6 @@ pub(crate) fn run(
             EXIT_ERROR
         }
     })
-}
-
-/// Returns the text of an error, followed by the texts of its causes.
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! **A row is created once.** Its idempotency key is a hash of the import's name and of the row's content. So an import that
 //! was interrupted, or whose file was corrected, is repeated with the same command, and creates only the calls that it lacks.
 
+mod plan;
 mod rows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,18 +14,19 @@ use std::time::Duration;
 use clap::Args;
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
-use jiff::SignedDuration;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use switchhook_api::BATCH_CALLS_MAX;
-use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_domain::Provider;
 use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::web::WebError;
+use switchhook_providers::{PER_SECOND_MAX, PER_SECOND_MIN};
 
+use self::plan::{Plan, Rates};
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{self, ClientError};
 use crate::reason::Reason;
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-use crate::words::counted;
+use crate::words::{counted, with_causes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +41,11 @@ missing. A window is text such as 'Europe/London 09:00-18:00 mon,tue'.
 
 Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
 a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.
+A row that was due more than a day ago stops no other row: if an earlier import created its call, it counts as created, and
+otherwise the stack refuses it.
+
+The plan tells how long it takes to create the calls, and how long each provider needs at least to be asked for them, at its
+rate in DialRates of the stack. Due times, windows and limits on the calls at the same time may make it longer.
 
 A stack on AWS knows the rows by the caller. So go on with the same AWS identity: under another one, the same command creates
 all calls anew. The import writes audit records: who, why, and how many.
@@ -69,9 +76,9 @@ pub(crate) struct Import {
     /// Calling number of the rows that name none
     #[arg(long, value_name = "NUMBER")]
     from_number: Option<String>,
-    /// Calls per second that each provider places, its rate in `DialRates`; for the plan
-    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = rate)]
-    per_second: f64,
+    /// Calls per second that each provider places, for the plan; without it, `DialRates` of the stack
+    #[arg(long, value_name = "N", value_parser = rate)]
+    per_second: Option<f64>,
     /// Create the other calls if rows are refused
     #[arg(long)]
     skip_refused: bool,
@@ -142,7 +149,7 @@ impl Import {
         }
         let is_stopped = !refused.is_empty() && !self.skip_refused;
         let (Some(address), false) = (address, is_stopped) else {
-            self.print_plan(&rows, &refused, out).map_err(ImportError::Print)?;
+            self.print_plan(&rows, &refused, out, errors).map_err(ImportError::Print)?;
             if is_stopped && !self.plan && !self.json {
                 let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
                 writeln!(errors, "switchhook: {advice}").map_err(ImportError::Print)?;
@@ -194,45 +201,32 @@ impl Import {
         }
     }
 
-    fn print_plan(&self, rows: &[Row], refused: &[RowError], out: &mut impl Write) -> io::Result<()> {
-        let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
-        let mut by_provider: BTreeMap<&str, usize> = BTreeMap::new();
-        for row in &valid {
-            *by_provider.entry(row.provider()).or_default() += 1;
+    fn print_plan(
+        &self,
+        rows: &[Row],
+        refused: &[RowError],
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> io::Result<()> {
+        let plan = Plan::new(rows, refused, self.rates(errors)?);
+        if self.json { plan.print_json(out) } else { plan.print(&self.file, out) }
+    }
+
+    /// Returns the rates for the plan: the one that is given, else those of the stack that is chosen. A plan needs no stack.
+    fn rates(&self, errors: &mut impl Write) -> io::Result<Rates> {
+        if let Some(rate) = self.per_second {
+            return Ok(Rates::Given(rate));
         }
-        let numbers: BTreeSet<String> =
-            valid.iter().map(|row| PhoneNumber::new(row.text("to")).canonical().as_str().to_owned()).collect();
-        let same_number = valid.len() - numbers.len();
-        let seconds = |calls: usize| {
-            // A plan needs no more precision than seconds.
-            SignedDuration::try_from_secs_f64((calls as f64 / self.per_second).ceil()).unwrap_or(SignedDuration::MAX)
-        };
-        let refused_rows = rows.len() - valid.len();
-        if self.json {
-            let providers: Map<String, Value> = by_provider
-                .iter()
-                .map(|(provider, calls)| {
-                    ((*provider).to_owned(), json!({"calls": calls, "seconds": seconds(*calls).as_secs()}))
-                })
-                .collect();
-            let plan = json!({
-                "rows": rows.len(), "calls": valid.len(), "providers": providers, "same_number": same_number,
-                "refused_rows": refused_rows, "refused": refused.iter().map(RowError::json).collect::<Value>(),
-            });
-            return writeln!(out, "{plan}");
+        match self.stack.connect() {
+            Ok(connection) => Ok(Rates::Stack(connection.stack.dial_rates())),
+            Err(StackChoiceError::None { .. }) => Ok(Rates::Assumed),
+            Err(error) => {
+                if !self.json {
+                    writeln!(errors, "switchhook: DialRates of the stack are not known: {}", with_causes(&error))?;
+                }
+                Ok(Rates::Assumed)
+            }
         }
-        writeln!(out, "{}: {}, {}", self.file.display(), counted(rows.len(), "row"), counted(valid.len(), "call"))?;
-        for (provider, calls) in &by_provider {
-            let (time, rate) = (seconds(*calls), self.per_second);
-            writeln!(out, "  {provider}: {}, {time:#} at {rate} per second", counted(*calls, "call"))?;
-        }
-        if same_number > 0 {
-            writeln!(out, "  {same_number} of the calls are to a number that another row calls too")?;
-        }
-        if refused_rows > 0 {
-            writeln!(out, "  {} refused", counted(refused_rows, "row"))?;
-        }
-        Ok(())
     }
 
     fn print_result(&self, imported: &Imported, out: &mut impl Write) -> io::Result<()> {
@@ -296,5 +290,6 @@ fn send_batch(to: &str, batch: &[&Row], imported: &mut Imported) -> Result<(), B
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if (0.1..=100.0).contains(&rate) { Ok(rate) } else { Err("not between 0.1 and 100".to_owned()) }
+    let is_right = (PER_SECOND_MIN..=PER_SECOND_MAX).contains(&rate);
+    if is_right { Ok(rate) } else { Err(format!("not between {PER_SECOND_MIN} and {PER_SECOND_MAX}")) }
 }

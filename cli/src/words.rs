@@ -1,10 +1,23 @@
 //! Words of the output: numbers and ages for people, and JSON for programs.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use switchhook_domain::Timestamp;
+
+/// Returns the text of an error, followed by the texts of its causes.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
 
 /// Returns a number and its noun, for example `1 call` or `2 calls`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {

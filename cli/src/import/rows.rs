@@ -45,6 +45,9 @@ pub(super) struct Row {
     body: Map<String, Value>,
     /// Errors found without the stack.
     pub(super) errors: Vec<RowError>,
+    /// Error of a due time that has passed for longer than the stack allows for a new call. Only the stack knows whether an earlier
+    /// import created the call, so the row is sent.
+    pub(super) past_due: Option<RowError>,
 }
 
 /// Error in one field of a row.
@@ -121,6 +124,12 @@ impl Row {
         of_fields.iter().map(|error| self.error(&text(error, "field"), text(error, "message"))).collect()
     }
 
+    /// True if the row is due before `now`, and nothing was wrong with it then.
+    fn was_valid_when_due(&self, body: &[u8], now: Timestamp) -> bool {
+        let due_at = Timestamp::parse_rfc3339(self.text("due_at")).filter(|due_at| *due_at < now);
+        due_at.is_some_and(|due_at| switchhook_api::check(body, due_at).is_ok())
+    }
+
     fn error(&self, field: &str, message: impl Into<String>) -> RowError {
         RowError { line: self.line, field: field.to_owned(), message: message.into() }
     }
@@ -150,7 +159,11 @@ pub(super) fn read_rows(file: &Path, name: &str, defaults: &Defaults<'_>) -> Res
             let known: Vec<String> = row.errors.iter().map(|error| error.field.clone()).collect();
             let errors = problem.errors.into_iter().filter(|error| !known.contains(&error.field));
             let errors: Vec<RowError> = errors.map(|error| row.error(&error.field, error.message)).collect();
-            row.errors.extend(errors);
+            if row.errors.is_empty() && row.was_valid_when_due(body.as_bytes(), now) {
+                row.past_due = errors.into_iter().next();
+            } else {
+                row.errors.extend(errors);
+            }
         }
     }
     Ok(rows)
@@ -186,7 +199,7 @@ fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mu
 fn json_rows(text: &str) -> Vec<Row> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let rows = lines.map(|(line, text)| {
-        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new() };
+        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new(), past_due: None };
         match serde_json::from_str(text) {
             Ok(Value::Object(body)) => row.body = body,
             Ok(_) => row.errors.push(row.error("", "must be a JSON object")),
@@ -220,7 +233,7 @@ fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, RowsError> {
         let start = byte + text.bytes().skip(byte).take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         line += text.bytes().take(start).skip(read).map(|byte| u64::from(byte == b'\n')).sum::<u64>();
         read = start;
-        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new() };
+        let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new(), past_due: None };
         for (column, cell) in columns.iter().zip(&record).filter(|(_, cell)| !cell.is_empty()) {
             match value(column, cell) {
                 Ok(value) => insert(&mut row.body, column, value),

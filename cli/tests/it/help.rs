@@ -212,7 +212,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
         (&["call", "import", "calls.csv"], "--to"),
-        (&["call", "import", "calls.csv", "--plan", "--per-second", "0"], "not between 0.1 and 100"),
+        (&["call", "import", "calls.csv", "--plan", "--per-second", "0"], "not between 0.1 and 200"),
         (&["republish", "--to", "http://h"], "--call"),
         (&["republish", "--call", "c", "--since", "1h", "--to", "http://h"], "--since"),
         (&["republish", "--since", "soon", "--to", "http://h"], "not a time ago"),

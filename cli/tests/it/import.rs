@@ -46,7 +46,8 @@ fn plan_says_how_many_and_how_long_and_sends_nothing() {
     assert_eq!(
         out,
         format!(
-            "{shown}: 4 rows, 3 calls\n  retell: 2 calls, 4s at 0.5 per second\n  twilio: 1 call, 2s at 0.5 per second\n  \
+            "{shown}: 4 rows, 3 calls, created in about 1s\n  retell: 2 calls, dialled in at least 4s at 0.5 per second\n  \
+             twilio: 1 call, dialled in at least 2s at 0.5 per second\n  the rate is that of --per-second\n  \
              1 of the calls are to a number that another row calls too\n  1 row refused\n"
         )
     );
@@ -55,7 +56,72 @@ fn plan_says_how_many_and_how_long_and_sends_nothing() {
     let plan: Value = serde_json::from_str(&out).expect("one JSON object");
     assert_eq!((&plan["calls"], &plan["refused_rows"]), (&Value::from(3), &Value::from(1)));
     assert_eq!((&plan["refused"][0]["line"], &plan["refused"][0]["field"]), (&Value::from(5), &Value::from("to")));
+    assert_eq!((&plan["rates_from"], &plan["create_seconds"]), (&Value::from("assumed"), &Value::from(1)));
+    assert_eq!(plan["providers"]["retell"], serde_json::json!({"calls": 2, "per_second": 1.0, "seconds": 2}));
     assert_eq!(errors, "");
+}
+
+#[test]
+fn plan_takes_the_rates_of_the_stack() {
+    let scratch = Scratch::new();
+    let rates = "retell=0.5/20";
+    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h", "--dial-rates", rates]);
+    let row = |provider: &str, number: usize| format!("{provider},+442079460018,+4477009{number:05}\n");
+    let rows: String = (0..ROWS).map(|number| row("retell", number)).chain([row("vapi", ROWS)]).collect();
+    let file = file(&scratch, "calls.csv", &format!("provider,from,to\n{rows}"));
+    let (code, out, errors) = import(&[path(&file), "--plan", "--to", &stack.url]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(
+        out,
+        format!(
+            "{}: {} rows, {} calls, created in about 3s\n  retell: {ROWS} calls, dialled in at least 7m 40s at 0.5 per second\n  \
+             vapi: 1 call that will wait: DialRates of the stack has no rate for it\n  \
+             the rates are DialRates of the stack\n",
+            file.display(),
+            ROWS + 1,
+            ROWS + 1
+        )
+    );
+    let (_, out, _) = import(&[path(&file), "--plan", "--json", "--to", &stack.url]);
+    let plan: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((&plan["rates_from"], &plan["providers"]["vapi"]["seconds"]), (&Value::from("stack"), &Value::Null));
+    // A plan needs no stack.
+    let (code, out, errors) = import(&[path(&file), "--plan", "--to", "http://127.0.0.1:1"]);
+    assert!(errors.contains("DialRates of the stack are not known: "), "{errors}");
+    assert_eq!(code, Some(0));
+    assert!(out.contains("at 1 per second\n  the rate is the default of DialRates"), "{out}");
+}
+
+/// An import that is taken up again after the due times of its first rows.
+#[test]
+fn row_that_is_past_due_is_known_or_refused_and_stops_no_other_row() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
+    // The limit is a day.
+    let due = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24) + jiff::SignedDuration::from_secs(15);
+    let first = format!("to,due_at\n+447700900123,{due}\n+447700900124,{due}\n");
+    let file = file(&scratch, "calls.csv", &first);
+    let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
+    let left = jiff::Timestamp::now().duration_until(due + jiff::SignedDuration::from_hours(24));
+    std::thread::sleep(std::time::Duration::try_from(left).unwrap_or_default() + std::time::Duration::from_secs(1));
+
+    let shown = file.display().to_string();
+    let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
+    assert_eq!((code, errors.as_str()), (Some(0), ""), "{out}");
+    assert_eq!(out, format!("{shown}: 0 calls created, 2 created before\n"));
+    std::fs::write(&file, format!("{first}+447700900125,{due}\n+447700900126,\n")).expect("the file is written");
+    let (code, out, errors) = import(&[&[path(&file), "--plan"], &options[..]].concat());
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert!(out.starts_with(&format!("{shown}: 4 rows, 1 call, created in about 1s\n")), "{out}");
+    assert!(
+        out.ends_with("  3 rows due more than a day ago: refused, unless an earlier import created the call\n"),
+        "{out}"
+    );
+    let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
+    assert_eq!((code, out), (Some(1), format!("{shown}: 1 call created, 2 created before, 1 row refused\n")));
+    assert_eq!(errors, format!("{shown}:4: due_at: must be at most 1 day in the past\n"));
 }
 
 #[test]
