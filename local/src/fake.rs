@@ -246,6 +246,13 @@ impl FakeProvider {
         id
     }
 
+    /// Changes a field of a call in Retell's answers to later requests, as if Retell had added a value to its list.
+    pub fn change_field(&self, provider_call_id: &str, name: &str, value: &str) {
+        if let Some(call) = lock(&self.state).calls.get_mut(provider_call_id) {
+            call.changed_fields.insert(name.to_owned(), value.into());
+        }
+    }
+
     /// Waits until the next webhook is due, and returns it.
     pub async fn next_delivery(&self) -> Delivery {
         loop {

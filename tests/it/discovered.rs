@@ -12,9 +12,9 @@ use switchhook_domain::{Direction, EventId, PhoneNumber, Provider};
 use switchhook_local::INBOX_TABLE;
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_reconciler::Report;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options, text};
 
-use crate::outbound::{HOUR, all_accounts, call_state};
+use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
 use crate::reconciled::{consume_all, place_outside};
 
 /// Calls of 13 pages of Retell's list. A run reads ten.
@@ -264,4 +264,63 @@ async fn inbound_calls_that_nobody_reported_are_discovered_once() {
             .collect();
         assert_eq!((events.len(), call.attempt_records.len()), (1, 1), "{course:?} {call:?}");
     }
+}
+
+// Values that Switchhook does not know
+
+/// The log lines of the reconciler about unknown values. Each has the action, the field and the call.
+fn unknown_values(world: &World) -> Vec<(String, String, String)> {
+    let lines = ["asked_again_later", "read_without_it"].into_iter().flat_map(|action| world.logged(action));
+    let lines = lines.filter(|line| line["function"] == "reconciler" && line["unknown_value"] == 1);
+    lines.map(|line| (text(&line["action_taken"]), text(&line["unknown_field"]), text(&line["call_id"]))).collect()
+}
+
+fn noted(action_taken: &str, field: &str, call_id: &str) -> (String, String, String) {
+    (action_taken.to_owned(), field.to_owned(), call_id.to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_values_of_a_list_are_counted_and_no_call_is_lost() {
+    let (world, ids) = after_calls(3).await;
+    let fake = world.cloud.fake();
+    fake.change_field(&ids[0], "call_status", "paused");
+    fake.change_field(&ids[1], "disconnection_reason", "new_reason");
+    assert_eq!(run(&world).await.0.discovered, 2);
+    let known = format!("retell:{}", ids[1]);
+    assert_eq!(
+        unknown_values(&world),
+        [noted("asked_again_later", "call_status", ""), noted("read_without_it", "disconnection_reason", &known)]
+    );
+    assert_known_once(&world, &ids[1..]).await;
+    assert!(world.load(&format!("retell:{}", ids[0])).await.is_none());
+
+    // The next period has the call again. The other one is known, and is not counted again.
+    fake.change_field(&ids[0], "call_status", "ended");
+    world.wait(HOUR + MINUTE).await;
+    assert_eq!(run(&world).await.0.discovered, 1);
+    assert_eq!(unknown_values(&world).len(), 2);
+    assert_known_once(&world, &ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_values_of_a_lookup_are_counted_and_the_call_ends_all_the_same() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 3).await;
+    let id = fake.dials()[0].provider_call_id.clone();
+    fake.change_field(&id, "call_status", "paused");
+    world.wait(INACTIVITY_TIMEOUT).await;
+    let asked = noted("asked_again_later", "call_status", &call_id);
+    let before = unknown_values(&world);
+    assert!(!before.is_empty() && before.iter().all(|line| *line == asked), "{before:?}");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job IN_PROGRESS, appointment Dialing, attempts [initiated]");
+
+    fake.change_field(&id, "call_status", "ended");
+    fake.change_field(&id, "disconnection_reason", "new_reason");
+    world.wait(INACTIVITY_TIMEOUT).await;
+    let after = unknown_values(&world);
+    assert!(after.contains(&noted("read_without_it", "disconnection_reason", &call_id)), "{after:?}");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }

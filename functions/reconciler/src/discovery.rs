@@ -14,10 +14,10 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptKey, CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
     AccountConfig, CallSearch, Lookup, LookupAnswer, Period, SearchStep, VerifiedWebhook, derived_call_id,
-    discovery_api_request, read_discovery_answer, reporting_event_ids,
+    discovery_api_request, read_discovery_answer, read_with_notes, reporting_event_ids,
 };
 
-use crate::reconciler::{Reconciler, Report, RequestStats};
+use crate::reconciler::{Reconciler, Report, RequestStats, log_unknown_value};
 
 /// Length of the period that is read at once, and time between two readings.
 const PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -101,6 +101,9 @@ impl Reconciler {
                 }
                 break;
             };
+            for field in page.unknown_values {
+                log_unknown_value(provider, None, field, "asked_again_later", now);
+            }
             for (webhook, event) in &page.endings {
                 report.discovered += u64::from(self.store_if_unknown(provider, webhook, event, trace_id).await?);
             }
@@ -141,7 +144,12 @@ impl Reconciler {
             return Ok(false);
         }
         let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
-        Ok(matches!(outcome, PutOutcome::Stored))
+        let is_new = matches!(outcome, PutOutcome::Stored);
+        let now = self.clock.now();
+        if let Some(field) = read_with_notes(webhook, now).1.unknown_value.filter(|_| is_new) {
+            log_unknown_value(provider, Some(&event.call_id), field, "read_without_it", now);
+        }
+        Ok(is_new)
     }
 
     /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id. Also
@@ -196,12 +204,15 @@ impl Reconciler {
         let answer = response.map(|response| search.respond(response.status, &response.body, now));
         match answer {
             Ok(SearchStep::Answer(LookupAnswer::Ended { webhook, event })) => Some((webhook, *event)),
+            Ok(SearchStep::Answer(LookupAnswer::UnknownValue { field })) => {
+                log_unknown_value(provider, Some(&call_id), field, "asked_again_later", now);
+                None
+            }
             Ok(SearchStep::Answer(
                 LookupAnswer::Alive { .. }
                 | LookupAnswer::NotFound
                 | LookupAnswer::Undecided { .. }
-                | LookupAnswer::Gone
-                | LookupAnswer::UnknownValue { .. },
+                | LookupAnswer::Gone,
             )) => None,
             Ok(SearchStep::Answer(LookupAnswer::RetryLater { .. }) | SearchStep::Ask(_)) | Err(_) => {
                 requests.failed += 1;

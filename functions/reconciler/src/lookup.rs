@@ -16,13 +16,12 @@ use switchhook_aws::Error;
 use switchhook_aws::inbox::{Inbox, minute_of};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
-use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook,
+    AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook, read_with_notes,
 };
 
-use crate::reconciler::{Reconciler, RequestStats};
+use crate::reconciler::{Reconciler, RequestStats, log_unknown_value};
 
 /// Limit on the requests to one provider in a minute.
 pub const REQUESTS_PER_MINUTE: u32 = 1_200;
@@ -247,6 +246,9 @@ impl Lookups<'_> {
                 // The event belongs to the attempt that was looked up, whatever ids the provider echoes.
                 let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
                 let event = Box::new(ProviderEvent { call_id, attempt, ..*event });
+                if let Some(field) = read_with_notes(&webhook, now).1.unknown_value {
+                    log_unknown_value(provider, Some(&call.call_id), field, "read_without_it", now);
+                }
                 (true, LookupOutcome::Ended(ReportedEnding { event, webhook }))
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
@@ -254,28 +256,13 @@ impl Lookups<'_> {
             LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
             // The provider works, and its list has grown.
             LookupAnswer::UnknownValue { field } => {
-                self.note_unknown(provider, call, field);
+                log_unknown_value(provider, Some(&call.call_id), field, "asked_again_later", self.clock.now());
                 (true, LookupOutcome::RetryLater)
             }
             LookupAnswer::RetryLater { reason: _ } => (false, LookupOutcome::RetryLater),
         };
         self.record_result(provider, is_answered);
         Ok(outcome)
-    }
-
-    /// Counts a value that the provider has added to its list. The log names the field alone.
-    fn note_unknown(&self, provider: Provider, call: &Call, field: &'static str) {
-        let decision = Decision {
-            function: "reconciler",
-            message: "call has a status that is not known",
-            action_taken: "asked_again_later",
-            provider: Some(provider.as_str()),
-            call_id: Some(call.call_id.as_str()),
-            unknown_field: Some(field),
-            counts: vec![("unknown_value", 1)],
-            ..Decision::default()
-        };
-        decision.log(self.clock.now(), false);
     }
 
     /// True if the provider gets no further request in this run.

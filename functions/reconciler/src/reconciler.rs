@@ -11,7 +11,7 @@ use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Policy, Provider, Timestamp};
+use switchhook_domain::{CallId, Policy, Provider, Timestamp};
 
 /// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
 /// answer a lookup.
@@ -117,6 +117,27 @@ impl RequestStats {
         let counts = [("provider_requests", self.sent), ("provider_request_failed", self.failed)];
         slowest.into_iter().chain(counts).collect()
     }
+}
+
+/// Counts a value that a provider has added to its list. The log names the field alone.
+pub(crate) fn log_unknown_value(
+    provider: Provider,
+    call_id: Option<&CallId>,
+    field: &'static str,
+    action_taken: &'static str,
+    now: Timestamp,
+) {
+    let decision = Decision {
+        function: "reconciler",
+        message: "provider's answer has a value that is not known",
+        action_taken,
+        provider: Some(provider.as_str()),
+        call_id: call_id.map(CallId::as_str),
+        unknown_field: Some(field),
+        counts: vec![("unknown_value", 1)],
+        ..Decision::default()
+    };
+    decision.log(now, false);
 }
 
 impl Reconciler {

@@ -1,5 +1,7 @@
 //! A call at the fake provider.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use switchhook_domain::{Direction, Provider};
 
@@ -23,6 +25,8 @@ pub(super) struct FakeCall {
     pub(super) metadata: Value,
     /// Fields of the dial request that the provider repeats, in its own words.
     pub(super) echoed: Value,
+    /// Fields that Retell shows with another value, by their names.
+    pub(super) changed_fields: BTreeMap<String, Value>,
     pub(super) created_ms: i64,
     /// `None` if nobody picks up.
     pub(super) answered_ms: Option<i64>,

@@ -1,5 +1,7 @@
 //! Dials of the fake provider: who is called, what truly happens, and which webhooks report it.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 use switchhook_domain::{Direction, Provider};
 use switchhook_providers::repeats_safely_for;
@@ -125,6 +127,7 @@ impl State {
             to,
             metadata,
             echoed,
+            changed_fields: BTreeMap::new(),
             created_ms: now,
             answered_ms,
             ended_ms,

@@ -19,9 +19,12 @@ use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, 
 pub struct CallPage {
     /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it.
     pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
-    /// Provider call ids of the ended calls that the page only names. A [`CallSearch`](crate::CallSearch) returns the ending of
-    /// each.
+    /// Provider call ids of the calls that the page only names, and that have ended or have a status that Switchhook does not know. A
+    /// [`CallSearch`](crate::CallSearch) returns the ending of each.
     pub named: Vec<String>,
+    /// Names of the fields with a status that Switchhook does not know, one for each call of the page that cannot be read because of
+    /// it.
+    pub unknown_values: Vec<&'static str>,
     /// Names the next page to [`discovery_api_request`]. `None` if this was the last one.
     pub next_page: Option<String>,
 }
@@ -67,7 +70,7 @@ pub fn read_discovery_answer(
     if !StatusCode::from_u16(status).is_ok_and(|status| status.is_success()) {
         return None;
     }
-    let (webhooks, next_page) = match provider {
+    let (calls, next_page) = match provider {
         Provider::Retell => retell::parse_page(body),
         Provider::Twilio => twilio::parse_page(body, period),
         Provider::Vapi => vapi::parse_page(body, period, page),
@@ -77,15 +80,15 @@ pub fn read_discovery_answer(
         Provider::SignalWire => signalwire::parse_page(body, period),
         Provider::ElevenLabs => {
             let (named, next_page) = elevenlabs::parse_page(body)?;
-            return Some(CallPage { endings: Vec::new(), named, next_page });
+            return Some(CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page });
         }
         Provider::Bland => {
             let (named, next_page) = bland::parse_page(body, period, page)?;
-            return Some(CallPage { endings: Vec::new(), named, next_page });
+            return Some(CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page });
         }
         Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }?;
-    let endings = webhooks.into_iter().filter_map(|(query, body)| {
+    let endings = calls.webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
         let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
         match read(&webhook, now) {
@@ -93,7 +96,8 @@ pub fn read_discovery_answer(
             Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
         }
     });
-    Some(CallPage { endings: endings.collect(), named: Vec::new(), next_page })
+    let endings = endings.collect();
+    Some(CallPage { endings, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
 }
 
 /// Ids of the webhooks that may have reported a listed call, although its dial has another provider call id. If the inbox has one of them,

@@ -120,21 +120,31 @@ impl Period {
     }
 }
 
-/// A page in the terms of one provider's `client.rs`: the webhooks of the ended calls, each a query and a body, and the
-/// next page.
-pub(crate) type ParsedPage = (Vec<(String, Vec<u8>)>, Option<String>);
+/// Calls of a page in the terms of one provider's `client.rs`.
+#[derive(Default)]
+pub(crate) struct ListedCalls {
+    /// Webhooks of the ended calls, each a query and a body.
+    pub(crate) webhooks: Vec<(String, Vec<u8>)>,
+    /// Names of the fields with a status that Switchhook does not know, one for each call that cannot be read because of it.
+    pub(crate) unknown_values: Vec<&'static str>,
+}
 
-/// Webhooks of those calls that have ended.
-pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> Vec<(String, Vec<u8>)> {
-    answers
-        .filter_map(|answer| match answer {
-            ParsedAnswer::Ended { query, body } => Some((query, body)),
+/// A page in the terms of one provider's `client.rs`: its calls, and the next page.
+pub(crate) type ParsedPage = (ListedCalls, Option<String>);
+
+/// Returns the ended calls, and the calls with a status that Switchhook does not know.
+pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> ListedCalls {
+    let mut calls = ListedCalls::default();
+    for answer in answers {
+        match answer {
+            ParsedAnswer::Ended { query, body } => calls.webhooks.push((query, body)),
+            ParsedAnswer::UnknownValue(field) => calls.unknown_values.push(field),
             ParsedAnswer::Alive { .. }
             | ParsedAnswer::NotFound
             | ParsedAnswer::Undecided(_)
             | ParsedAnswer::Gone
-            | ParsedAnswer::UnknownValue(_)
-            | ParsedAnswer::Unreadable => None,
-        })
-        .collect()
+            | ParsedAnswer::Unreadable => {}
+        }
+    }
+    calls
 }

@@ -146,6 +146,7 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         });
         set("call_analysis", analysis);
     }
+    shown.extend(call.changed_fields.clone());
     Value::Object(shown)
 }
 

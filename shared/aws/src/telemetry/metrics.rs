@@ -168,7 +168,7 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "provider_requests", "Requests to providers: lookups, and pages of their lists of calls")
         .by_provider(),
     count("reconciler", "provider_request_failed", "Requests to providers without a usable answer").by_provider(),
-    count("reconciler", "unknown_value", "Lookups of a call with a status that Switchhook does not know"),
+    count("reconciler", "unknown_value", "Calls in providers' answers with a value that Switchhook does not know"),
     milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run")
         .by_provider(),
     milliseconds("reconciler", "overdue_wake_ms", "Time since the oldest wake-up time, if a run woke a call"),

@@ -194,7 +194,7 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
     let index = page.map_or(Some(0), |page| page.parse().ok())?;
     let rows = parse_list(body)?;
     let next = next_index(index, &rows, period);
-    let wanted = rows.into_iter().filter(|row| row.is_over && row.created_at.is_none_or(|at| period.contains(at)));
+    let wanted = rows.into_iter().filter(|row| row.may_be_over && row.created_at.is_none_or(|at| period.contains(at)));
     Some((wanted.map(|row| row.id).collect(), next.map(|index| index.to_string())))
 }
 
@@ -202,7 +202,8 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
 struct Row {
     id: String,
     created_at: Option<Timestamp>,
-    is_over: bool,
+    /// True if it is over, or has a status that Switchhook does not know.
+    may_be_over: bool,
     fields: Map<String, Value>,
 }
 
@@ -212,7 +213,8 @@ fn parse_list(body: &[u8]) -> Option<Vec<Row>> {
     let count = calls.len();
     let row = |fields: Map<String, Value>| {
         let call: Call = lenient::object(Value::Object(fields.clone())).ok().flatten()?;
-        Some(Row { created_at: call.created_at(), is_over: call.is_over() == Some(true), id: call.call_id?, fields })
+        let may_be_over = call.is_over().unwrap_or_else(|| call.unknown_value().is_some());
+        Some(Row { created_at: call.created_at(), may_be_over, id: call.call_id?, fields })
     };
     let rows: Vec<Row> = objects(calls).map(row).collect::<Option<_>>()?;
     (rows.len() == count).then_some(rows)

@@ -146,7 +146,7 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 /// Ids of the listed conversations that have ended, and the next page.
 pub(crate) fn parse_page(body: &[u8]) -> Option<(Vec<String>, Option<String>)> {
     let (rows, next_cursor) = parse_list(object(body)?)?;
-    Some((rows.into_iter().filter(|row| row.has_ended).map(|row| row.id).collect(), next_cursor))
+    Some((rows.into_iter().filter(|row| row.may_have_ended).map(|row| row.id).collect(), next_cursor))
 }
 
 fn conversation_request(account: &ElevenLabsAccount, id: &str) -> ApiRequest {
@@ -164,15 +164,16 @@ fn get(account: &ElevenLabsAccount, path: String) -> ApiRequest {
 /// Row of a list of conversations.
 struct Row {
     id: String,
-    has_ended: bool,
+    /// True if it has ended, or has a status that Switchhook does not know.
+    may_have_ended: bool,
 }
 
 /// Rows of a list, and the cursor of the next page. `None` if this is no list.
 fn parse_list(mut list: Map<String, Value>) -> Option<(Vec<Row>, Option<String>)> {
     let Some(Value::Array(rows)) = list.remove("conversations") else { return None };
     let rows = objects(rows).map(|row| {
-        let has_ended = matches!(status(&row), Some(Status::Done | Status::Failed));
-        Some(Row { id: text(&row, "conversation_id")?.to_owned(), has_ended })
+        let may_have_ended = matches!(status(&row), Some(Status::Done | Status::Failed | Status::Other));
+        Some(Row { id: text(&row, "conversation_id")?.to_owned(), may_have_ended })
     });
     let rows = rows.collect::<Option<_>>()?;
     let has_more = list.get("has_more").and_then(Value::as_bool)?;

@@ -28,7 +28,7 @@ pub(crate) fn read(
     let event_id = event_id(event, &event_type, &conversation, webhook.body());
     let provider_call_id = conversation.conversation_id.as_deref();
     let correlation = correlate(Provider::ElevenLabs, &conversation.echoed_ids(), provider_call_id, notes);
-    notes.unknown_value = unknown_value(&conversation);
+    notes.unknown_value = unknown_value(event, &conversation);
 
     let times = CallTimes {
         started_at: conversation.started_at(),
@@ -37,7 +37,7 @@ pub(crate) fn read(
     let call_events = match event {
         Event::PostCallTranscription => transcription(&conversation, webhook.decision(), times),
         Event::CallInitiationFailure => initiation_failure(&conversation).reported(times),
-        Event::Other => {
+        Event::Ignored | Event::Other => {
             return Ok(Reading::Recorded {
                 event_id,
                 event_type: ids::event_type(&event_type),
@@ -79,7 +79,7 @@ fn event_id(event: Event, event_type: &str, conversation: &Conversation, body: &
             conversation.canonical_analysis().map(|analysis| ids::short_hash(analysis.as_bytes()))
         }
         Event::CallInitiationFailure => None,
-        Event::Other => Some(ids::short_hash(body)),
+        Event::Ignored | Event::Other => Some(ids::short_hash(body)),
     };
     let suffix = match hash {
         Some(hash) => format!("{conversation_id}:{event_type}:{hash}"),
@@ -89,8 +89,10 @@ fn event_id(event: Event, event_type: &str, conversation: &Conversation, body: &
 }
 
 /// Name of a field with a value that ElevenLabs has added to its list.
-fn unknown_value(conversation: &Conversation) -> Option<&'static str> {
-    if conversation.phone_call().is_some_and(|call| call.call_result == Some(CallResult::Other)) {
+fn unknown_value(event: Event, conversation: &Conversation) -> Option<&'static str> {
+    if event == Event::Other {
+        Some("type")
+    } else if conversation.phone_call().is_some_and(|call| call.call_result == Some(CallResult::Other)) {
         Some("call_result")
     } else if conversation.status == Some(Status::Other) {
         Some("status")

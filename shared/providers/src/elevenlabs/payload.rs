@@ -27,12 +27,14 @@ impl Webhook {
     }
 }
 
-/// Events that change the state of a call.
-#[derive(Clone, Copy)]
+/// Type of a webhook.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     PostCallTranscription,
     CallInitiationFailure,
-    /// `post_call_audio`, and types that ElevenLabs does not document, for example the type of its answering-machine detection.
+    /// Recordings, and notices about voices: they do not change a call.
+    Ignored,
+    /// Future types, and those that ElevenLabs does not document, for example the type of its answering-machine detection.
     Other,
 }
 
@@ -41,6 +43,9 @@ impl Event {
         match name {
             "post_call_transcription" => Self::PostCallTranscription,
             "call_initiation_failure" => Self::CallInitiationFailure,
+            "post_call_audio" | "voice_removal_notice" | "voice_removal_notice_withdrawn" | "voice_removed" => {
+                Self::Ignored
+            }
             _ => Self::Other,
         }
     }

@@ -31,14 +31,14 @@ pub(crate) fn read(
     let event = Event::from_name(&event_type);
     let event_id = event_id(event, &event_type, &call, webhook.body());
     let correlation = correlation(&call, notes);
-    notes.unknown_value = unknown_value(&call);
+    notes.unknown_value = unknown_value(event, &call);
     let block_number = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
 
     let call_events = match event {
         Event::CallStarted => started(&call),
         Event::CallEnded => ended(&call),
         Event::CallAnalyzed => analyzed(&call, webhook.decision()),
-        Event::Other => {
+        Event::Ignored | Event::Other => {
             return Ok(Reading::Recorded {
                 event_id,
                 event_type: ids::event_type(&event_type),
@@ -70,7 +70,7 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
     let hash = match event {
         Event::CallStarted | Event::CallEnded => None,
         Event::CallAnalyzed => call.canonical_analysis().map(|analysis| ids::short_hash(analysis.as_bytes())),
-        Event::Other => Some(ids::short_hash(body)),
+        Event::Ignored | Event::Other => Some(ids::short_hash(body)),
     };
     let suffix = match hash {
         Some(hash) => format!("{call_id}:{event_type}:{hash}"),
@@ -86,8 +86,10 @@ fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
 }
 
 /// Name of a field with a value that Retell has added to its list.
-fn unknown_value(call: &Call) -> Option<&'static str> {
-    if call.disconnection_reason == Some(DisconnectionReason::Other) {
+fn unknown_value(event: Event, call: &Call) -> Option<&'static str> {
+    if event == Event::Other {
+        Some("event")
+    } else if call.disconnection_reason == Some(DisconnectionReason::Other) {
         Some("disconnection_reason")
     } else if call.call_status == Some(CallStatus::Other) {
         Some("call_status")

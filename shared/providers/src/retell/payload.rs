@@ -18,13 +18,15 @@ pub(super) struct Webhook {
     pub(super) data: Option<Call>,
 }
 
-/// Events that change the state of a call.
-#[derive(Clone, Copy)]
+/// Type of a webhook.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     CallStarted,
     CallEnded,
     CallAnalyzed,
-    /// `transcript_updated`, `transfer_…`, chat events, and future names.
+    /// Transcripts, transfers, chats, and questions about inbound calls: they do not change a call.
+    Ignored,
+    /// Future names.
     Other,
 }
 
@@ -34,6 +36,10 @@ impl Event {
             "call_started" => Self::CallStarted,
             "call_ended" => Self::CallEnded,
             "call_analyzed" => Self::CallAnalyzed,
+            "transcript_updated" | "transfer_started" | "transfer_bridged" | "transfer_cancelled"
+            | "transfer_ended" | "chat_started" | "chat_ended" | "chat_analyzed" | "call_inbound" | "chat_inbound" => {
+                Self::Ignored
+            }
             _ => Self::Other,
         }
     }

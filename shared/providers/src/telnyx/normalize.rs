@@ -43,7 +43,7 @@ pub(crate) fn read(
         EventType::Analyzed => analyzed(&call, webhook.decision(), occurred_at),
         EventType::Hangup => ending(&call)
             .reported(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
-        EventType::Other => {
+        EventType::Ignored | EventType::Other => {
             return Ok(Reading::Recorded {
                 event_id,
                 event_type: ids::event_type(&name),
@@ -76,7 +76,7 @@ fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload,
     };
     let suffix = match event_type {
         EventType::Initiated | EventType::Answered | EventType::Hangup => format!("{call_id}:{name}"),
-        EventType::MachineDetection | EventType::Analyzed | EventType::Other => {
+        EventType::MachineDetection | EventType::Analyzed | EventType::Ignored | EventType::Other => {
             format!("{call_id}:{name}:{}", ids::short_hash(body))
         }
     };
@@ -88,7 +88,8 @@ fn unknown_value(event_type: EventType, call: &Payload) -> Option<&'static str> 
     match event_type {
         EventType::Hangup => (call.hangup_cause == Some(HangupCause::Other)).then_some("hangup_cause"),
         EventType::MachineDetection => (call.detection() == Detection::Unknown).then_some("result"),
-        EventType::Initiated | EventType::Answered | EventType::Analyzed | EventType::Other => None,
+        EventType::Other => Some("event_type"),
+        EventType::Initiated | EventType::Answered | EventType::Analyzed | EventType::Ignored => None,
     }
 }
 

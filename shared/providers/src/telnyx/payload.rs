@@ -143,7 +143,7 @@ fn time(text: &Option<String>) -> Option<Timestamp> {
     Timestamp::parse_rfc3339(text.as_deref()?)
 }
 
-/// Events that change the state of a call. Telnyx has none for ringing.
+/// Type of an event. Telnyx has none for ringing.
 #[derive(Clone, Copy)]
 pub(super) enum EventType {
     Initiated,
@@ -153,9 +153,37 @@ pub(super) enum EventType {
     MachineDetection,
     /// Analysis of a conversation with an assistant, after the end of the call.
     Analyzed,
-    /// `call.bridged`, `call.recording.saved`, `call.cost`, `streaming.…`, and future names.
+    /// Bridges, recordings, keys, speech, queues, conferences: they do not change a call.
+    Ignored,
+    /// Future names.
     Other,
 }
+
+/// Beginnings of the names of events that do not change a call. Telnyx adds events to these families, which are about what
+/// happens during a call. `call.machine` is not among them, because a new event of it may say who answered.
+const FAMILIES_WITHOUT_STATE: [&str; 21] = [
+    "call.ai_gather",
+    "call.bridged",
+    "call.conversation",
+    "call.conversation_insights",
+    "call.cost",
+    "call.dequeued",
+    "call.dtmf",
+    "call.enqueued",
+    "call.fork",
+    "call.gather",
+    "call.hold",
+    "call.left_queue",
+    "call.playback",
+    "call.recording",
+    "call.refer",
+    "call.siprec",
+    "call.speak",
+    "call.transcription",
+    "call.unhold",
+    "conference",
+    "streaming",
+];
 
 impl EventType {
     pub(super) fn from_name(name: &str) -> Self {
@@ -169,9 +197,15 @@ impl EventType {
             | "call.machine.premium.greeting.ended"
             | "call.machine.premium.call_screening.detected" => Self::MachineDetection,
             "call.analyzed" => Self::Analyzed,
+            _ if FAMILIES_WITHOUT_STATE.iter().any(|family| is_of_family(name, family)) => Self::Ignored,
             _ => Self::Other,
         }
     }
+}
+
+/// True if the name is the name of the family, or continues it after a dot.
+fn is_of_family(name: &str, family: &str) -> bool {
+    name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 #[derive(Clone, Copy, Deserialize)]

@@ -120,6 +120,9 @@ fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Optio
 
 /// Name of a field with a value that Vapi has added to its list.
 fn unknown_value(message: &Message, message_type: &str) -> Option<&'static str> {
+    if !payload::is_known_type(message_type) {
+        return Some("type");
+    }
     let status = message.status.as_deref().filter(|_| message_type == "status-update").map(CallStatus::from_name);
     match (message.ended_reason().map(EndedReason::from_name), status) {
         (Some(EndedReason::Unknown), _) => Some("endedReason"),

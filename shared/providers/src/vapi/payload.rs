@@ -200,6 +200,43 @@ fn time(text: &Option<String>) -> Option<Timestamp> {
     Timestamp::parse_rfc3339(text.as_deref()?)
 }
 
+/// Types of messages that do not change a call, but for the families of [`FAMILIES_WITHOUT_STATE`].
+const TYPES_WITHOUT_STATE: [&str; 24] = [
+    "assistant-request",
+    "call.artifact.upload",
+    "call.delete.failed",
+    "call.deleted",
+    "call.endpointing.request",
+    "conversation-update",
+    "function-call",
+    "handoff-destination-request",
+    "hang",
+    "knowledge-base-request",
+    "language-change-detected",
+    "language-changed",
+    "model-output",
+    "phone-call-control",
+    "speech-update",
+    "tool-calls",
+    "tool-calls-result",
+    "transcript",
+    "transfer-destination-request",
+    "transfer-update",
+    "user-interrupted",
+    "voice-input",
+    "voice-request",
+    "workflow.node.started",
+];
+/// Beginnings of the types of messages about chats, sessions, and the speech of an assistant.
+const FAMILIES_WITHOUT_STATE: [&str; 4] = ["assistant.", "chat.", "session.", "transcript["];
+
+/// True if Switchhook knows the type of a message.
+pub(super) fn is_known_type(message_type: &str) -> bool {
+    ["status-update", "end-of-call-report"].contains(&message_type)
+        || TYPES_WITHOUT_STATE.contains(&message_type)
+        || FAMILIES_WITHOUT_STATE.iter().any(|family| message_type.starts_with(family))
+}
+
 /// Status of a call, in a `status-update` and in a response of the API.
 #[derive(Clone, Copy)]
 pub(super) enum CallStatus {

@@ -93,6 +93,11 @@ fn ended_calls_become_the_events_of_their_webhooks() {
         json!({"items": [call("c1", "ended"), call("c2", "ongoing"), 7], "has_more": true, "pagination_key": "c2"});
     assert_eq!(events(&read(Provider::Retell, None, &list)), (vec!["retell:c1:call_ended"], Some("c2")));
 
+    // A call with a status that Retell has added cannot be read, and is counted.
+    let page = read(Provider::Retell, None, &json!({"items": [call("c4", "paused"), call("c5", "ended")]}));
+    assert_eq!(events(&page), (vec!["retell:c5:call_ended"], None));
+    assert_eq!(page.unknown_values, ["call_status"]);
+
     // An inbound call belongs to nobody yet: it is a call of its own.
     let mut inbound = call("c3", "ended");
     inbound["direction"] = "inbound".into();
@@ -204,8 +209,9 @@ fn elevenlabs_list_names_the_conversations_that_have_ended() {
         [row("c1", "done"), row("c2", "processing"), row("c3", "failed"), row("c4", "new"), row("c5", "in-progress")];
     let page = |has_more: bool| json!({"conversations": rows, "has_more": has_more, "next_cursor": "x"});
     for (has_more, next_page) in [(true, Some("x".to_owned())), (false, None)] {
-        let named = vec!["c1".to_owned(), "c3".to_owned()];
-        let expected = CallPage { endings: Vec::new(), named, next_page };
+        // Nobody knows what "new" means, so the provider is asked about that conversation too.
+        let named = vec!["c1".to_owned(), "c3".to_owned(), "c4".to_owned()];
+        let expected = CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page };
         assert_eq!(read(Provider::ElevenLabs, None, &page(has_more)), expected);
     }
 }
@@ -250,15 +256,18 @@ fn bland_list_names_the_calls_of_the_period_that_have_ended() {
         row("c2", now, true),
         row("c3", now, false),
         json!({"call_id": "c4", "created_at": now, "completed": false, "queue_status": "queue_error"}),
+        // Nobody knows what "paused" means, so the provider is asked about that call too.
+        json!({"call_id": "c6", "created_at": now, "queue_status": "paused"}),
         row("c5", "2025-10-20T11:00:00+00:00", true),
     ];
     let page = |rows: &[Value]| json!({"count": rows.len(), "calls": rows});
     let expected = |named: &[&str], next: Option<&str>| CallPage {
         endings: Vec::new(),
         named: named.iter().map(|id| (*id).to_owned()).collect(),
+        unknown_values: Vec::new(),
         next_page: next.map(str::to_owned),
     };
-    assert_eq!(read(Provider::Bland, None, &page(&rows)), expected(&["c2", "c4"], None));
+    assert_eq!(read(Provider::Bland, None, &page(&rows)), expected(&["c2", "c4", "c6"], None));
     // A full page is followed by another one, unless it reaches back before the period: the newest call comes first.
     let full = vec![row("c2", now, true); 100];
     assert_eq!(read(Provider::Bland, None, &page(&full)), expected(&["c2"; 100], Some("100")));

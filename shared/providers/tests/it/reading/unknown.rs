@@ -47,7 +47,33 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
     let hangup = |cause: &str| telnyx("call.hangup", json!({"call_control_id": "c", "hangup_cause": cause}));
     let detection =
         |result: &str| telnyx("call.machine.detection.ended", json!({"call_control_id": "c", "result": result}));
+    let event_of_retell =
+        |event: &str| notes(Provider::Retell, &json!({"event": event, "call": {"call_id": "c"}}).to_string());
+    let message = |message_type: &str| vapi(json!({"type": message_type, "call": {"id": "c"}}));
+    let event_of_telnyx = |event_type: &str| telnyx(event_type, json!({"call_control_id": "c"}));
+    let type_of_elevenlabs = |event_type: &str| elevenlabs(event_type, json!({"conversation_id": "c"}));
     for (notes, expected) in [
+        (event_of_retell("new"), Some("event")),
+        (event_of_retell("call_new"), Some("event")),
+        (event_of_retell("transfer_bridged"), None),
+        (event_of_retell("chat_analyzed"), None),
+        (event_of_retell("call_inbound"), None),
+        (message("new"), Some("type")),
+        (message("call.new"), Some("type")),
+        (message("transcript[transcriptType=\"final\"]"), None),
+        (message("speech-update"), None),
+        (message("assistant-request"), None),
+        (message("session.new"), None),
+        (event_of_telnyx("call.new"), Some("event_type")),
+        (event_of_telnyx("call.machine.new"), Some("event_type")),
+        (event_of_telnyx("call.bridgednew"), Some("event_type")),
+        (event_of_telnyx("message.received"), Some("event_type")),
+        (event_of_telnyx("call.bridged"), None),
+        (event_of_telnyx("call.recording.new"), None),
+        (event_of_telnyx("streaming.started"), None),
+        (type_of_elevenlabs("answering_machine_detection"), Some("type")),
+        (type_of_elevenlabs("post_call_audio"), None),
+        (type_of_elevenlabs("voice_removed"), None),
         (retell(json!({"call_id": "c", "disconnection_reason": "new"})), Some("disconnection_reason")),
         (retell(json!({"call_id": "c", "call_status": "new"})), Some("call_status")),
         (retell(json!({"call_id": "c", "disconnection_reason": "user_hangup", "call_status": "ended"})), None),
