@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, Provider,
-    ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, NeverDialled, NewCall, Origin, PhoneNumber, Plan, Policy,
+    Provider, ProviderEvent, RetryPolicy, StopReason, Timestamp, fold, refold,
 };
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
@@ -185,8 +185,8 @@ struct ShortReport {
     at: Option<i64>,
     /// True if a failure is permanent.
     permanent: bool,
-    /// True if the provider dialled nobody.
-    never_dialled: bool,
+    /// Reason why the provider dialled nobody.
+    never_dialled: Option<NeverDialled>,
 }
 
 fn a_report() -> impl Strategy<Value = ShortReport> {
@@ -203,7 +203,7 @@ fn a_report() -> impl Strategy<Value = ShortReport> {
         prop::sample::select(kinds),
         prop::option::of(0..4_000_i64),
         any::<bool>(),
-        prop::bool::weighted(0.1),
+        prop::option::weighted(0.1, prop::sample::select(NeverDialled::ALL.to_vec())),
     )
         .prop_map(|(provider, attempt, kind, at, permanent, never_dialled)| ShortReport {
             provider,
@@ -365,7 +365,7 @@ fn last_event_of_life(steps: &[Step]) -> Value {
 }
 
 const fn retell(attempt: Option<u8>, kind: EventKind, at: Option<i64>) -> Step {
-    let (provider, permanent, never_dialled) = (Provider::Retell, false, false);
+    let (provider, permanent, never_dialled) = (Provider::Retell, false, None);
     Step::Report(ShortReport { provider, attempt, kind, at, permanent, never_dialled })
 }
 

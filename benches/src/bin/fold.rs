@@ -68,7 +68,7 @@ fn event(number: usize) -> ProviderEvent {
             occurred_at: Some(occurred_at),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
         block_number: false,
         entity: None,

@@ -32,8 +32,8 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallDefaults, DialFailure, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy,
-    Provider, ProviderEvent, ProviderHealth, Timestamp, WebhookQuarantined, fold,
+    AttemptKey, Call, CallDefaults, Circuit, DialSignal, Disposition, EventId, FoldOutcome, Origin, Policy, Provider,
+    ProviderEvent, ProviderHealth, Timestamp, Undialled, WebhookQuarantined, fold,
 };
 
 use crate::refold::{Refolder, is_drift_event};
@@ -288,8 +288,8 @@ impl Consumer {
         Ok(())
     }
 
-    /// Updates the health of a provider, if an event says that it accepted a call and then dialled nobody, or proves a
-    /// [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event
+    /// Updates the health of a provider, if an event is the first to say that the provider accepted a dial and then dialled nobody, or
+    /// proves a [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event
     /// updates the health again.
     async fn note_dials(&self, call: Option<&Call>, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) {
         let folded = outcomes.iter().filter(|(_, outcome)| *outcome == FoldOutcome::Folded);
@@ -297,14 +297,18 @@ impl Consumer {
             let change = |health: &ProviderHealth| {
                 let next = health.after_dial(&event.call_id, signal, now)?;
                 let has_changed = next.sequence != health.sequence;
-                Some((next.clone(), has_changed.then_some(next.is_open())))
+                let opened_by = match next.circuit {
+                    Circuit::Open { failure, .. } => Some(failure),
+                    Circuit::Closed => None,
+                };
+                Some((next, has_changed.then_some(opened_by)))
             };
             let changed = self.calls.change_provider_health(provider, change).await;
-            let action_taken = match &changed {
+            let (action_taken, cause) = match &changed {
                 Ok(None | Some(None)) => continue,
-                Ok(Some(Some(true))) => "circuit_open",
-                Ok(Some(Some(false))) => "circuit_closed",
-                Err(_) => "health_not_noted",
+                Ok(Some(Some(Some(failure)))) => ("circuit_open", Some(failure.as_str())),
+                Ok(Some(Some(None))) => ("circuit_closed", None),
+                Err(_) => ("health_not_noted", None),
             };
             let failure = Decision::from_error(changed.as_ref().err());
             let decision = Decision {
@@ -316,7 +320,7 @@ impl Consumer {
                 },
                 action_taken,
                 provider: Some(provider.as_str()),
-                cause: (action_taken == "circuit_open").then_some(DialFailure::NotDialled.as_str()).or(failure.cause),
+                cause: cause.or(failure.cause),
                 ..failure
             };
             decision.log(now, changed.is_err());
@@ -460,13 +464,13 @@ impl Consumer {
 
 /// Returns what a folded event means for the health of its provider. `None` if it means nothing.
 fn dial_signal(call: Option<&Call>, event: &ProviderEvent) -> Option<(Provider, DialSignal<'static>)> {
-    if let Origin::Provider(provider) = event.origin
-        && event.call_events.iter().any(|event| event.never_dialled)
-    {
-        let failure = DialFailure::NotDialled;
-        return Some((provider, DialSignal::Failed { failure, cause: "never_dialled", retry_after: None }));
+    let call = call?;
+    // If the provider said so in its answer to the dial, the event is Switchhook's own, and the dialer has noted the answer.
+    let undialled = call.undialled(&event.event_id).filter(|_| event.origin != Origin::Switchhook);
+    if let Some(Undialled { provider, dialled_at, reason }) = undialled {
+        return Some((provider, DialSignal::Undialled { reason, dialled_at }));
     }
-    let (provider, dialled_at) = call?.watched_dial(&event.event_id)?;
+    let (provider, dialled_at) = call.watched_dial(&event.event_id)?;
     Some((provider, DialSignal::Heard { dialled_at }))
 }
 

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, TraceId};
+use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, NeverDialled, TraceId};
 use crate::moves::Move;
 use crate::number::PhoneNumber;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
@@ -133,13 +133,14 @@ impl HistoryEntry {
 
     /// True if the event says that a dial reached nobody.
     pub(crate) fn is_withdrawal(&self) -> bool {
-        self.event.kind == EventKind::DialNotFound || self.event.never_dialled
+        self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }
 
     /// True if the event is evidence that the provider dialled. `initiated` is not: a provider may accept a call and then dial
     /// nobody.
     pub(crate) fn disproves_withdrawal(&self) -> bool {
-        self.event.kind.restarts_timeout() && self.event.kind != EventKind::Initiated && !self.event.never_dialled
+        let says_undialled = self.event.kind == EventKind::Initiated || self.event.never_dialled.is_some();
+        self.event.kind.restarts_timeout() && !says_undialled
     }
 
     /// Returns the time by the provider's clock if the provider names one, else the time of receipt.
@@ -164,6 +165,15 @@ impl HistoryEntry {
             .then_with(|| self.event.implied.cmp(&other.event.implied))
             .then_with(|| self.source_event_id.cmp(&other.source_event_id))
     }
+}
+
+/// Dial that a provider accepted and did not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undialled {
+    pub provider: Provider,
+    /// Time at which Switchhook asked the provider.
+    pub dialled_at: Timestamp,
+    pub reason: NeverDialled,
 }
 
 /// Effect that an event has on the state of its call.
@@ -444,6 +454,21 @@ impl Call {
         let mut reports = self.history.iter().filter(|entry| entry.source_event_id == *event_id);
         let record = self.attempt_records.get(reports.find(|entry| entry.disproves_withdrawal())?.attempt_index?)?;
         record.provider.zip(record.dialled_at).filter(|_| record.is_watched)
+    }
+
+    /// Returns what an event says about the health of a provider, if it is the first to say that a dial of Switchhook's reached nobody.
+    /// `None` if it does not say that, if an earlier event did, or if the provider dialled after all.
+    #[must_use]
+    pub fn undialled(&self, event_id: &EventId) -> Option<Undialled> {
+        let withdraws = |entry: &&HistoryEntry| entry.source_event_id == *event_id && entry.is_withdrawal();
+        let index = self.history.iter().find(withdraws)?.attempt_index.filter(|index| self.is_withdrawn(*index))?;
+        let first = self.history.iter().find(|entry| entry.attempt_index == Some(index) && entry.is_withdrawal())?;
+        let record = self.attempt_records.get(index)?;
+        Some(Undialled {
+            provider: record.provider?,
+            dialled_at: record.dialled_at?,
+            reason: first.event.never_dialled.filter(|_| first.source_event_id == *event_id)?,
+        })
     }
 
     /// Returns the attempts in doubt: Switchhook dialled them, no event has arrived, and the provider's call id is unknown

@@ -250,8 +250,8 @@ fn described(event: &CallEvent, attempt_index: Option<usize>) -> String {
     if event.permanent {
         text.push_str(", permanent");
     }
-    if event.never_dialled {
-        text.push_str(", never dialled");
+    if let Some(reason) = event.never_dialled {
+        text.push_str(&format!(", never dialled ({})", reason.as_str()));
     }
     match attempt_index {
         Some(index) => text.push_str(&format!(", of attempt record {}", index + 1)),

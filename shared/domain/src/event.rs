@@ -358,10 +358,36 @@ pub struct CallEvent {
     /// and a number that the account may not call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
-    /// True if the provider accepted the request but never dialled the number, for example because the account is out of credit. So
-    /// nobody's phone rang.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub never_dialled: bool,
+    /// Reason why the provider accepted the request and never dialled the number, so that nobody's phone rang. `None` if the provider
+    /// does not say that it never dialled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub never_dialled: Option<NeverDialled>,
+}
+
+/// Reason why a provider accepted a call and then dialled nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NeverDialled {
+    /// The account has a problem that every call meets: its credit, its keys, its permissions, its settings.
+    Account,
+    /// The account has as many calls as it may have.
+    Capacity,
+    /// The provider does not say whether the account is the reason.
+    Unclear,
+}
+
+impl NeverDialled {
+    pub const ALL: [Self; 3] = [Self::Account, Self::Capacity, Self::Unclear];
+
+    /// Returns the name used in rows and texts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Account => "account",
+            Self::Capacity => "capacity",
+            Self::Unclear => "unclear",
+        }
+    }
 }
 
 /// Sender of a provider event. Stored and sent as one word, for example `retell` or `switchhook`.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::attempt::AttemptState;
 use crate::call::{Call, Job, Policy};
-use crate::event::{AttemptKey, CallEvent, EventId, EventKind, Origin, ProviderEvent};
+use crate::event::{AttemptKey, CallEvent, EventId, EventKind, NeverDialled, Origin, ProviderEvent};
 use crate::time::Timestamp;
 
 /// Time from the start of an attempt during which Switchhook trusts a provider that reports it alive. A dial in doubt waits as long
@@ -104,14 +104,14 @@ impl Call {
         }
     }
 
-    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. The event keeps the record of
-    /// the dial in the row, so a late report of this dial is not taken for a report of the next one.
+    /// Returns the event that says that the provider took a dial under this id, and dialled nobody because the account has too many
+    /// calls. The event keeps the record of the dial in the row, so a late report of this dial is not taken for a report of the next one.
     #[must_use]
     pub fn not_dialled_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
         let name = format!("{attempt}/not_dialled");
         let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
         for call_event in &mut event.call_events {
-            call_event.never_dialled = true;
+            call_event.never_dialled = Some(NeverDialled::Capacity);
         }
         ProviderEvent {
             event_type: "not_dialled".to_owned(),
@@ -171,7 +171,7 @@ impl Call {
                 occurred_at,
                 sequence: None,
                 permanent: false,
-                never_dialled: false,
+                never_dialled: None,
             }],
         }
     }

@@ -57,7 +57,7 @@ pub use booking::{Booking, NotScheduled};
 pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, InFlight, Job, JobState,
-    Policy, WITHDRAWN_DIALS_MAX, WakeFor,
+    Policy, Undialled, WITHDRAWN_DIALS_MAX, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;
@@ -70,8 +70,8 @@ pub use entity::{
 pub use entity_position::EntityPosition;
 pub use entity_report::{EntityReport, Scalar};
 pub use event::{
-    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, Origin,
-    PROVIDER_HEALTH_PREFIX, ProviderEvent, TraceId,
+    AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, NeverDialled,
+    Origin, PROVIDER_HEALTH_PREFIX, ProviderEvent, TraceId,
 };
 pub use explain::{explain, explain_all, explain_not_folded};
 pub use finding::ALIVE_MAX;

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use self::availability::ProviderAvailability;
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
-use crate::event::{CallId, PROVIDER_HEALTH_PREFIX};
+use crate::event::{CallId, NeverDialled, PROVIDER_HEALTH_PREFIX};
 use crate::number::NumberTag;
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -52,6 +52,9 @@ const BUSY_PAUSE_MIN: Duration = Duration::from_secs(2);
 const BUSY_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Pause of all dials after the provider had too many calls.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(5);
+/// Age of a dial from which a report that it was not made says nothing about the provider now. A report may be delivered late, or be
+/// found by a lookup.
+const REPORT_AGE_MAX: Duration = Duration::from_secs(10 * 60);
 /// Longest time from one dial to the next that a lowered rate may require.
 const DIAL_INTERVAL_MAX: Duration = Duration::from_secs(60);
 
@@ -69,7 +72,8 @@ pub enum DialFailure {
     Unreachable,
     /// The provider gave no answer, or none that says whether it places the call.
     UnclearAnswer,
-    /// The provider accepted the call, and reported later that it dialled nobody.
+    /// The provider accepted the call, and reported later that it dialled nobody. The account has too many calls, or the provider does
+    /// not say that the account is the reason.
     NotDialled,
 }
 
@@ -123,6 +127,9 @@ pub enum DialSignal<'a> {
     Works,
     /// The provider reported that it really dialled a call. Switchhook had sent it the call at this time.
     Heard { dialled_at: Timestamp },
+    /// The provider reported that it dialled nobody for a call that it had accepted. Only the first such report about a dial is a
+    /// signal. Switchhook had sent the call at this time.
+    Undialled { reason: NeverDialled, dialled_at: Timestamp },
     /// The provider refused the dial because of the called number or because of the account, and does not say which.
     NumberRefused {
         number: NumberTag,
@@ -293,6 +300,13 @@ impl ProviderHealth {
                 next.clear_failures();
                 next.doubted_since = None;
             }
+            // The dial is from before the circuit opened or closed, or so long ago that the provider may work again.
+            (_, DialSignal::Undialled { dialled_at, .. })
+                if self.changed_at.is_some_and(|changed_at| dialled_at < changed_at)
+                    || now > dialled_at.plus(REPORT_AGE_MAX) =>
+            {
+                return None;
+            }
             (_, DialSignal::Works) if self.is_doubted() => return None,
             (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
             (Circuit::Closed, DialSignal::Works) => next.clear_failures(),
@@ -310,10 +324,16 @@ impl ProviderHealth {
             {
                 return None;
             }
-            (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
-                if failure == DialFailure::NotDialled {
-                    next.doubted_since = self.doubted_since.or(Some(now));
+            (Circuit::Closed, DialSignal::Undialled { reason, .. }) => {
+                next.doubted_since = self.doubted_since.or(Some(now));
+                let (failure, cause) = undialled_failure(reason);
+                if failure.limits_calls() && self.is_available(now) {
+                    next.call_limit.refuse(now);
+                    next.pause(REFUSAL_PAUSE, None, now);
                 }
+                next.add_failure(failure, cause, None, now);
+            }
+            (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
                 if failure == DialFailure::Busy {
                     next.slow_down(retry_after, now);
                 } else if failure.limits_calls() && self.is_available(now) {
@@ -339,10 +359,12 @@ impl ProviderHealth {
                 next.remember_refused(number);
                 next.fail_probe(DialFailure::AccountProblem, cause, None, now);
             }
+            (Circuit::Open { .. }, DialSignal::Undialled { reason, .. }) => {
+                next.doubted_since = self.doubted_since.or(Some(now));
+                let (failure, cause) = undialled_failure(reason);
+                next.fail_probe(failure, cause, None, now);
+            }
             (Circuit::Open { .. }, DialSignal::Failed { failure, cause, retry_after }) => {
-                if failure == DialFailure::NotDialled {
-                    next.doubted_since = self.doubted_since.or(Some(now));
-                }
                 next.fail_probe(failure, cause, retry_after, now);
             }
         }
@@ -482,6 +504,15 @@ impl ProviderHealth {
 
     fn booking_start(&self, now: Timestamp) -> Timestamp {
         self.booked_until.map_or(now, |until| until.max(now))
+    }
+}
+
+/// Returns the failure that a call which was accepted and not dialled means for the provider, with the reason in our words.
+const fn undialled_failure(reason: NeverDialled) -> (DialFailure, &'static str) {
+    match reason {
+        NeverDialled::Account => (DialFailure::AccountProblem, "account_not_dialled"),
+        NeverDialled::Capacity => (DialFailure::NotDialled, "concurrency_limit"),
+        NeverDialled::Unclear => (DialFailure::NotDialled, "never_dialled"),
     }
 }
 

@@ -58,7 +58,7 @@ fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>
             occurred_at: occurred.map(at),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
     }
 }

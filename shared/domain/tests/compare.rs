@@ -40,7 +40,7 @@ fn event(id: &str, kind: EventKind, second: i64) -> ProviderEvent {
             occurred_at: Some(at(second)),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
     }
 }

@@ -71,7 +71,7 @@ fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent 
         occurred_at: Some(at(now)),
         sequence: None,
         permanent: false,
-        never_dialled: false,
+        never_dialled: None,
     };
     let own = CallEvent { kind, implied: false, ..ringing.clone() };
     let answered = CallEvent { kind: EventKind::InProgress, ..ringing.clone() };

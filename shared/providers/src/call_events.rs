@@ -1,6 +1,6 @@
 //! Call events of one webhook: the one that it reports, and those that must have happened before.
 
-use switchhook_domain::{CallEvent, EventKind, Timestamp};
+use switchhook_domain::{CallEvent, EventKind, NeverDialled, Timestamp};
 
 /// Call events of one webhook. Each kind occurs at most once.
 ///
@@ -24,7 +24,7 @@ impl CallEventSet {
             occurred_at,
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }))
     }
 
@@ -37,18 +37,18 @@ impl CallEventSet {
                 occurred_at,
                 sequence,
                 permanent: false,
-                never_dialled: false,
+                never_dialled: None,
             });
         }
     }
 
     /// Sets the flags of the event `failed`, if the set has one. `permanent`: another attempt would fail for the same reason.
-    /// `never_dialled`: the provider accepted the call, and dialled nobody.
-    pub(crate) fn mark_failure(&mut self, permanent: bool, never_dialled: bool) {
+    /// `never_dialled`: the provider accepted the call, and dialled nobody for this reason.
+    pub(crate) fn mark_failure(&mut self, permanent: bool, never_dialled: Option<NeverDialled>) {
         let events = self.reported.iter_mut().chain(&mut self.implied);
         for event in events.filter(|event| event.kind == EventKind::Failed) {
             event.permanent |= permanent;
-            event.never_dialled |= never_dialled;
+            event.never_dialled = event.never_dialled.or(never_dialled);
         }
     }
 

@@ -4,7 +4,7 @@
 //! event. **So each webhook repairs the loss of the earlier ones.** Example: `call_ended` of an answered call implies
 //! `ringing` and `in_progress`, in case `call_started` was lost.
 
-use switchhook_domain::{CallEvent, EventKind, Timestamp};
+use switchhook_domain::{CallEvent, EventKind, NeverDialled, Timestamp};
 
 use crate::call_events::CallEventSet;
 
@@ -20,8 +20,8 @@ pub(crate) enum Ending {
         /// True if a retry cannot help: the number does not exist, or may not be called.
         permanent: bool,
     },
-    /// The provider accepted the dial and then dialled nobody, for a reason of the account.
-    NeverDialled,
+    /// The provider accepted the dial and then dialled nobody, for this reason.
+    NeverDialled(NeverDialled),
     /// The call is over, but nothing says whether anybody answered.
     Unclear,
 }
@@ -53,10 +53,10 @@ impl Ending {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => {
                 call_events.imply(kind, times.ended_at, None);
             }
-            Self::NeverDialled => call_events.imply(EventKind::Failed, times.ended_at, None),
+            Self::NeverDialled(_) => call_events.imply(EventKind::Failed, times.ended_at, None),
             Self::Unclear => {}
         }
-        call_events.mark_failure(self.is_permanent(), self.is_never_dialled());
+        call_events.mark_failure(self.is_permanent(), self.never_dialled());
         call_events
     }
 
@@ -65,7 +65,7 @@ impl Ending {
     fn kind(self) -> EventKind {
         match self {
             Self::Answered { kind, .. } | Self::NotAnswered { kind, .. } => kind,
-            Self::NeverDialled => EventKind::Failed,
+            Self::NeverDialled(_) => EventKind::Failed,
             Self::Unclear => EventKind::Completed,
         }
     }
@@ -73,20 +73,20 @@ impl Ending {
     fn is_permanent(self) -> bool {
         match self {
             Self::NotAnswered { permanent, .. } => permanent,
-            Self::Answered { .. } | Self::NeverDialled | Self::Unclear => false,
+            Self::Answered { .. } | Self::NeverDialled(_) | Self::Unclear => false,
         }
     }
 
-    fn is_never_dialled(self) -> bool {
+    fn never_dialled(self) -> Option<NeverDialled> {
         match self {
-            Self::NeverDialled => true,
-            Self::Answered { .. } | Self::NotAnswered { .. } | Self::Unclear => false,
+            Self::NeverDialled(reason) => Some(reason),
+            Self::Answered { .. } | Self::NotAnswered { .. } | Self::Unclear => None,
         }
     }
 
     fn event(self, kind: EventKind, occurred_at: Option<Timestamp>) -> CallEvent {
         let failed = kind == EventKind::Failed;
-        let (permanent, never_dialled) = (failed && self.is_permanent(), failed && self.is_never_dialled());
+        let (permanent, never_dialled) = (failed && self.is_permanent(), self.never_dialled().filter(|_| failed));
         CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }
     }
 
@@ -101,7 +101,7 @@ impl Ending {
                 }
             }
             Self::NotAnswered { rang: true, .. } => call_events.imply(EventKind::Ringing, started_at, None),
-            Self::NotAnswered { rang: false, .. } | Self::NeverDialled | Self::Unclear => {}
+            Self::NotAnswered { rang: false, .. } | Self::NeverDialled(_) | Self::Unclear => {}
         }
     }
 }

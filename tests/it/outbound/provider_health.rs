@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy};
+use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy, Timestamp};
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, text};
 
@@ -379,6 +379,49 @@ async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
         world.accept(Provider::Vapi, &json!({"message": message}).to_string()).await;
     }
     assert!(reported > 1, "{reported} dials");
+}
+
+/// Retell accepts the calls of an account without credit, and reports each of them twice as never dialled.
+#[tokio::test(start_paused = true)]
+async fn late_refusals_because_of_the_account_open_the_circuit_once() {
+    let world = World::with_secret(&all_providers());
+    let fake = world.cloud.fake();
+    // The test reports the calls itself.
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let report = |event: &str, id: &str, provider_call_id: &str, ended: Timestamp| {
+        let ids = json!({"switchhook_call_id": id, "switchhook_attempt": "1"});
+        let call = json!({
+            "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "no_valid_payment",
+            "end_timestamp": ended.as_millis(), "metadata": ids,
+        });
+        json!({"event": event, "call": call}).to_string()
+    };
+    let mut reports = Vec::new();
+    for number in 0..3 {
+        assert_eq!(provider_events(&world), Vec::<String>::new(), "{number} calls were not dialled");
+        let id = format!("unpaid-{number}");
+        schedule(&world, &id, &[Provider::Retell], Duration::ZERO).await;
+        world.wait(Duration::from_secs(5)).await;
+        let provider_call_id = world.call(&id).await.attempt_records[0].provider_call_id.clone().unwrap();
+        for event in ["call_ended", "call_analyzed"] {
+            let body = report(event, &id, &provider_call_id, world.now());
+            world.accept(Provider::Retell, &body).await;
+            reports.push(body);
+        }
+        world.quiesce().await;
+        let call = world.call(&id).await;
+        assert_eq!((call.attempts().len(), call.is_pending()), (0, true));
+    }
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
+    let health = world.calls.provider_health(Provider::Retell).await.unwrap();
+    let event = health.domain_event().unwrap();
+    assert_eq!((event.reason, event.cause.as_deref()), (Some("account_problem"), Some("account_not_dialled")));
+    // Repetitions tell nothing new.
+    for body in &reports {
+        world.accept(Provider::Retell, body).await;
+    }
+    world.quiesce().await;
+    assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap(), health);
 }
 
 /// The first provider gives no clear answer, and may have rung the phone or not. The second one would place the call.

@@ -46,7 +46,7 @@ fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -
             occurred_at: Some(at(second)),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
     }
 }

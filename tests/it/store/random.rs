@@ -7,8 +7,8 @@ use proptest::test_runner::TestRunner;
 use switchhook_aws::calls::{Found, StoreOutcome, TimeRange, WakeQueue};
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, InFlight, Job, JobState, Origin, PhoneNumber,
-    Provider, ProviderEvent, Timestamp, TraceId, fold,
+    AttemptKey, Call, CallEvent, CallId, Direction, EventId, EventKind, InFlight, Job, JobState, NeverDialled, Origin,
+    PhoneNumber, Provider, ProviderEvent, Timestamp, TraceId, fold,
 };
 use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World};
 
@@ -22,7 +22,7 @@ prop_compose! {
         occurred_at in proptest::option::of(-2_000_000_000_000_i64..4_000_000_000_000),
         sequence in proptest::option::of(any::<u32>()),
         permanent in any::<bool>(),
-        never_dialled in any::<bool>(),
+        never_dialled in proptest::option::of(proptest::sample::select(NeverDialled::ALL.to_vec())),
     ) -> CallEvent {
         CallEvent { kind, implied, occurred_at: occurred_at.map(Timestamp::from_millis), sequence, permanent, never_dialled }
     }

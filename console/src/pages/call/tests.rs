@@ -35,7 +35,7 @@ fn event(call_id: &str, id: &str, attempt: &str, kind: EventKind, second: i64, l
             occurred_at: Some(at(second)),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
         block_number: false,
         entity: None,

@@ -4,7 +4,7 @@
 use switchhook_domain::{
     Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, CallEvent, Disposition,
     EndReason, EventId, EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED,
-    Outcome, State, StopReason, Timestamp, TraceId,
+    NeverDialled, Outcome, State, StopReason, Timestamp, TraceId,
 };
 
 /// Mark in place of the attempt's key, with which the id of most events begins.
@@ -14,8 +14,7 @@ const KEY: char = '*';
 /// {folded_at - received_at} {trace id} {source event id}`. Times are Unix milliseconds, and differences are milliseconds.
 ///
 /// - `-` stands for an absent value.
-/// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` a call that was
-///   never dialled.
+/// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` with a reason a call that was never dialled.
 /// - `+` before `received_at` marks a difference from the entry before.
 /// - `*` at the beginning of the source event id stands for the key of the attempt, if a colon follows, else for itself.
 /// - `=` in place of the last four values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
@@ -32,7 +31,7 @@ pub(super) fn encode_entry(
         if event.implied { "~" } else { "" },
         event.kind,
         if event.permanent { "!" } else { "" },
-        if event.never_dialled { "^" } else { "" },
+        event.never_dialled.map_or(String::new(), |reason| format!("^{}", reason.as_str())),
         or_dash(event.occurred_at.map(|at| at.millis_since(entry.received_at).to_string())),
         or_dash(event.sequence.map(|sequence| sequence.to_string())),
     );
@@ -70,7 +69,10 @@ pub(super) fn decode_entry(
     let attempt_index = optional(parts.next()?)?;
     let kind = parts.next()?;
     let (implied, kind) = kind.strip_prefix('~').map_or((false, kind), |kind| (true, kind));
-    let (never_dialled, kind) = kind.strip_suffix('^').map_or((false, kind), |kind| (true, kind));
+    let (kind, never_dialled) = match kind.split_once('^') {
+        Some((kind, reason)) => (kind, Some(NeverDialled::ALL.into_iter().find(|known| known.as_str() == reason)?)),
+        None => (kind, None),
+    };
     let (permanent, kind) = kind.strip_suffix('!').map_or((false, kind), |kind| (true, kind));
     let kind = EventKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
     let occurred: Option<i64> = optional(parts.next()?)?;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::call::{ATTEMPT_EVENTS_MAX, Disposition};
-use crate::event::{AttemptKey, CallEvent, CallId, EventId};
+use crate::event::{AttemptKey, CallEvent, CallId, EventId, NeverDialled};
 use crate::number::PhoneNumber;
 use crate::plan::{NewCall, Plan, RetryPolicy};
 use crate::provider::Provider;
@@ -16,11 +16,11 @@ const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), ou
 struct Letter {
     kind: EventKind,
     attempt: Option<&'static str>,
-    never_dialled: bool,
+    never_dialled: Option<NeverDialled>,
 }
 
 const fn letter(kind: EventKind, attempt: Option<&'static str>) -> Letter {
-    Letter { kind, attempt, never_dialled: false }
+    Letter { kind, attempt, never_dialled: None }
 }
 
 fn at(seconds: i64) -> Timestamp {
@@ -240,7 +240,7 @@ fn invariant_every_reason_of_a_dial_agrees_with_the_fold() {
         letter(EventKind::Initiated, own),
         letter(EventKind::Ringing, own),
         letter(EventKind::DialNotFound, own),
-        Letter { never_dialled: true, ..letter(EventKind::Failed, own) },
+        Letter { never_dialled: Some(NeverDialled::Unclear), ..letter(EventKind::Failed, own) },
         letter(EventKind::DeadlinePassed, own),
         letter(EventKind::ClaimExpired, None),
         letter(EventKind::DriftFound, None),

@@ -39,7 +39,7 @@ fn event(n: usize, kind: EventKind, attempt: Option<&str>, occurred: Option<i64>
             occurred_at,
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
         block_number: false,
         entity: None,

@@ -20,6 +20,10 @@ fn failed(failure: DialFailure) -> DialSignal<'static> {
     DialSignal::Failed { failure, cause: failure.as_str(), retry_after: None }
 }
 
+fn undialled(reason: NeverDialled, dialled_at: u64) -> DialSignal<'static> {
+    DialSignal::Undialled { reason, dialled_at: at(dialled_at) }
+}
+
 /// Returns the times in seconds of the dials of a provider that fails each of them for an hour. Each dial is sent as soon
 /// as the health allows it, as a scheduler that looks every second would do.
 fn dials_in_an_hour(failure: DialFailure) -> Vec<u64> {
@@ -117,14 +121,15 @@ fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
     let mut health = ProviderHealth::new(Provider::Retell);
     for second in 0..6 {
         assert!(!health.is_open() && health.after_dial(&call(90), DialSignal::Works, at(second)).is_none());
-        health = health.after_dial(&call(second), failed(DialFailure::NotDialled), at(second)).expect("changes");
+        let report = undialled(NeverDialled::Capacity, second);
+        health = health.after_dial(&call(second), report, at(second)).expect("changes");
     }
     assert_eq!(health.domain_event().expect("opened").reason, Some("not_dialled"));
     let probing = health.start_probe(&call(6), at(40)).expect("open");
     assert_eq!(probing.after_dial(&call(6), DialSignal::Works, at(41)), None, "an accepted probe proves nothing");
     let heard = |seconds| DialSignal::Heard { dialled_at: at(seconds) };
     assert_eq!(probing.after_dial(&call(0), heard(4), at(42)), None, "sent before the circuit opened");
-    let failed_again = probing.after_dial(&call(6), failed(DialFailure::NotDialled), at(42)).expect("changes");
+    let failed_again = probing.after_dial(&call(6), undialled(NeverDialled::Unclear, 40), at(42)).expect("changes");
     assert!(failed_again.is_doubted() && !failed_again.needs_probe(at(101)) && failed_again.needs_probe(at(102)));
     let probing = failed_again.start_probe(&call(7), at(102)).expect("open");
     let closed = probing.after_dial(&call(7), heard(102), at(110)).expect("changes");
@@ -132,12 +137,47 @@ fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
     assert_eq!(closed.after_dial(&call(7), heard(102), at(111)), None, "later news of the call costs no write");
 }
 
+/// Retell accepts calls of an account without credit, and reports a moment later that it dialled nobody.
+#[test]
+fn late_refusals_because_of_the_account_open_the_circuit_like_early_ones() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for second in 0..3 {
+        assert!(!health.is_open() && health.after_dial(&call(90), DialSignal::Works, at(second * 10)).is_none());
+        let report = undialled(NeverDialled::Account, second * 10);
+        health = health.after_dial(&call(second), report, at(second * 10 + 5)).expect("changes");
+        assert!(
+            health.is_doubted() && health.call_limit.since().is_none(),
+            "credit is no matter of the number of calls"
+        );
+    }
+    let event = health.domain_event().expect("opened");
+    assert_eq!((event.reason, event.cause.as_deref()), (Some("account_problem"), Some("account_not_dialled")));
+    // The answer to a probe proves nothing, and the report of an earlier dial of the same call neither.
+    let probing = health.start_probe(&call(0), at(60)).expect("open");
+    assert_eq!(probing.after_dial(&call(0), DialSignal::Works, at(61)), None);
+    assert_eq!(probing.after_dial(&call(0), undialled(NeverDialled::Account, 24), at(62)), None);
+    let failed_again = probing.after_dial(&call(0), undialled(NeverDialled::Account, 60), at(62)).expect("changes");
+    assert!(failed_again.is_open() && !failed_again.needs_probe(at(121)) && failed_again.needs_probe(at(122)));
+}
+
+#[test]
+fn old_report_of_a_dial_that_was_not_made_opens_no_circuit() {
+    let health = ProviderHealth::new(Provider::Retell);
+    assert_eq!(health.after_dial(&call(1), undialled(NeverDialled::Account, 100), at(701)), None, "ten minutes");
+    assert!(health.after_dial(&call(1), undialled(NeverDialled::Account, 100), at(700)).is_some());
+    // The credit was used up, and was paid: reports from before say nothing about the provider since.
+    let closed = ProviderHealth { sequence: 2, changed_at: Some(at(500)), ..health };
+    assert_eq!(closed.after_dial(&call(1), undialled(NeverDialled::Account, 499), at(501)), None);
+    assert!(closed.after_dial(&call(1), undialled(NeverDialled::Account, 500), at(501)).is_some());
+}
+
 #[test]
 fn report_of_a_call_that_was_dialled_clears_failures_of_single_calls() {
     let mut health = ProviderHealth::new(Provider::Retell);
     for hour in 0..24 {
         let now = at(hour * 3_600);
-        health = health.after_dial(&call(1), failed(DialFailure::NotDialled), now).expect("changes");
+        let report = undialled(NeverDialled::Unclear, hour * 3_600);
+        health = health.after_dial(&call(1), report, now).expect("changes");
         let heard = DialSignal::Heard { dialled_at: now.plus(10 * SECOND) };
         assert_eq!(health.after_dial(&call(0), DialSignal::Heard { dialled_at: at(0) }, now).is_some(), hour == 0);
         health = health.after_dial(&call(2), heard, now.plus(20 * SECOND)).expect("changes");
@@ -269,6 +309,8 @@ mod random {
         Trigger(u64),
         /// News of a call that was dialled at this time.
         Heard(u64),
+        /// News that a call which was dialled at this time was accepted and not dialled.
+        Undialled(u64, NeverDialled, u64),
         Wait(u64),
     }
 
@@ -282,6 +324,8 @@ mod random {
             (0_u64..4, failure).prop_map(|(number, failure)| Step::Answer(number, failure)),
             (0_u64..4).prop_map(Step::Trigger),
             (0_u64..4_000).prop_map(Step::Heard),
+            (0_u64..4, prop::sample::select(NeverDialled::ALL.to_vec()), 0_u64..4_000)
+                .prop_map(|(number, reason, dialled_at)| Step::Undialled(number, reason, dialled_at)),
             (0_u64..400).prop_map(Step::Wait),
         ]
     }
@@ -316,6 +360,17 @@ mod random {
                         let signal = DialSignal::Heard { dialled_at: at(dialled_at) };
                         let Some(next) = health.after_dial(&call(0), signal, at(now)) else { continue };
                         prop_assert!(!next.is_open() && !next.is_doubted() && next.failure_score == 0);
+                        health = next;
+                    }
+                    Step::Undialled(number, reason, dialled_at) => {
+                        let allowed = health.allows(&call(number), at(now), at(now));
+                        let signal = undialled(reason, dialled_at);
+                        let Some(next) = health.after_dial(&call(number), signal, at(now)) else { continue };
+                        prop_assert!(now <= dialled_at + 600, "old reports say nothing");
+                        prop_assert!(next.is_doubted() && (allowed || !before.is_open()));
+                        if next.call_limit.since() != health.call_limit.since() {
+                            (since, claimed) = (now, 0);
+                        }
                         health = next;
                     }
                     Step::Answer(number, failure) => {

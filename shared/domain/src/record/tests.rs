@@ -74,7 +74,7 @@ fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
             occurred_at: Some(at(now)),
             sequence: None,
             permanent: false,
-            never_dialled: false,
+            never_dialled: None,
         }],
         block_number: false,
         entity: None,

@@ -1,6 +1,6 @@
 //! Dials that reached nobody: the provider accepted them and then did not make them.
 
-use switchhook_domain::WITHDRAWN_DIALS_MAX;
+use switchhook_domain::{NeverDialled, WITHDRAWN_DIALS_MAX};
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn dial_that_the_provider_never_made_is_no_attempt() {
     let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
     let mut report = reports("1", "1", EventKind::Failed, 12);
     report.call_events.retain(|event| !event.implied);
-    report.call_events[0].never_dialled = true;
+    report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
     let withdrawn = folded(&call, &report);
     assert_eq!((withdrawn.attempts().len(), due_at(&withdrawn)), (0, at(42)));
     let dispositions: Vec<_> = withdrawn.history.iter().map(|entry| entry.disposition).collect();
@@ -29,7 +29,7 @@ fn late_report_of_a_dial_that_was_not_made_is_none_of_the_next_dial() {
         let mut report = reports(&format!("report-{key}"), key, EventKind::Failed, now);
         report.provider_call_id = Some(format!("v{key}"));
         report.call_events.retain(|event| !event.implied);
-        report.call_events[0].never_dialled = true;
+        report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
         report
     };
     let not_dialled =
@@ -63,7 +63,7 @@ fn dialled_in_vain(call: &Call, now: i64) -> Call {
     let attempt = call.attempt_records.last().and_then(|record| record.key.clone()).unwrap();
     let mut report = reports(&format!("report-{attempt}"), attempt.as_str(), EventKind::Failed, now + 1);
     report.call_events.retain(|event| !event.implied);
-    report.call_events[0].never_dialled = true;
+    report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
     folded(&call, &report)
 }
 

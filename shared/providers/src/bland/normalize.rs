@@ -85,7 +85,7 @@ fn call_events(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(call);
     let times = CallTimes { started_at: call.started_at(), ended_at: call.ended_at() };
     let decision = match ending {
-        Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        Ending::NotAnswered { .. } | Ending::NeverDialled(_) | Ending::Answered { voicemail: true, .. } => None,
         // The analysis of an empty transcript decides nothing.
         Ending::Unclear if call.is_known_to_be_empty() => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| call.decision()),

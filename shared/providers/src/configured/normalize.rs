@@ -127,7 +127,7 @@ fn call_events(
         occurred_at,
         sequence,
         permanent: false,
-        never_dialled: false,
+        never_dialled: None,
     }));
     let is_late = matches!(
         kind,

@@ -118,7 +118,7 @@ fn direction(direction: payload::Direction) -> Option<Direction> {
 fn transcription(conversation: &Conversation, decided: Option<UserDecision>, times: CallTimes) -> CallEventSet {
     let ending = ending(conversation);
     let decision = match ending {
-        Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        Ending::NotAnswered { .. } | Ending::NeverDialled(_) | Ending::Answered { voicemail: true, .. } => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| conversation.decision()),
     };
     let Some(decision) = decision else {

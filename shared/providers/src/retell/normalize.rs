@@ -4,7 +4,7 @@
 //! `call_ended` contains when the call was answered, and `call_analyzed` contains how it ended. These repeated facts
 //! become implied call events, so that each event repairs the loss of the earlier ones.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
 
 use super::payload::{self, Call, CallStatus, DisconnectionReason, Event};
 use crate::call_events::CallEventSet;
@@ -139,7 +139,7 @@ fn analyzed(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let outcome = match (analysis.in_voicemail, ending) {
         (_, _) if asked_not_to_be_called => None,
         (Some(true), _) => Some(EventKind::VoicemailDetected),
-        (_, Ending::NotAnswered { .. } | Ending::NeverDialled) => None,
+        (_, Ending::NotAnswered { .. } | Ending::NeverDialled(_)) => None,
         (_, Ending::Answered { .. } | Ending::Unclear) => decision.map(UserDecision::event_kind),
     };
     let mut call_events = ending.implied_with(outcome, call_times(call));
@@ -193,13 +193,25 @@ fn ending(call: &Call) -> Ending {
         | Reason::RegisteredCallTimeout => Ending::FAILED,
         // The number itself is the cause: it does not exist.
         Reason::InvalidDestination => Ending::FAILED_PERMANENTLY,
-        // The account has no free line, or its trunk rejects the credentials.
-        Reason::ConcurrencyLimitReached | Reason::NoConcurrencyFallback | Reason::TelephonyProviderPermissionDenied => {
-            Ending::NeverDialled
+        // The account has no free line.
+        Reason::ConcurrencyLimitReached | Reason::NoConcurrencyFallback => Ending::NeverDialled(NeverDialled::Capacity),
+        // The trunk of the account rejects the credentials.
+        Reason::TelephonyProviderPermissionDenied => Ending::NeverDialled(NeverDialled::Account),
+        // The account is out of money, before the dial or during the conversation.
+        Reason::NoValidPayment | Reason::CreditExhausted | Reason::BudgetReached => {
+            if connected {
+                Ending::FAILED_AFTER_ANSWER
+            } else {
+                Ending::NeverDialled(NeverDialled::Account)
+            }
         }
-        // The account is blocked or out of money, before the dial or during the conversation.
-        Reason::NoValidPayment | Reason::CreditExhausted | Reason::BudgetReached | Reason::ScamDetected => {
-            if connected { Ending::FAILED_AFTER_ANSWER } else { Ending::NeverDialled }
+        // Retell blocks the account or this one call.
+        Reason::ScamDetected => {
+            if connected {
+                Ending::FAILED_AFTER_ANSWER
+            } else {
+                Ending::NeverDialled(NeverDialled::Unclear)
+            }
         }
         // These faults occur before the answer as well as after it.
         Reason::MarkedAsSpam

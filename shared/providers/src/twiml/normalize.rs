@@ -189,7 +189,7 @@ fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
         occurred_at,
         sequence,
         permanent: false,
-        never_dialled: false,
+        never_dialled: None,
     }));
     if rang {
         call_events.imply(EventKind::Ringing, occurred_at, sequence);

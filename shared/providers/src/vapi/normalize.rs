@@ -8,7 +8,7 @@
 //! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
 //! repeats the call as it was created, without them. So a fault in it does not say that nobody answered; the report does.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
 
 use super::payload::{self, CallStatus, CallType, EndedReason, Message};
 use crate::call_events::CallEventSet;
@@ -162,7 +162,7 @@ fn forwarding(occurred_at: Option<Timestamp>) -> CallEventSet {
 fn report(message: &Message, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(message, true);
     let decision = match ending {
-        Ending::NotAnswered { .. } | Ending::NeverDialled | Ending::Answered { voicemail: true, .. } => None,
+        Ending::NotAnswered { .. } | Ending::NeverDialled(_) | Ending::Answered { voicemail: true, .. } => None,
         Ending::Answered { voicemail: false, .. } | Ending::Unclear => decided.or_else(|| message.decision()),
     };
     let Some(decision) = decision else {
@@ -195,7 +195,8 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::Stopped | EndedReason::Fault | EndedReason::NoAssistant, false) if !has_times => Ending::Unclear,
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
-        (EndedReason::NeverDialled, _) | (EndedReason::NoAssistant, false) => Ending::NeverDialled,
+        (EndedReason::NeverDialled(reason), _) => Ending::NeverDialled(reason),
+        (EndedReason::NoAssistant, false) => Ending::NeverDialled(NeverDialled::Account),
         (EndedReason::NeverConnected, _) => Ending::FAILED,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
         (EndedReason::Fault | EndedReason::NoAssistant, true) => Ending::FAILED_AFTER_ANSWER,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use switchhook_domain::Timestamp;
+use switchhook_domain::{NeverDialled, Timestamp};
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
@@ -281,8 +281,8 @@ pub(super) enum EndedReason {
     CallerHungUp,
     /// The caller stopped the call through the API, before the answer or after it.
     Stopped,
-    /// Vapi accepted the call, and then dialled nobody for a reason of the account.
-    NeverDialled,
+    /// Vapi accepted the call, and then dialled nobody.
+    NeverDialled(NeverDialled),
     /// The call never reached the person.
     NeverConnected,
     /// The number does not exist, or this account may not call it. A retry cannot help.
@@ -345,7 +345,7 @@ impl EndedReason {
         } else if let Some((_, status)) = reason.split_once("-outbound-sip-") {
             Self::by_sip_status(status)
         } else if starts_with(&["call.start.", "call-start-error-"]) {
-            Self::NeverDialled
+            Self::NeverDialled(Self::start_error(reason))
         } else if starts_with(&["call.ringing.error-"])
             || reason.ends_with("-transport-never-connected")
             || reason.ends_with("bound-call-failed-to-connect")
@@ -362,13 +362,25 @@ impl EndedReason {
         }
     }
 
+    /// Meaning of an error at the start of a call. A name does not always tell whether every call meets the error.
+    fn start_error(reason: &str) -> NeverDialled {
+        match reason.strip_prefix("call.start.error-") {
+            Some("subscription-concurrency-limit-reached") => NeverDialled::Capacity,
+            Some("vapi-number-outbound-daily-limit") => NeverDialled::Account,
+            Some(error) if error.starts_with("subscription-") || error.starts_with("enterprise-feature-") => {
+                NeverDialled::Account
+            }
+            Some(_) | None => NeverDialled::Unclear,
+        }
+    }
+
     /// Meaning of the SIP status with which the called side rejected the call, for example `486-busy-here`.
     fn by_sip_status(status: &str) -> Self {
         match status.get(..3) {
             Some("404" | "484" | "604") => Self::WrongNumber,
             Some("486" | "600" | "603") => Self::Busy,
             // The trunk rejects our credentials.
-            Some("401" | "407") => Self::NeverDialled,
+            Some("401" | "407") => Self::NeverDialled(NeverDialled::Account),
             Some(_) | None => Self::NeverConnected,
         }
     }

@@ -97,7 +97,9 @@ fn call_events(event: &Event, status: Status) -> CallEventSet {
     let ended_at = match ending {
         // Its end may have whole seconds, and lie before the answer. An ending without a time comes last.
         Ending::Unclear => occurred_at.map(|at| event.ended_at().map_or(at, |ended_at| ended_at.max(at))),
-        Ending::Answered { .. } | Ending::NotAnswered { .. } | Ending::NeverDialled => event.ended_at().or(occurred_at),
+        Ending::Answered { .. } | Ending::NotAnswered { .. } | Ending::NeverDialled(_) => {
+            event.ended_at().or(occurred_at)
+        }
     };
     ending.reported(CallTimes { started_at: event.started_at(), ended_at })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde_json::{Value, json};
-use switchhook_domain::{EventKind, Provider, Timestamp};
+use switchhook_domain::{EventKind, NeverDialled, Provider, Timestamp};
 use switchhook_providers::{
     CallSearch, Period, ProvidersFile, Reading, VerifiedWebhook, discovery_api_request, read, repeats_safely_for,
 };
@@ -57,7 +57,7 @@ struct Meaning {
     reported: BTreeSet<String>,
     implied: BTreeSet<String>,
     permanent: bool,
-    never_dialled: bool,
+    never_dialled: Option<NeverDialled>,
 }
 
 impl Page {
@@ -115,7 +115,9 @@ impl Cell {
             reported: reported.iter().cloned().collect(),
             implied: implied.iter().cloned().collect(),
             permanent: self.text.contains("permanent"),
-            never_dialled: self.text.contains("never dialled"),
+            never_dialled: NeverDialled::ALL
+                .into_iter()
+                .find(|reason| self.text.contains(&format!("never dialled ({})", reason.as_str()))),
         })
     }
 }
@@ -131,7 +133,7 @@ impl Meaning {
                 };
                 let failed = || event.call_events.iter().filter(|event| event.kind == EventKind::Failed);
                 let permanent = failed().any(|event| event.permanent);
-                let never_dialled = failed().any(|event| event.never_dialled);
+                let never_dialled = failed().find_map(|event| event.never_dialled);
                 Self { reported: kinds(false), implied: kinds(true), permanent, never_dialled }
             }
             Reading::Recorded { .. } => Self::default(),

@@ -103,7 +103,7 @@ fn event_summary(event: &ProviderEvent) -> String {
         let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
         let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
         let permanent = if *permanent { " permanent" } else { "" };
-        let never_dialled = if *never_dialled { " never_dialled" } else { "" };
+        let never_dialled = if never_dialled.is_some() { " never_dialled" } else { "" };
         write!(lines, "\n{kind}{implied}{at}{sequence}{permanent}{never_dialled}").unwrap();
     }
     lines

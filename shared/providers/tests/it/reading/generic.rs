@@ -15,7 +15,7 @@ fn call_event(kind: EventKind, implied: bool, millis: Option<i64>) -> CallEvent 
         occurred_at: millis.map(Timestamp::from_millis),
         sequence: None,
         permanent: false,
-        never_dialled: false,
+        never_dialled: None,
     }
 }
 

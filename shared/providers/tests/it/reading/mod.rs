@@ -66,7 +66,8 @@ pub(crate) fn into_event(reading: Reading) -> ProviderEvent {
     }
 }
 
-/// Kinds of the call events in order: `~` marks an implied one, `!` a permanent failure, `^` a call that was never dialled. For a reading without call events, its name
+/// Kinds of the call events in order: `~` marks an implied one, `!` a permanent failure, `^` with the reason a call that was
+/// never dialled. For a reading without call events, its name
 /// or its error.
 pub(super) fn kinds(reading: &Reading) -> String {
     match reading {
@@ -77,7 +78,8 @@ pub(super) fn kinds(reading: &Reading) -> String {
                 .map(|event| {
                     let implied = if event.implied { "~" } else { "" };
                     let permanent = if event.permanent { "!" } else { "" };
-                    let never_dialled = if event.never_dialled { "^" } else { "" };
+                    let never_dialled =
+                        event.never_dialled.map_or(String::new(), |reason| format!("^{}", reason.as_str()));
                     format!("{implied}{}{permanent}{never_dialled}", event.kind)
                 })
                 .collect();

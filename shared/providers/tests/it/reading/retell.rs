@@ -85,17 +85,17 @@ fn retell_call_ended_by_reason() {
     ivr_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     inactivity: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
     max_duration_reached: ~ringing ~in_progress completed | failed | ~ringing ~in_progress completed
-    concurrency_limit_reached: failed^ | failed^ | failed^
-    no_concurrency_fallback: failed^ | failed^ | failed^
-    no_valid_payment: ~ringing ~in_progress failed | failed^ | failed^
-    credit_exhausted: ~ringing ~in_progress failed | failed^ | failed^
-    budget_reached: ~ringing ~in_progress failed | failed^ | failed^
-    scam_detected: ~ringing ~in_progress failed | failed^ | failed^
+    concurrency_limit_reached: failed^capacity | failed^capacity | failed^capacity
+    no_concurrency_fallback: failed^capacity | failed^capacity | failed^capacity
+    no_valid_payment: ~ringing ~in_progress failed | failed^account | failed^account
+    credit_exhausted: ~ringing ~in_progress failed | failed^account | failed^account
+    budget_reached: ~ringing ~in_progress failed | failed^account | failed^account
+    scam_detected: ~ringing ~in_progress failed | failed^unclear | failed^unclear
     dial_busy: ~ringing busy | ~ringing busy | ~ringing busy
     dial_failed: failed | failed | failed
     dial_no_answer: ~ringing no_answer | ~ringing no_answer | ~ringing no_answer
     invalid_destination: failed! | failed! | failed!
-    telephony_provider_permission_denied: failed^ | failed^ | failed^
+    telephony_provider_permission_denied: failed^account | failed^account | failed^account
     telephony_provider_unavailable: failed | failed | failed
     sip_routing_error: failed | failed | failed
     marked_as_spam: ~ringing ~in_progress failed | failed | failed
@@ -195,7 +195,7 @@ fn retell_times_are_those_of_the_call() {
         occurred_at: Some(Timestamp::from_millis(millis)),
         sequence: None,
         permanent: false,
-        never_dialled: false,
+        never_dialled: None,
     };
     assert_eq!(
         into_event(retell("call_ended", call)).call_events,

@@ -28,13 +28,15 @@ fn vapi_reasons_come_to_few_endings() {
     5: completed | completed
     13: failed | failed
     2: failed! | failed!
-    22: failed^ | failed^
+    7: failed^account | failed^account
+    1: failed^capacity | failed^capacity
+    14: failed^unclear | failed^unclear
     2: ~ringing busy | ~ringing busy
     1: ~ringing no_answer | ~ringing no_answer
     3: ~ringing ~in_progress completed | canceled
     17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     530: ~ringing ~in_progress failed | failed
-    7: ~ringing ~in_progress failed | failed^
+    7: ~ringing ~in_progress failed | failed^account
     1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ");
 }
@@ -52,17 +54,17 @@ fn vapi_reasons_that_are_not_faults_say() {
     assistant-ended-call-with-hangup-task: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-forwarded-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-join-timed-out: ~ringing ~in_progress failed | failed
-    assistant-not-found: ~ringing ~in_progress failed | failed^
-    assistant-not-valid: ~ringing ~in_progress failed | failed^
-    assistant-request-failed: ~ringing ~in_progress failed | failed^
-    assistant-request-returned-error: ~ringing ~in_progress failed | failed^
+    assistant-not-found: ~ringing ~in_progress failed | failed^account
+    assistant-not-valid: ~ringing ~in_progress failed | failed^account
+    assistant-request-failed: ~ringing ~in_progress failed | failed^account
+    assistant-request-returned-error: ~ringing ~in_progress failed | failed^account
     assistant-request-returned-forwarding-phone-number: completed | completed
-    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed^
-    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed^
-    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed^
+    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed^account
+    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed^account
+    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed^account
     assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call-deleted: ~ringing ~in_progress completed | canceled
-    call-start-error-neither-assistant-nor-server-set: failed^ | failed^
+    call-start-error-neither-assistant-nor-server-set: failed^unclear | failed^unclear
     call.ending.hook-executed-say: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.ending.hook-executed-transfer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call.forwarding.no-answer: ~ringing ~in_progress completed | ~ringing ~in_progress completed
@@ -73,26 +75,26 @@ fn vapi_reasons_that_are_not_faults_say() {
     call.ringing.hook-executed-say: completed | completed
     call.ringing.hook-executed-transfer: completed | completed
     call.ringing.sip-inbound-caller-hungup-before-call-connect: canceled | canceled
-    call.start.assistant-version-error-validation: failed^ | failed^
-    call.start.error-enterprise-feature-not-available-recording-consent: failed^ | failed^
-    call.start.error-fraud-check-failed: failed^ | failed^
-    call.start.error-get-assistant: failed^ | failed^
-    call.start.error-get-customer: failed^ | failed^
-    call.start.error-get-phone-number: failed^ | failed^
-    call.start.error-get-resources-validation: failed^ | failed^
-    call.start.error-get-transport: failed^ | failed^
-    call.start.error-subscription-concurrency-limit-reached: failed^ | failed^
-    call.start.error-subscription-frozen: failed^ | failed^
-    call.start.error-subscription-insufficient-credits: failed^ | failed^
-    call.start.error-subscription-upgrade-failed: failed^ | failed^
-    call.start.error-subscription-wallet-does-not-exist: failed^ | failed^
-    call.start.error-vapi-number-international: failed^ | failed^
-    call.start.error-vapi-number-outbound-daily-limit: failed^ | failed^
-    call.start.error-vapifault-database-error: failed^ | failed^
-    call.start.error-vapifault-get-org: failed^ | failed^
-    call.start.error-vapifault-get-subscription: failed^ | failed^
-    call.start.error-vapifault-worker-not-available: failed^ | failed^
-    call.start.squad-version-error-validation: failed^ | failed^
+    call.start.assistant-version-error-validation: failed^unclear | failed^unclear
+    call.start.error-enterprise-feature-not-available-recording-consent: failed^account | failed^account
+    call.start.error-fraud-check-failed: failed^unclear | failed^unclear
+    call.start.error-get-assistant: failed^unclear | failed^unclear
+    call.start.error-get-customer: failed^unclear | failed^unclear
+    call.start.error-get-phone-number: failed^unclear | failed^unclear
+    call.start.error-get-resources-validation: failed^unclear | failed^unclear
+    call.start.error-get-transport: failed^unclear | failed^unclear
+    call.start.error-subscription-concurrency-limit-reached: failed^capacity | failed^capacity
+    call.start.error-subscription-frozen: failed^account | failed^account
+    call.start.error-subscription-insufficient-credits: failed^account | failed^account
+    call.start.error-subscription-upgrade-failed: failed^account | failed^account
+    call.start.error-subscription-wallet-does-not-exist: failed^account | failed^account
+    call.start.error-vapi-number-international: failed^unclear | failed^unclear
+    call.start.error-vapi-number-outbound-daily-limit: failed^account | failed^account
+    call.start.error-vapifault-database-error: failed^unclear | failed^unclear
+    call.start.error-vapifault-get-org: failed^unclear | failed^unclear
+    call.start.error-vapifault-get-subscription: failed^unclear | failed^unclear
+    call.start.error-vapifault-worker-not-available: failed^unclear | failed^unclear
+    call.start.squad-version-error-validation: failed^unclear | failed^unclear
     customer-busy: ~ringing busy | ~ringing busy
     customer-did-not-answer: ~ringing no_answer | ~ringing no_answer
     customer-did-not-give-microphone-permission: failed | failed
@@ -253,7 +255,7 @@ fn vapi_sip_statuses_say() {
     };
     for (status, expected) in [
         ("404-not-found", "failed!"),
-        ("407-proxy-authentication-required", "failed^"),
+        ("407-proxy-authentication-required", "failed^account"),
         ("480-temporarily-unavailable", "failed"),
         ("486-busy-here", "~ringing busy"),
         ("603-decline", "~ringing busy"),
