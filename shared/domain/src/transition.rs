@@ -179,7 +179,8 @@ impl Call {
     }
 
     /// IN_PROGRESS → PENDING, for the dialer whose attempt was not dialled. The attempt is removed and does not count. The call
-    /// is due again at once if it names another provider that has not refused the attempt, else at `until`.
+    /// is due again at once if it names another provider that has not refused the attempt, else at `until`. A call that must be placed
+    /// before a time is due again at that time, and ends then.
     ///
     /// `None` if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
@@ -192,6 +193,8 @@ impl Call {
     ) -> Option<Transition> {
         let refused_by = self.attempt_records.last().and_then(|record| record.provider);
         let mut call = self.without_dial(attempt)?;
+        let not_after = call.plan.as_ref().and_then(|plan| plan.not_after);
+        let until = not_after.map_or(until, |not_after| until.min(not_after));
         call.not_before = Some(until).filter(|_| !call.note_refusal(refused_by));
         call.note_move(MoveKind::Withdrawn, None, now);
         Some(call.into_transition(policy, now))
