@@ -30,6 +30,7 @@ mod signature_modes;
 mod signatures;
 mod tokens;
 mod twilio_signatures;
+mod vendor_packages;
 mod vonage_dialling;
 mod vonage_search;
 
