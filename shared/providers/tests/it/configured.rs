@@ -126,12 +126,15 @@ fn examples_read_their_payloads() {
     github/ping: x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3 of entity:event:x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3: received webhook - {"repository":"example/appointments"}
     github/push: x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9 of entity:event:x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9: received webhook - {"repository":"example/appointments"}
     openai/incoming: x-openai:msg_22536980f89c1e5d393763b179d3dba095fcc5fa69f73d4277cb0670b4b9e7c1 of entity:x-openai:rtc_1: received realtime.call.incoming 2026-01-01T00:01:00.000Z {"call_id":"rtc_1"}
+    openai/live: x-openai:msg_d14ca0107440d178103126bbf7d4ee39da6972b6e12490193ab178042adf5867 of entity:event:x-openai:msg_d14ca0107440d178103126bbf7d4ee39da6972b6e12490193ab178042adf5867: received live.transport.incoming 2026-01-01T00:01:00.000Z {"session_id":"live_1"}
     openai/other: recorded response.completed of -
     shopify/paid: x-shopify:gid%3A//shopify/Order/820982911946154508:2026-01-01T01%3A01%3A00+01%3A00 of appointment:#1001, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     shopify/voided: x-shopify:gid%3A//shopify/Order/820982911946154509:2026-01-01T01%3A02%3A00+01%3A00 of appointment:#1002, attempt -: user_declined 2026-01-01T00:02:00.000Z
     stripe/other: x-stripe:evt_2 of entity:x-stripe:cus_1: received customer.created 2026-01-01T00:01:00.000Z {}
     stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     stripe/payment: x-stripe:evt_3 of entity:x-stripe:pi_1: received payment_intent.succeeded 2026-01-01T00:01:00.000Z {"amount":4500,"currency":"eur","status":"succeeded"}
+    svix/other: x-svix:msg_d92e5030443449cd2524b34be1765faeb893fc3c91eb8542e2c495e893ac1989 of entity:x-svix:inv_1: received invoice.created 2026-01-01T00:00:00.000Z {"status":"open"}
+    svix/paid: x-svix:msg_0c9c9b52c37cdb4f46dd8af3e389a14165b4ad1b3b08d94b02b679ee79ee94d5 of appointment:apt_6, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     "#);
 }
 

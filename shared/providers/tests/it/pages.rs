@@ -300,6 +300,7 @@ fn table_of_the_providers_matches_the_code() {
         "Bland",
         "SignalWire",
         "any other sender",
+        "OpenAI, described by configuration",
     ];
     assert_eq!(table.rows.iter().map(|row| row[0].text.as_str()).collect::<Vec<_>>(), names);
     for (provider, row) in Provider::ALL.into_iter().zip(&table.rows) {
