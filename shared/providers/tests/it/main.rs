@@ -11,6 +11,7 @@ mod configured;
 mod decision;
 mod dialling;
 mod discovery;
+mod every_scheme;
 mod fixtures;
 mod folding;
 mod livekit;
