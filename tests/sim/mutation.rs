@@ -145,7 +145,6 @@ impl Mutation {
                 let never = is_open.then(|| json!("9999999999999"));
                 never.and_then(|never| with("/Item/wake_at/N", never))
             }
-            // A dial has just started. The row of a later attempt has a history, and another law holds for it.
             (Self::DoubtForgotten, "PutItem") if of_table(CALLS_TABLE) && dial_has_started(&body["Item"]) => {
                 with("/Item/wake_at/N", json!("9999999999999"))
             }
@@ -228,9 +227,16 @@ impl Mutation {
     }
 }
 
-/// True if this is the row of a call whose first dial has just started: it is in progress, and its history is empty.
+/// True if this is the row of a call whose latest dial has just started: it is in progress, and no event of that attempt is in the
+/// history. An entry of the history begins with the place of its attempt.
 fn dial_has_started(item: &Value) -> bool {
-    item["job"]["S"] == "IN_PROGRESS" && item["history"]["L"] == json!([])
+    let attempts = item["attempts"]["L"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some(latest) = attempts.len().checked_sub(1) else { return false };
+    let is_heard = |entry: &Value| text(&entry["S"]).starts_with(&format!("{latest} "));
+    let is_dialled = !attempts[latest]["M"]["dialled_at"].is_null();
+    item["job"]["S"] == "IN_PROGRESS"
+        && is_dialled
+        && !item["history"]["L"].as_array().into_iter().flatten().any(is_heard)
 }
 
 fn without_window(body: &Value) -> Option<Fault> {

@@ -68,11 +68,12 @@ pub(crate) enum Fallback {
 }
 
 /// Providers that place calls besides Retell.
-pub(crate) const OTHER_PROVIDERS: [&str; 5] = ["twilio", "vapi", "telnyx", "plivo", "vonage"];
+pub(crate) const OTHER_PROVIDERS: [&str; 8] =
+    ["twilio", "vapi", "telnyx", "plivo", "vonage", "elevenlabs", "bland", "signalwire"];
 
 /// True if the lists of the provider never prove that a dial in doubt placed no call.
 pub(crate) fn proves_no_absence(provider: &str) -> bool {
-    ["plivo", "vonage"].contains(&provider)
+    ["plivo", "vonage", "bland", "signalwire"].contains(&provider)
 }
 
 /// Time at which the number of a request is put on the do-not-call list.
@@ -230,7 +231,7 @@ pub(crate) fn truth_of(behaviour: Behaviour, provider: &str) -> Truth {
         Behaviour::Fails | Behaviour::Invalid => ("failed", "no_answer"),
         Behaviour::Forgotten => ("inconclusive", "inconclusive"),
     };
-    let hears_nothing = ["twilio", "telnyx", "plivo", "vonage"].contains(&provider);
+    let hears_nothing = ["twilio", "telnyx", "plivo", "vonage", "signalwire"].contains(&provider);
     let outcome = if hears_nothing && lifecycle == "completed" { "connected" } else { outcome };
     Truth { lifecycle, outcome }
 }

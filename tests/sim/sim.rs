@@ -181,6 +181,19 @@ fn secret(mutation: Option<Mutation>) -> Value {
             "keys": keys, "public_url": PUBLIC_URL,
             "dial": {"application_id": "a", "private_key": PRIVATE_KEY, "answer_url": "https://app.example.com/answer"},
         },
+        "elevenlabs": {
+            "keys": keys, "dial": {"api_key": API_KEY, "agent_id": "a", "agent_phone_number_id": "p"},
+        },
+        "bland": {
+            "keys": keys, "public_url": PUBLIC_URL, "dial": {"api_key": API_KEY, "task": "Ask whether the person comes."},
+        },
+        "signalwire": {
+            "keys": keys, "public_url": PUBLIC_URL,
+            "dial": {
+                "api_url": "https://example.signalwire.com", "project_id": "p1", "api_token": API_KEY,
+                "cxml_url": "https://app.example.com/cxml",
+            },
+        },
         "generic": {"keys": keys},
     })
 }
