@@ -180,8 +180,10 @@ impl Plan {
                     self.items.push(item);
                 }
                 Step::Unchanged => self.unaffected += 1,
+                // The run stores the decision before the refold of the call.
+                Step::ReadsDifferently(Some(_)) => self.items.push(item),
                 // The refold of the call does its work.
-                Step::ReadsDifferently(_) => {}
+                Step::ReadsDifferently(None) => {}
                 Step::Skip(reason) => {
                     self.skipped_count += 1;
                     if self.skipped.len() < NAMED_MAX {

@@ -51,8 +51,8 @@ impl Step {
     /// True if a run has something to do.
     pub(crate) const fn is_changing(&self) -> bool {
         match self {
-            Self::Send { .. } | Self::Store(_) | Self::Refold(_) | Self::Act => true,
-            Self::Unchanged | Self::ReadsDifferently(_) | Self::Skip(_) => false,
+            Self::Send { .. } | Self::Store(_) | Self::Refold(_) | Self::Act | Self::ReadsDifferently(Some(_)) => true,
+            Self::Unchanged | Self::ReadsDifferently(None) | Self::Skip(_) => false,
         }
     }
 }
@@ -303,10 +303,10 @@ async fn step_of_event(
     }
     Ok(match row {
         Some(row) if is_in_row && reads_alike(row, &event) => Step::Unchanged,
-        Some(_) if is_in_row => {
-            let undecided = stored.filter(|stored| stored.provider_to_ask().is_some());
-            Step::ReadsDifferently(undecided.map(|stored| Box::new((*read, *stored))))
-        }
+        Some(_) if is_in_row => Step::ReadsDifferently(match stored {
+            Some(stored) if stack.is_read_anew(&stored, &read).await? => Some(Box::new((*read, *stored))),
+            Some(_) | None => None,
+        }),
         Some(_) if is_drift_event(&event) => Step::Refold(event),
         Some(_) | None => Step::Send { event, stored },
     })

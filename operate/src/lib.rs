@@ -22,6 +22,7 @@ pub mod dead_letters;
 pub mod dials;
 mod draft;
 mod duration;
+mod entries;
 mod error;
 pub mod events;
 mod forecast;

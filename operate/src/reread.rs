@@ -4,20 +4,13 @@
 //! because the entry was wrong or had no rule, a corrected entry gives the event its meaning here. The secret is read once per plan
 //! and run, and only if such an event is selected.
 
-use std::sync::Arc;
-
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{Reread, StoredEvent};
-use switchhook_aws::secret::SecretVersion;
-use switchhook_domain::Provider;
-use switchhook_providers::{Entries, Entry, SecretHalf, WebhookConfig};
-use tokio::sync::OnceCell;
+use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, submit};
+use switchhook_domain::{Provider, ProviderEvent};
+use switchhook_providers::{Entry, WebhookConfig};
 
+use crate::entries::StoredEntries;
 use crate::stack::Stack;
-
-/// Webhook keys of a stack, or the reason why they could not be read. They are read when the first event needs them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StoredEntries(Arc<OnceCell<Result<Entries<WebhookConfig>, String>>>);
 
 /// Result of reading a stored event by the entry of its provider.
 #[derive(Debug)]
@@ -49,27 +42,39 @@ impl Stack {
         }
     }
 
-    /// Makes a stored event foldable, with the meaning that [`Stack::read_anew`] finds.
-    pub(crate) async fn make_foldable(&self, stored: &StoredEvent) -> Result<Reread, Error> {
+    /// True if the entry of today finds another meaning in an event than the one that is stored.
+    pub(crate) async fn is_read_anew(&self, stored: &StoredEvent, read: &ProviderEvent) -> Result<bool, Error> {
+        if stored.provider_to_ask().is_none() {
+            return Ok(false);
+        }
+        let reread = self.inbox.read_again(stored, None).await?;
+        Ok(!matches!(reread, Reread::Foldable(kept) if kept.call_events == read.call_events))
+    }
+
+    /// Stores the meaning that [`Stack::read_anew`] finds in an event, which is then foldable, and queues the event that calls off a
+    /// booking which it replaces. Returns false if it is not read as `event` by now.
+    pub(crate) async fn make_foldable(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
+        // First, because it calls a call off: a run that is killed between schedules none too many.
+        if let Some((new_event, replaced)) = NewEvent::of_replaced_booking(event, stored) {
+            drop(submit(&self.inbox, &self.events_queue, &new_event, &replaced).await?);
+        }
         let config = match stored.provider_to_ask() {
             Some(provider) => self.entry(provider).await.ok().flatten(),
             None => None,
         };
-        self.inbox.make_foldable(stored, config).await
+        let reread = self.inbox.make_foldable(stored, config).await?;
+        Ok(matches!(reread, Reread::Foldable(kept) if kept.call_events == event.call_events))
     }
 
     /// Returns a warning if entries were asked for and could not be used, so that the rules for decisions in them did not count.
     pub(crate) fn entries_warning(&self) -> Option<String> {
-        let problem = match self.entries.0.get()? {
-            Ok(entries) => entries.problems().first()?,
-            Err(error) => error,
-        };
+        let problem = self.entries.problem()?;
         Some(format!("stored webhooks were read without the rules for decisions of the providers' entries: {problem}"))
     }
 
     /// Returns the entry of a provider. `None` if a provider that Switchhook has code for has none. An error says what to do.
     async fn entry(&self, provider: Provider) -> Result<Option<&WebhookConfig>, String> {
-        let entries = self.entries.0.get_or_init(|| self.read_entries()).await.as_ref()?;
+        let entries = self.entries.of(&self.secrets, &self.names.webhook_keys_secret).await.as_ref()?;
         let names = self.names.stack.as_str();
         match entries.entry(provider) {
             Entry::Configured(config) => Ok(Some(config)),
@@ -81,18 +86,6 @@ impl Stack {
             Entry::Disabled => Err(format!(
                 "the entry of {provider} in the webhook keys of the stack {names} is wrong: `switchhook providers list` names the \
                  field; correct it with `switchhook providers put`, and plan again"
-            )),
-        }
-    }
-
-    async fn read_entries(&self) -> Result<Entries<WebhookConfig>, String> {
-        let secret = &self.names.webhook_keys_secret;
-        match self.secrets.read(secret, SecretVersion::Current).await {
-            Ok(text) => Ok(WebhookConfig::parse(&text)),
-            Err(error) => Err(format!(
-                "the webhook keys could not be read from the secret {secret}: {}. Your credentials need \
-                 secretsmanager:GetSecretValue on it",
-                error.with_causes()
             )),
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, Reread, StoredEvent, submit};
+use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
 use switchhook_domain::{ProviderEvent, Timestamp, Transition};
@@ -388,15 +388,14 @@ impl Held<'_> {
         for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {
                 (_, Step::Skip(reason)) => self.run.skip(item, reason),
-                (None, Step::ReadsDifferently(decided)) if has_added_refold => {
-                    if let Some(decided) = decided {
-                        let (_, stored) = *decided;
-                        drop(self.stack.make_foldable(&stored).await?);
+                (None, Step::ReadsDifferently(decided)) if has_added_refold || decided.is_some() => {
+                    if let Some((event, stored)) = decided.map(|decided| *decided) {
+                        self.stack.make_foldable(&stored, &event).await?;
                     }
                     self.run.counts.done += 1;
                 }
-                (Some(objection), Step::ReadsDifferently(_)) if has_added_refold => {
-                    self.run.skip(item, objection.clone())
+                (Some(objection), Step::ReadsDifferently(decided)) if has_added_refold || decided.is_some() => {
+                    self.run.skip(item, objection.clone());
                 }
                 (None, Step::Refold(drift)) if index >= planned_items => work.refolds.push(*drift),
                 (Some(_), Step::Refold(_)) if index >= planned_items => {}
@@ -410,7 +409,7 @@ impl Held<'_> {
                 (None, Step::Send { event, stored }) => {
                     let mut trace_id = self.run.id.to_string();
                     if let Some(stored) = stored {
-                        if !self.make_foldable(&stored, &event).await? {
+                        if !self.stack.make_foldable(&stored, &event).await? {
                             self.run.skip(item, "the event changed at the same time: plan again".to_owned());
                             continue;
                         }
@@ -434,17 +433,6 @@ impl Held<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Makes the stored `event` foldable, and queues the event that calls off a booking which it replaces. Returns false if it is read
-    /// otherwise by now.
-    async fn make_foldable(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
-        // First, because it calls a call off: a run that is killed between schedules none too many.
-        if let Some((new_event, replaced)) = NewEvent::of_replaced_booking(event, stored) {
-            drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, &replaced).await?);
-        }
-        let reread = self.stack.make_foldable(stored).await?;
-        Ok(matches!(reread, Reread::Foldable(kept) if kept.call_events == event.call_events))
     }
 
     /// Stores the run, on the condition that no other process has stored it since.

@@ -17,8 +17,8 @@ use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_providers::DialRates;
 
 use crate::aws::{AwsServices, StackDescription};
+use crate::entries::StoredEntries;
 use crate::error::Error;
-use crate::reread::StoredEntries;
 use crate::web;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;

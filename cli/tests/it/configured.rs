@@ -70,8 +70,8 @@ fn providers_file(scratch: &Scratch) -> PathBuf {
 /// Another key of the same form.
 fn other_key(key: &str) -> &str {
     match key {
-        WHSEC => "whsec_YW5vdGhlciBzZWNyZXQ=",
-        BASE64 => "YW5vdGhlciBzZWNyZXQ=",
+        WHSEC => "whsec_YW5vdGhlciBzZWNyZXQgb2YgdGhlIHRlc3Rz",
+        BASE64 => "YW5vdGhlciBzZWNyZXQgb2YgdGhlIHRlc3Rz",
         _ => "another key of the tests, which no entry has",
     }
 }

@@ -13,6 +13,9 @@ const VALUES_MAX: usize = 16;
 const NAME_BYTES_MAX: usize = 32;
 const TEXT_BYTES_MAX: usize = 256;
 
+/// Makes the text with a number.
+type Texts = fn(u64) -> String;
+
 /// Entry with the largest `data`: names and values that cannot be longer.
 fn entry() -> Value {
     let names = (0..VALUES_MAX).map(|number| format!("{number:0>NAME_BYTES_MAX$}"));
@@ -39,7 +42,7 @@ fn dense(seed: u64) -> String {
 }
 
 /// Units of one event: written by ingress in the table and the index, read and written by the consumer.
-async fn units(world: &World, number: u64, texts: impl Fn(u64) -> String) -> [f64; 4] {
+async fn units(world: &World, number: u64, texts: Texts) -> [f64; 4] {
     let values: Vec<String> = (0..VALUES_MAX as u64).map(|at| texts(number * 100 + at)).collect();
     let body = json!({"id": format!("e{number}"), "type": "changed", "created": 1_767_225_600 + number, "thing": "t1",
         "values": values});
@@ -59,7 +62,7 @@ async fn units(world: &World, number: u64, texts: impl Fn(u64) -> String) -> [f6
 async fn webhook_about_no_call_costs_units_by_the_size_of_its_data() {
     let words = |_| "confirmed by the guest on the phone, ".repeat(20);
     let short = |_| "paid".to_owned();
-    let kinds: [(&str, fn(u64) -> String, [f64; 4]); 3] = [
+    let kinds: [(&str, Texts, [f64; 4]); 3] = [
         ("dense texts", dense, [7.0, 1.0, 2.0, 5.0]),
         ("words that repeat", words, [1.0, 1.0, 2.0, 5.0]),
         ("short texts", short, [1.0, 1.0, 1.0, 2.0]),

@@ -199,7 +199,7 @@ async fn replay_adds_the_decision_that_a_corrected_rule_finds() {
     assert_eq!((plan.effects.len(), plan.warnings.len()), (1, 0), "{plan:?}");
     assert_eq!(plan.effects[0].after.as_ref().unwrap().outcome.as_deref(), Some("confirmed"), "{plan:?}");
     assert_eq!(outcome().await, "connected", "a plan changes nothing");
-    carry_out(&stack, &plan).await;
+    assert_eq!(carry_out(&stack, &plan).await.result(), "2 done, 0 unchanged, 0 skipped", "the event and its call");
     world.quiesce().await;
     assert_eq!(outcome().await, "confirmed");
 
@@ -207,7 +207,11 @@ async fn replay_adds_the_decision_that_a_corrected_rule_finds() {
     let entry = world.item(switchhook_local::INBOX_TABLE, id.as_str()).await;
     assert_eq!(entry["decision"], AttributeValue::S("confirmed".to_owned()));
     put(&world, &secret(None, Some(right_rule("no", "yes"))));
-    assert_eq!(counts(&plan_replay(&stack, &everything()).await), (0, 1, 0));
+    assert_eq!(
+        counts(&plan_replay(&stack, &everything()).await),
+        (0, 2, 0),
+        "the event, and the one that asked for the refold"
+    );
 }
 
 #[tokio::test(start_paused = true)]
