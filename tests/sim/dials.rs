@@ -111,11 +111,17 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
         if is_closed(dial.started_ms) && is_closed(checked_ms) {
             return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
         }
+        // The answer to the dial was lost, and the list of a provider that proves no absence may name several calls that could be it.
+        let is_undecidable = |earlier: &Dial| {
+            earlier.behaviour == Behaviour::ResponseLost && proves_no_absence(earlier.provider.as_str())
+        };
         let may_follow = |earlier: &Dial| {
             if earlier.behaviour == Behaviour::Forgotten {
                 request.retries_unheard
             } else {
-                earlier.behaviour == Behaviour::Voicemail || earlier.answered_ms.is_none()
+                earlier.behaviour == Behaviour::Voicemail
+                    || earlier.answered_ms.is_none()
+                    || (request.retries_unheard && is_undecidable(earlier))
             }
         };
         let answered = dials.iter().take(place).find(|earlier| !may_follow(earlier));
