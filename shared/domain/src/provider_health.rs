@@ -21,6 +21,7 @@
 
 mod availability;
 mod pace;
+mod signal;
 
 use std::time::Duration;
 
@@ -28,8 +29,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::availability::ProviderAvailability;
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
+use self::signal::undialled_failure;
+pub use self::signal::{DialFailure, DialSignal};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
-use crate::event::{CallId, NeverDialled, PROVIDER_HEALTH_PREFIX};
+use crate::event::{CallId, PROVIDER_HEALTH_PREFIX};
 use crate::number::NumberTag;
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -57,94 +60,6 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(5);
 const REPORT_AGE_MAX: Duration = Duration::from_secs(10 * 60);
 /// Longest time from one dial to the next that a lowered rate may require.
 const DIAL_INTERVAL_MAX: Duration = Duration::from_secs(60);
-
-/// Reason of a failed dial that is not the number's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DialFailure {
-    /// The provider refused because of the account: its keys, its credit, its permissions, its settings.
-    AccountProblem,
-    /// The provider refused because it gets too many requests.
-    Busy,
-    /// The provider refused because it has too many calls.
-    TooManyCalls,
-    /// No connection to the provider could be made.
-    Unreachable,
-    /// The provider gave no answer, or none that says whether it places the call.
-    UnclearAnswer,
-    /// The provider accepted the call, and reported later that it dialled nobody. The account has too many calls, or the provider does
-    /// not say that the account is the reason.
-    NotDialled,
-}
-
-impl DialFailure {
-    pub const ALL: [Self; 6] = [
-        Self::AccountProblem,
-        Self::Busy,
-        Self::TooManyCalls,
-        Self::Unreachable,
-        Self::UnclearAnswer,
-        Self::NotDialled,
-    ];
-
-    /// Returns the name used in domain events, logs and rows.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AccountProblem => "account_problem",
-            Self::Busy => "busy",
-            Self::TooManyCalls => "too_many_calls",
-            Self::Unreachable => "unreachable",
-            Self::UnclearAnswer => "unclear_answer",
-            Self::NotDialled => "not_dialled",
-        }
-    }
-
-    /// Weight of one failure in the failure score. Three failures in a row open the circuit. A busy provider works, so only twelve
-    /// such answers in a row open it. Six calls that were accepted and not dialled open it: perhaps only the surplus calls of a
-    /// busy provider were not dialled.
-    const fn score(self) -> u32 {
-        match self {
-            Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,
-            Self::NotDialled => 2,
-            Self::Busy | Self::TooManyCalls => 1,
-        }
-    }
-
-    /// True if the provider has too many calls. One that accepts calls and then dials nobody mostly does so for that reason.
-    const fn limits_calls(self) -> bool {
-        match self {
-            Self::TooManyCalls | Self::NotDialled => true,
-            Self::AccountProblem | Self::Busy | Self::Unreachable | Self::UnclearAnswer => false,
-        }
-    }
-}
-
-/// Result of one dial, as far as it tells about the provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DialSignal<'a> {
-    /// The provider accepted the call, or refused the number.
-    Works,
-    /// The provider reported that it really dialled a call. Switchhook had sent it the call at this time.
-    Heard { dialled_at: Timestamp },
-    /// The provider reported that it dialled nobody for a call that it had accepted. Only the first such report about a dial is a
-    /// signal. Switchhook had sent the call at this time.
-    Undialled { reason: NeverDialled, dialled_at: Timestamp },
-    /// The provider refused the dial because of the called number or because of the account, and does not say which.
-    NumberRefused {
-        number: NumberTag,
-        /// The provider's reason in our words, for example `call_blocked`.
-        cause: &'a str,
-    },
-    /// The dial failed for a reason that is not the number's.
-    Failed {
-        failure: DialFailure,
-        /// The provider's reason in our words, for example `payment_required`.
-        cause: &'a str,
-        /// Time that the provider asks to wait.
-        retry_after: Option<Duration>,
-    },
-}
 
 /// Decision whether a provider gets dials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -504,15 +419,6 @@ impl ProviderHealth {
 
     fn booking_start(&self, now: Timestamp) -> Timestamp {
         self.booked_until.map_or(now, |until| until.max(now))
-    }
-}
-
-/// Returns the failure that a call which was accepted and not dialled means for the provider, with the reason in our words.
-const fn undialled_failure(reason: NeverDialled) -> (DialFailure, &'static str) {
-    match reason {
-        NeverDialled::Account => (DialFailure::AccountProblem, "account_not_dialled"),
-        NeverDialled::Capacity => (DialFailure::NotDialled, "concurrency_limit"),
-        NeverDialled::Unclear => (DialFailure::NotDialled, "never_dialled"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy, Timestamp};
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
-use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, MINUTE, World, all_providers, text};
+use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
 
 use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create, send};
@@ -418,7 +418,7 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
     assert_eq!((event.reason, event.cause.as_deref()), (Some("account_problem"), Some("account_not_dialled")));
     // Repetitions tell nothing new.
     for body in &reports {
-        world.accept(Provider::Retell, body).await;
+        drop(world.post_signed(Provider::Retell, KEY, "", body.as_bytes()).await);
     }
     world.quiesce().await;
     assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap(), health);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::event::NeverDialled;
 use crate::number::PhoneNumber;
 
 const SECOND: Duration = Duration::from_secs(1);
