@@ -57,7 +57,11 @@ impl EventMapping {
         }
         let is_form = one_of(&mut fields, "body", "neither json nor form", &[("json", false), ("form", true)]);
         let event_id = places(&mut fields, "event_id");
+        let names_type = fields.has("type");
         let event_type = place(&mut fields, "type");
+        // A wrong place has its own problem, so nothing is reported about those that need it.
+        let place_of_rules = event_type.clone().or_else(|| Place::new("/").filter(|_| names_type));
+        let names_call = ["call_id", "switchhook_call_id", "appointment_id"].iter().any(|name| fields.has(name));
         let of_bookings = ["starts_at", "booked_call", "to", "entity_id", "time", "replaces"];
         let present: Vec<&str> = of_bookings.into_iter().filter(|name| fields.has(name)).collect();
         let mapping = Self {
@@ -77,15 +81,13 @@ impl EventMapping {
             replaces: place(&mut fields, "replaces"),
             booking_rule: booking_rule(&mut fields),
             data: data(&mut fields),
-            rules: rules(&mut fields, event_type.as_ref()),
+            rules: rules(&mut fields, place_of_rules.as_ref()),
             event_type,
         };
-        let names_no_call =
-            mapping.call_id.is_none() && mapping.switchhook_call_id.is_none() && mapping.appointment_id.is_none();
         let has = |is_meant: fn(&Meaning) -> bool| mapping.rules.iter().any(|rule| is_meant(&rule.meaning));
         let is_about_calls = has(|meaning| matches!(meaning, Meaning::OfCall { .. }));
         let is_about_others = has(|meaning| !matches!(meaning, Meaning::OfCall { .. }));
-        if names_no_call && is_about_calls {
+        if !names_call && is_about_calls {
             fields
                 .problem("call_id", "missing: an event of a call needs call_id, appointment_id or switchhook_call_id");
         }

@@ -391,7 +391,12 @@ fn configured_public_url(provider: Provider, scheme: Option<&Scheme>, fields: &m
         let message = "missing: the provider signs the URL that it posts to, for example https://example.com";
         fields.problem(PUBLIC_URL, message);
     }
-    public_url(provider, fields)
+    let url = public_url(provider, fields)?;
+    if url.ends_with(&format!("/webhooks/{provider}")) {
+        fields.problem(PUBLIC_URL, &format!("ends with /webhooks/{provider}, which is added to it: leave that out"));
+        return None;
+    }
+    Some(url)
 }
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {

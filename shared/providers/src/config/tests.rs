@@ -596,7 +596,6 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.rules[2]: not an object
     x-a.events.rules[3].when."/a": not a text, a number, true or false
     x-a.events.rules[3].when."status": neither type nor a JSON pointer such as /data/status
-    x-a.events.rules[3].when."type": needs events.type, the place of the type
     x-a.events.rules[3]."then": unknown field: known are when, event, implies
     x-a.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-a.reports_outcome: neither true nor false

@@ -287,6 +287,11 @@ fn problems_name_the_field() {
             json!({"public_url": "example.com", "window_seconds": 300}),
         ),
         problems(json!({"scheme": "signalwire", "header": "x"}), json!({"public_url": 7})),
+        problems(
+            json!({"scheme": "signalwire"}),
+            json!({"public_url": "https://example.com/webhooks/x-a/",
+                   "events": {"event_id": "/a", "type": "T", "call_id": "C", "rules": [{"when": {"type": "a"}, "event": "busy"}]}}),
+        ),
         problems(json!({"scheme": "jwt"}), json!({})),
         problems(
             json!({"scheme": "jwt", "algorithm": "RS256", "body_hash": "h", "body_hash_encoding": "SECRET",
@@ -314,6 +319,10 @@ fn problems_name_the_field() {
 
     x-a.signature."header": unknown field: known are scheme
     x-a.public_url: not a text
+
+    x-a.events.type: not a JSON pointer such as /data/id
+    x-a.events.call_id: not a JSON pointer such as /data/id
+    x-a.public_url: ends with /webhooks/x-a, which is added to it: leave that out
 
     x-a.signature.body_hash: missing: the name of the claim with the SHA-256 of the body, such as payload_hash
 
