@@ -60,10 +60,12 @@ fn late_report_of_a_dial_that_was_not_made_is_none_of_the_next_dial() {
 /// Returns the call after another dial that its provider accepted and did not make.
 fn dialled_in_vain(call: &Call, now: i64) -> Call {
     let call = dialled(call, now);
-    let attempt = call.attempt_records.last().and_then(|record| record.key.clone()).unwrap();
+    let attempt = call.attempt_records.last().and_then(|record| record.key.clone()).expect("a dial has a key");
     let mut report = reports(&format!("report-{attempt}"), attempt.as_str(), EventKind::Failed, now + 1);
     report.call_events.retain(|event| !event.implied);
-    report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
+    for call_event in &mut report.call_events {
+        call_event.never_dialled = Some(NeverDialled::Capacity);
+    }
     folded(&call, &report)
 }
 
