@@ -134,7 +134,7 @@ mod tests {
             "HTTP/1.1 302 Found\r\nlocation: http://localhost/\r\ncontent-length: 2\r\n\r\n{}",
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n[]",
             "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
-            "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nno JSON at",
+            "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\nno JSON yet",
         ] {
             let (address, _) = serve(Duration::ZERO, vec_of(response)).await;
             assert_eq!(ask(&address).await, fixed("no answer that the provider can read"), "{response}");
