@@ -416,7 +416,8 @@ impl Plan {
     /// Number of calls whose effect the plan does not show. A run makes none of their phones ring.
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
-        self.calls.saturating_sub(self.effects.len())
+        let shown = self.effects.iter().filter(|effect| !effect.call_id.is_entity()).count();
+        self.calls.saturating_sub(shown)
     }
 
     /// Number of things that were selected: items, and things that a run would not or cannot change.

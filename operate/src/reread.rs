@@ -48,7 +48,7 @@ impl Stack {
             return Ok(false);
         }
         let reread = self.inbox.read_again(stored, None).await?;
-        Ok(!matches!(reread, Reread::Foldable(kept) if kept.call_events == read.call_events))
+        Ok(!matches!(reread, Reread::Foldable(kept) if has_same_meaning(&kept, read)))
     }
 
     /// Stores the meaning that [`Stack::read_anew`] finds in an event, which is then foldable, and queues the event that calls off a
@@ -63,7 +63,7 @@ impl Stack {
             None => None,
         };
         let reread = self.inbox.make_foldable(stored, config).await?;
-        Ok(matches!(reread, Reread::Foldable(kept) if kept.call_events == event.call_events))
+        Ok(matches!(reread, Reread::Foldable(kept) if has_same_meaning(&kept, event)))
     }
 
     /// Returns a warning if entries were asked for and could not be used, so that the rules for decisions in them did not count.
@@ -89,4 +89,9 @@ impl Stack {
             )),
         }
     }
+}
+
+/// True if two readings of an event say the same. They may name the call by different aliases.
+fn has_same_meaning(a: &ProviderEvent, b: &ProviderEvent) -> bool {
+    (&a.call_events, &a.entity, &a.booking) == (&b.call_events, &b.entity, &b.booking)
 }

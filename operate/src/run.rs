@@ -393,6 +393,7 @@ impl Held<'_> {
                         self.stack.make_foldable(&stored, &event).await?;
                     }
                     self.run.counts.done += 1;
+                    work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
                 (Some(objection), Step::ReadsDifferently(decided)) if has_added_refold || decided.is_some() => {
                     self.run.skip(item, objection.clone());

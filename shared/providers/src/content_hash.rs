@@ -64,7 +64,7 @@ fn data_of(body: &[u8]) -> Option<String> {
 }
 
 /// Sorted parameters of a form, without duplicates. The signatures of Twilio and Plivo do not cover the order.
-fn canonical_form(body: &[u8]) -> String {
+pub(crate) fn canonical_form(body: &[u8]) -> String {
     let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
     parameters.sort();
     parameters.dedup();

@@ -97,7 +97,8 @@ pub fn read_as_configured(
     let signs_form = |scheme: &Scheme| scheme.is_form(webhook.query(), webhook.body());
     let is_form = mapping.is_form || config.scheme().is_some_and(signs_form);
     let reading = configured::read(mapping, is_form, webhook, received_at, &mut notes);
-    (or_quarantined(reading, webhook), notes)
+    let quarantined = |error| Reading::Quarantined { event_id: configured::body_id(is_form, webhook), error };
+    (reading.unwrap_or_else(quarantined), notes)
 }
 
 /// Adds the person's decision to a webhook of the inbox that has none, if the rule of the configuration finds one now.

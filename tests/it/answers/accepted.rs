@@ -72,6 +72,7 @@ async fn every_sample_is_accepted_or_recorded() {
     let recorded = [
         "retell/transcript_updated",
         "retell/call_inbound",
+        "retell/chat_inbound",
         "retell/transfer_started",
         "retell/transfer_bridged",
         "retell/transfer_cancelled",
@@ -125,6 +126,9 @@ async fn every_sample_is_accepted_or_recorded() {
         "telnyx/hold",
         "telnyx/refer_started",
         "elevenlabs/post_call_audio",
+        "elevenlabs/voice_removal_notice",
+        "elevenlabs/voice_removal_notice_withdrawn",
+        "elevenlabs/voice_removed",
         "plivo/other_leg",
         "plivo/record_stop",
         "vonage/transfer",

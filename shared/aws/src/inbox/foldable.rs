@@ -84,12 +84,17 @@ impl Inbox {
             update.push_str(", decision = :decision");
         }
         update.push_str(" REMOVE disposition, attention, attention_at, cause");
+        let mut condition = "attribute_exists(event_id) AND attribute_exists(disposition)".to_owned();
+        // What is written was read from the body. If the person was forgotten since, it must not come back.
+        if stored.erased_at.is_none() {
+            condition.push_str(" AND attribute_not_exists(erased_at)");
+        }
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("event_id", text(stored.event_id.as_str()))
-            .condition_expression("attribute_exists(event_id) AND attribute_exists(disposition)")
+            .condition_expression(condition)
             .update_expression(update)
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":call", text(event.call_id.as_str()))

@@ -5,4 +5,4 @@ mod mapping;
 mod normalize;
 
 pub(crate) use mapping::{Condition, EventMapping, Meaning, Place, Rule, equals, implied_by};
-pub(crate) use normalize::read;
+pub(crate) use normalize::{body_id, read};

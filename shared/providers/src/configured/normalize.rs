@@ -2,11 +2,13 @@
 
 use serde_json::{Map, Value};
 use switchhook_domain::{
-    AttemptKey, Booked, BookingReport, CallEvent, EntityReport, EventKind, PhoneNumber, ProviderEvent, Timestamp,
+    AttemptKey, Booked, BookingReport, CallEvent, EntityReport, EventId, EventKind, PhoneNumber, ProviderEvent,
+    Timestamp,
 };
 
 use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
+use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
 use crate::form::Form;
 use crate::ids::{self, bounded};
@@ -39,7 +41,7 @@ pub(crate) fn read(
     let own_id = own_id.and_then(|texts| joined(&texts));
     let event_id = match own_id.as_deref().or(webhook.signed_id()) {
         Some(id) => ids::event_id(provider, id),
-        None => ids::event_id_of_body(provider, webhook.body()),
+        None => body_id(is_form, webhook),
     };
     let echoed = EchoedIds {
         switchhook_call_id: text(&mapping.switchhook_call_id),
@@ -97,6 +99,17 @@ pub(crate) fn read(
         block_number: false,
     };
     normalized.into_reading(received_at)
+}
+
+/// Returns the event id of a webhook that names none, or that cannot be read. The order of a form's parameters may be unsigned, so it
+/// does not change the id.
+pub(crate) fn body_id(is_form: bool, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
+    if is_form {
+        ids::event_id_of_body(provider, canonical_form(body).as_bytes())
+    } else {
+        ids::event_id_of_body(provider, body)
+    }
 }
 
 /// Joins the values that identify an event. A colon within a value is written differently, so that two events never share an id.

@@ -190,6 +190,38 @@ fn json_of_swml_is_read_as_json() {
     assert!(matches!(read_as_configured(&config, &webhook, NOW).0, Reading::Event(_)));
 }
 
+/// The signature of JSON, written as that of a form, covers the decoded text alone. The bytes that are read are others.
+#[test]
+fn signature_of_swml_does_not_pass_for_that_of_a_form() {
+    use base64::Engine;
+    use hmac::{Hmac, Mac};
+    let config = config(&["key"], &json!({"scheme": "signalwire"}));
+    let cxml = sign_as_configured(a(), &config, URL, b"x=1", NOW).unwrap();
+    let mut mac: Hmac<sha1::Sha1> = Mac::new_from_slice(b"key").unwrap();
+    mac.update(URL.as_bytes());
+    mac.update(br#"{"CallSid":"CA1","CallStatus":"completed"}"#);
+    let tag = base64::prelude::BASE64_STANDARD.encode(mac.finalize().into_bytes());
+    let swml = SignedWebhook { headers: vec![(cxml.headers[0].0.clone(), tag)], ..cxml };
+    for body in [r#"{"CallSid":"CA1","CallStatus":"completed"}"#, r#"{"CallSid":"%43A1","CallStatus":"completed"}"#] {
+        assert_eq!(verified(&config, &swml, body.as_bytes(), NOW), Err(VerifyError::MalformedSignature), "{body}");
+    }
+}
+
+/// A value of the id may be missing. Then the hash of the form is the id, which does not depend on the order either.
+#[test]
+fn order_of_a_form_without_its_id_makes_no_new_event() {
+    let config = config(&["key"], &json!({"scheme": "plivo"}));
+    let ids: std::collections::BTreeSet<String> = [&b"CallStatus=completed&B=2"[..], b"B=2&CallStatus=completed"]
+        .into_iter()
+        .map(|body| {
+            let signed = sign_as_configured(a(), &config, URL, body, NOW).unwrap();
+            let webhook = verified(&config, &signed, body, NOW).unwrap();
+            read_as_configured(&config, &webhook, NOW).0.event_id().to_string()
+        })
+        .collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+}
+
 /// Without `event_id` in its body, and without a signature that covers the order, a repeated form could pass as a new event.
 #[test]
 fn order_of_a_form_makes_no_new_event() {

@@ -12,6 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use crate::hmac::{HmacAlgorithm, HmacSha1, matching_key};
 use crate::key::Key;
+use crate::lenient;
 use crate::twiml;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_header};
 
@@ -31,10 +32,14 @@ pub(super) fn verify(
     let signature = signature.ok_or(VerifyError::MalformedSignature)?;
     let matching_key = |parts: &[&[u8]]| matching_key::<HmacSha1>(keys, parts, &signature);
     if !is_hex {
+        // Such a body is read as JSON, and this scheme covers it only as a form.
+        if is_swml(webhook.body) && !twiml::is_json(webhook.query) {
+            return Err(VerifyError::MalformedSignature);
+        }
         return twiml::verify(public_url, webhook, matching_key);
     }
     // Both schemes sign one text. So a form whose values were joined before must not pass as a body, and JSON of cXML has its own hash.
-    if !is_swml(webhook.body) || twiml::is_json(webhook.query) {
+    if !webhook.body.starts_with(b"{") || twiml::is_json(webhook.query) {
         return Err(VerifyError::MalformedSignature);
     }
     let public_url = public_url.ok_or(VerifyError::MissingPublicUrl)?;
@@ -43,9 +48,9 @@ pub(super) fn verify(
     key_index.ok_or(VerifyError::WrongSignature)
 }
 
-/// True if the body is JSON of SWML. No form of SignalWire begins with a brace.
+/// True if the body is JSON of SWML.
 pub(super) fn is_swml(body: &[u8]) -> bool {
-    body.starts_with(b"{")
+    lenient::from_body::<serde_json::Map<String, serde_json::Value>>(body).is_ok()
 }
 
 /// Signs a callback of cXML.

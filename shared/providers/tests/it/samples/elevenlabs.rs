@@ -21,6 +21,21 @@ fn elevenlabs_bodies_say() {
     post_call_audio
     elevenlabs:conv_0000000000000001
     ");
+    assert_snapshot!(summary("elevenlabs/voice_removal_notice"), @r"
+    recorded elevenlabs:sha256-fa6246fd0d97f5f14da1dbe92d9da251591d0179c82c3c8009c85a4359a114d9
+    voice_removal_notice
+    -
+    ");
+    assert_snapshot!(summary("elevenlabs/voice_removal_notice_withdrawn"), @r"
+    recorded elevenlabs:sha256-e2dcbf63fa738412b6542efd347e9cd5b5a2069f9aa36b4361e75fbb5a041ecf
+    voice_removal_notice_withdrawn
+    -
+    ");
+    assert_snapshot!(summary("elevenlabs/voice_removed"), @r"
+    recorded elevenlabs:sha256-d1f9934e3f9f0127dcfdee1ae9f2c20fb1b7e2ecfaa55af05f3e1856d0c9db7b
+    voice_removed
+    -
+    ");
     assert_snapshot!(summary("elevenlabs/post_call_transcription_declined"), @r"
     event elevenlabs:conv_0000000000000002:post_call_transcription:c577645a29640835
     post_call_transcription

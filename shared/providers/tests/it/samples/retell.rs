@@ -105,6 +105,11 @@ fn retell_bodies_say() {
     call_inbound
     -
 
+    retell/chat_inbound
+    recorded retell:sha256-eeeeda6f4714667d41c79aea05a9d7eef47ca518d76bb58bcb4f1f482e6b3121
+    chat_inbound
+    -
+
     retell/transfer_started
     recorded retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:transfer_started:ca7fad59a974e486
     transfer_started
