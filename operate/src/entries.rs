@@ -26,10 +26,11 @@ impl StoredEntries {
         self.0.get_or_init(|| read).await
     }
 
-    /// Returns the first problem of the entries, if they were asked for.
+    /// Returns the first problem of the entries of providers that Switchhook has code for, if they were asked for. An event of a provider
+    /// that is described by its entry is not read at all without it.
     pub(crate) fn problem(&self) -> Option<&str> {
         match self.0.get()? {
-            Ok(entries) => entries.problems().first().map(String::as_str),
+            Ok(entries) => entries.problems().iter().find(|problem| !problem.starts_with("x-")).map(String::as_str),
             Err(error) => Some(error),
         }
     }

@@ -85,7 +85,7 @@ impl Inbox {
         }
         update.push_str(" REMOVE disposition, attention, attention_at, cause");
         let mut condition = "attribute_exists(event_id) AND attribute_exists(disposition)".to_owned();
-        // What is written was read from the body. If the person was forgotten since, it must not come back.
+        // The call, the type and the reading come from the body. If the person was forgotten since, they must not come back.
         if stored.erased_at.is_none() {
             condition.push_str(" AND attribute_not_exists(erased_at)");
         }

@@ -190,7 +190,7 @@ fn json_of_swml_is_read_as_json() {
     assert!(matches!(read_as_configured(&config, &webhook, NOW).0, Reading::Event(_)));
 }
 
-/// The signature of JSON, written as that of a form, covers the decoded text alone. The bytes that are read are others.
+/// A signature of JSON that is written like a signature of a form covers the decoded text alone, and other bytes are read.
 #[test]
 fn signature_of_swml_does_not_pass_for_that_of_a_form() {
     use base64::Engine;
