@@ -5,9 +5,9 @@ use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, Mac};
 use sha1::Sha1;
 use switchhook_domain::Provider;
-use switchhook_providers::{Reading, VerifyError, read};
+use switchhook_providers::VerifyError;
 
-use crate::signatures::{NOW, Request};
+use crate::signatures::Request;
 
 const BODY: &[u8] = br#"{"event_type":"calling.call.state","params":{"call_id":"c","call_state":"answered"}}"#;
 const HEADER: &str = "x-signalwire-signature";
