@@ -255,6 +255,11 @@ CONSOLE_UNPROVOKED = {
 }  # fmt: skip
 
 
+# Request for the webhook keys, by which stored events of a described provider are read anew. The keys of some providers, such as Twilio's
+# auth token, open the whole account. So the policies leave it out, and an operator who needs it gets it beside them (docs/operate.md).
+CONSOLE_BESIDE = {("secretsmanager:GetSecretValue", "WebhookKeysSecret")}
+
+
 def permitted_to_console(policy: str) -> set[tuple[str, str]]:
     """Returns what a policy of the console permits, without the key of the customer."""
     return {
@@ -270,8 +275,9 @@ def test_the_console_sends_what_its_policies_permit(recorded):
     reads, changes = (permitted_to_console(policy) for policy in ("ConsoleReadPolicy", "ConsoleChangePolicy"))
     looked, changed = (used(recorded, sender, LOCAL_NAMES) for sender in ("console", "console-changes"))
     assert looked and changed, "the tests of the console record nothing"
-    assert looked - reads == set(), "requests of a read-only console that AWS would refuse"
-    assert changed - reads - changes == set(), "requests of a console that AWS would refuse"
+    assert looked - reads - CONSOLE_BESIDE == set(), "requests of a read-only console that AWS would refuse"
+    assert not CONSOLE_BESIDE & (reads | changes), "the console may read the keys of the providers"
+    assert changed - reads - changes - CONSOLE_BESIDE == set(), "requests of a console that AWS would refuse"
     assert changes - changed - CONSOLE_UNPROVOKED == set(), "permissions that no request needs"
     stored = {request.parameters["Item"]["event_id"]["S"] for request in recorded if request.sender == "console" and request.operation == "PutItem"}
     assert all(re.match(r"(chunk:\d+:)?plan:", key) for key in stored), stored
