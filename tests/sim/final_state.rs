@@ -12,6 +12,7 @@ use switchhook_tests::{KEY, OLD_KEY, text};
 use crate::calls::{ExternalCall, Truth};
 use crate::law::Law;
 use crate::observed::INCONCLUSIVE;
+use crate::plan::FaultKind;
 use crate::requests::{ATTEMPTS_MAX, CallRequest, proves_no_absence, truth_of};
 use crate::sim::{API_KEY, RequestedCall, Sim, policy};
 
@@ -178,7 +179,10 @@ impl Sim {
                 if self.is_answer_unreported(&dial) { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
             })
             .collect();
-        let is_unproven = unproven_attempts(&shown);
+        // The provider took such a call, dialled nobody because it had too many calls, and forgot it without a word. Nobody can know that.
+        let may_be_forgotten = request.behaviours.contains(&"forgotten")
+            && self.plan.faults.iter().any(|fault| fault.kind == FaultKind::OverCapacity);
+        let is_unproven = unproven_attempts(&shown, may_be_forgotten);
         let truth = if agrees(&attempts, &is_unproven, &truth) { attempts.clone() } else { truth };
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
         let job = match (requested.canceled, ended("completed")) {
@@ -239,13 +243,13 @@ impl Sim {
     }
 }
 
-/// Tells for each attempt whether no event reports it, and its provider's lists never prove that there was no call.
-fn unproven_attempts(shown: &Value) -> Vec<bool> {
+/// Tells for each attempt whether no event reports it, and its provider's lists never prove that there was no call, or the provider
+/// may have forgotten a call that it never dialled.
+fn unproven_attempts(shown: &Value, may_be_forgotten: bool) -> Vec<bool> {
     let attempts = shown["attempts"].as_array().into_iter().flatten();
     let is_unproven = |attempt: &Value| {
-        proves_no_absence(&text(&attempt["provider"]))
-            && attempt["provider_call_id"].is_null()
-            && attempt["lifecycle"] == INCONCLUSIVE
+        let is_never_named = proves_no_absence(&text(&attempt["provider"])) && attempt["provider_call_id"].is_null();
+        (is_never_named || may_be_forgotten) && attempt["lifecycle"] == INCONCLUSIVE
     };
     attempts.map(is_unproven).collect()
 }
