@@ -55,9 +55,7 @@ impl Step {
             Self::Unchanged | Self::ReadsDifferently(None) | Self::Skip(_) => false,
         }
     }
-}
 
-impl Step {
     /// Event in its call in which the entry of its provider finds a decision now.
     fn decided(&self) -> Option<&ProviderEvent> {
         match self {

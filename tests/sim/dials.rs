@@ -111,7 +111,7 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
         if is_closed(dial.started_ms) && is_closed(checked_ms) {
             return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
         }
-        // The answer to the dial was lost, and the list of a provider that proves no absence may name several calls that could be it.
+        // The answer to the dial was lost. The list of a provider that proves no absence may name several calls, and each may be the dialled one.
         let is_undecidable = |earlier: &Dial| {
             earlier.behaviour == Behaviour::ResponseLost && proves_no_absence(earlier.provider.as_str())
         };

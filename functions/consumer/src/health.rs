@@ -8,9 +8,9 @@ use switchhook_domain::{
 use crate::Consumer;
 
 impl Consumer {
-    /// Updates the health of a provider, if an event is the first to say that the provider accepted a dial and then dialled nobody, or
-    /// proves a [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event
-    /// updates the health again.
+    /// Updates the health of a provider by the first event that says that an accepted dial reached nobody, and by each event that proves
+    /// a [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event updates
+    /// the health again.
     pub(crate) async fn note_dials(
         &self,
         call: Option<&Call>,

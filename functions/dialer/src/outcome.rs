@@ -143,7 +143,7 @@ pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -
 ///
 /// The circuit does not count the refusal of the same number again, so the call has to limit its dials itself. The delay is as long
 /// as the call has waited, so it doubles with each dial, up to an hour. **No number of such refusals ends a call:** each of them may be
-/// because of the account, and calls to other numbers prove nothing about the account's right to call this one.
+/// because of the account. Calls to other numbers do not prove that the account may call this one.
 pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
     match answer {
         DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => *retry_after,

@@ -120,7 +120,7 @@ fn left(attributes: &Attributes, reason: DisconnectReason, times: CallTimes, not
             true,
         ) => Ending::COMPLETED,
         (DisconnectReason::UserUnavailable, false) => Ending::NO_ANSWER,
-        // LiveKit also gives this reason if the media cannot be agreed on after an answer, and nothing in the webhook says so.
+        // LiveKit also gives this reason if the media cannot be agreed on after an answer. The webhook does not tell the two apart.
         (DisconnectReason::UserRejected, false) => Ending::BUSY,
         (DisconnectReason::SipTrunkFailure, false) => Ending::FAILED,
         // The media can fail because of the answer.

@@ -1,5 +1,5 @@
-//! Every signature scheme in every mode that can be configured. All of them are tried with a flipped bit, another key, a second key, at
-//! a later and an earlier time, and with a header that is missing or doubled.
+//! Every signature scheme in every mode that can be configured. Each is tried with a flipped bit, another key and a second key.
+//! It is also tried at a later and an earlier time, and with a header that is missing or doubled.
 
 use hmac::{Hmac, Mac};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -124,7 +124,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Names in the source, in groups of which one needs a sample.
+/// Returns the names in the source, in groups. One name of each group needs a sample.
 fn groups(names: &Names) -> Vec<Vec<String>> {
     let source = std::fs::read_to_string(folder("src").join(names.file)).unwrap();
     let lines: Vec<&str> = source.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
