@@ -118,6 +118,8 @@ class Process:
             self.pid = os.posix_spawn(self.command[0], self.command, environment, file_actions=files)
         started = time.monotonic_ns()
         self.clock = cpu_clock(self.pid)
+        self.end = os.pidfd_open(self.pid)
+        loop.add_reader(self.end, self.has_ended)
         await self.until_idle()
         return self.polled_at - started, self.cpu()
 
@@ -197,6 +199,10 @@ class Process:
         else:
             self.fail(f"the stub has no answer to {operation or headers}")
 
+    def has_ended(self):
+        asyncio.get_running_loop().remove_reader(self.end)
+        self.fail("it has ended")
+
     def fail(self, failure: str):
         self.failure = failure
         self.idle.set()
@@ -210,6 +216,8 @@ class Process:
     async def stop(self):
         if self.pid is None:
             return
+        asyncio.get_running_loop().remove_reader(self.end)
+        os.close(self.end)
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.server.close()
