@@ -69,7 +69,7 @@ pub(super) fn sum(dollars: &[(&str, f64)]) -> f64 {
 }
 
 /// USD for the capacity units of some requests.
-fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
+pub(super) fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
     let dollars = |count: &Count| {
         (count.write_units + count.index_write_units) * price::WRITE_UNIT + count.read_units * price::READ_UNIT
     };

@@ -8,6 +8,7 @@ mod entities;
 mod growth;
 mod reconciler;
 mod scale;
+mod scheduler;
 mod webhooks;
 
 use std::collections::BTreeMap;
