@@ -153,7 +153,7 @@ pub(super) enum EventType {
     MachineDetection,
     /// Analysis of a conversation with an assistant, after the end of the call.
     Analyzed,
-    /// Bridges, recordings, keys, speech, queues, conferences: they do not change a call.
+    /// Bridges, recordings, keys, speech, queues, conferences, payments: they do not change a call.
     Ignored,
     /// Future names.
     Other,
@@ -161,12 +161,16 @@ pub(super) enum EventType {
 
 /// Beginnings of the names of events that do not change a call. Telnyx adds events to these families, which are about what
 /// happens during a call. `call.machine` is not among them, because a new event of it may say who answered.
-const FAMILIES_WITHOUT_STATE: [&str; 21] = [
+///
+/// Telnyx' packages name no event of `call.left_queue` and `call.siprec`: they are not verified. They have `call.dequeued` and
+/// `siprec` instead.
+const FAMILIES_WITHOUT_STATE: [&str; 24] = [
     "call.ai_gather",
     "call.bridged",
     "call.conversation",
     "call.conversation_insights",
     "call.cost",
+    "call.deepfake_detection",
     "call.dequeued",
     "call.dtmf",
     "call.enqueued",
@@ -174,6 +178,7 @@ const FAMILIES_WITHOUT_STATE: [&str; 21] = [
     "call.gather",
     "call.hold",
     "call.left_queue",
+    "call.payment",
     "call.playback",
     "call.recording",
     "call.refer",
@@ -182,6 +187,7 @@ const FAMILIES_WITHOUT_STATE: [&str; 21] = [
     "call.transcription",
     "call.unhold",
     "conference",
+    "siprec",
     "streaming",
 ];
 
@@ -197,6 +203,8 @@ impl EventType {
             | "call.machine.premium.greeting.ended"
             | "call.machine.premium.call_screening.detected" => Self::MachineDetection,
             "call.analyzed" => Self::Analyzed,
+            // Telnyx' example of it has no `call_control_id`, so it may not say which attempt was answered.
+            "call.machine.premium.detection.started" => Self::Ignored,
             _ if FAMILIES_WITHOUT_STATE.iter().any(|family| is_of_family(name, family)) => Self::Ignored,
             _ => Self::Other,
         }

@@ -255,5 +255,205 @@ fn telnyx_bodies_say() {
     recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010019
     call.refer.started
     appointment:appt_401
+
+    telnyx/conversation_created
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010101
+    call.conversation.created
+    appointment:appt_401
+
+    telnyx/conversation_start_failed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010102
+    call.conversation.start_failed
+    appointment:appt_401
+
+    telnyx/ai_gather_partial_results
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010103
+    call.ai_gather.partial_results
+    appointment:appt_401
+
+    telnyx/ai_gather_message_history_updated
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010104
+    call.ai_gather.message_history_updated
+    appointment:appt_401
+
+    telnyx/ai_gather_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010105
+    call.ai_gather.ended
+    appointment:appt_401
+
+    telnyx/transcription
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010106
+    call.transcription
+    appointment:appt_401
+
+    telnyx/deepfake_detection_result
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010107
+    call.deepfake_detection.result
+    appointment:appt_401
+
+    telnyx/deepfake_detection_error
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010108
+    call.deepfake_detection.error
+    appointment:appt_401
+
+    telnyx/speak_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010109
+    call.speak.ended
+    appointment:appt_401
+
+    telnyx/playback_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010110
+    call.playback.started
+    appointment:appt_401
+
+    telnyx/streaming_stopped
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010111
+    streaming.stopped
+    appointment:appt_401
+
+    telnyx/streaming_failed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010112
+    streaming.failed
+    appointment:appt_401
+
+    telnyx/fork_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010113
+    call.fork.started
+    appointment:appt_401
+
+    telnyx/fork_stopped
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010114
+    call.fork.stopped
+    appointment:appt_401
+
+    telnyx/siprec_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010115
+    siprec.started
+    appointment:appt_401
+
+    telnyx/siprec_stopped
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010116
+    siprec.stopped
+    appointment:appt_401
+
+    telnyx/siprec_failed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010117
+    siprec.failed
+    appointment:appt_401
+
+    telnyx/unhold
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010118
+    call.unhold
+    appointment:appt_401
+
+    telnyx/refer_completed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010119
+    call.refer.completed
+    appointment:appt_401
+
+    telnyx/refer_failed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010120
+    call.refer.failed
+    appointment:appt_401
+
+    telnyx/enqueued
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010121
+    call.enqueued
+    appointment:appt_401
+
+    telnyx/dequeued
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010122
+    call.dequeued
+    appointment:appt_401
+
+    telnyx/payment_progress
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010123
+    call.payment.progress
+    appointment:appt_401
+
+    telnyx/payment_completed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010124
+    call.payment.completed
+    appointment:appt_401
+
+    telnyx/recording_error
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010125
+    call.recording.error
+    appointment:appt_401
+
+    telnyx/recording_transcription_saved
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010126
+    call.recording.transcription.saved
+    appointment:appt_401
+
+    telnyx/conference_created
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010127
+    conference.created
+    appointment:appt_401
+
+    telnyx/conference_participant_joined
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010128
+    conference.participant.joined
+    appointment:appt_401
+
+    telnyx/conference_floor_changed
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010129
+    conference.floor.changed
+    appointment:appt_401
+
+    telnyx/conference_participant_playback_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010130
+    conference.participant.playback.started
+    appointment:appt_401
+
+    telnyx/conference_participant_playback_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010131
+    conference.participant.playback.ended
+    appointment:appt_401
+
+    telnyx/conference_participant_speak_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010132
+    conference.participant.speak.started
+    appointment:appt_401
+
+    telnyx/conference_participant_speak_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010133
+    conference.participant.speak.ended
+    appointment:appt_401
+
+    telnyx/conference_playback_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010134
+    conference.playback.started
+    -
+
+    telnyx/conference_playback_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010135
+    conference.playback.ended
+    -
+
+    telnyx/conference_speak_started
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010136
+    conference.speak.started
+    -
+
+    telnyx/conference_speak_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010137
+    conference.speak.ended
+    -
+
+    telnyx/conference_participant_left
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010138
+    conference.participant.left
+    appointment:appt_401
+
+    telnyx/conference_ended
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010139
+    conference.ended
+    appointment:appt_401
+
+    telnyx/conference_recording_saved
+    recorded telnyx:0ccc7b54-4df3-4bca-a65a-3da1ec010140
+    conference.recording.saved
+    appointment:appt_401
     ");
 }
