@@ -20,7 +20,7 @@ use switchhook_domain::Timestamp;
 
 use crate::hmac::{HmacAlgorithm, matching_key};
 use crate::key::Key;
-use crate::webhook::VerifyError;
+use crate::webhook::{VerifyError, check_not_after};
 
 const HS256: &str = "HS256";
 /// Time for which a token opens an API. It only has to outlast one request and the difference between two clocks.
@@ -65,6 +65,11 @@ impl VerifiedToken {
         let Some(value) = self.claims.get(name) else { return Ok(None) };
         let millis = value.as_i64().filter(|seconds| *seconds >= 0).and_then(|seconds| seconds.checked_mul(1000));
         millis.map(|millis| Some(Timestamp::from_millis(millis))).ok_or(VerifyError::MalformedTimestamp)
+    }
+
+    /// Refuses a token that becomes valid only after `leeway` from now. A token without the claim `nbf` is valid at once.
+    pub(crate) fn check_not_before(&self, leeway: Duration, now: Timestamp) -> Result<(), VerifyError> {
+        self.time("nbf")?.map_or(Ok(()), |valid_from| check_not_after(valid_from, now, leeway))
     }
 
     /// Refuses a token that had expired for longer than `leeway`. A token without the claim `exp` never expires.

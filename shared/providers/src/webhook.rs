@@ -299,3 +299,10 @@ pub(crate) fn check_window(window: Option<Duration>, signed_at: Timestamp, now: 
     }
     Ok(())
 }
+
+/// Rejects a time that lies further in the future than `ahead`.
+pub(crate) fn check_not_after(time: Timestamp, now: Timestamp, ahead: Duration) -> Result<(), VerifyError> {
+    let skew_ms = now.millis_since(time);
+    let is_too_late = skew_ms < 0 && u128::from(skew_ms.unsigned_abs()) > ahead.as_millis();
+    if is_too_late { Err(VerifyError::StaleTimestamp { skew_ms }) } else { Ok(()) }
+}

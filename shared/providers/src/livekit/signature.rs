@@ -6,8 +6,6 @@
 //! The claim `iss` names the API key, and so the secret. Every configured secret is tried instead: only one of them makes the
 //! signature, whatever the claim says.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
@@ -17,7 +15,7 @@ use switchhook_domain::Timestamp;
 use crate::config::{WINDOW_MAX, WebhookConfig};
 use crate::jwt;
 use crate::key::Key;
-use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_header};
+use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_not_after, signature_header};
 
 const HEADER: &str = "authorization";
 /// Time for which LiveKit's tokens are valid.
@@ -38,21 +36,14 @@ pub(crate) fn verify(
     if token.text("iss").is_none_or(str::is_empty) {
         return Err(VerifyError::MalformedSignature);
     }
-    let valid_from = token.time("nbf")?.ok_or(VerifyError::MissingTimestamp)?;
+    token.time("nbf")?.ok_or(VerifyError::MissingTimestamp)?;
     let expires_at = token.time("exp")?.ok_or(VerifyError::MissingTimestamp)?;
     let window = config.window().unwrap_or_default();
-    check_not_after(valid_from, now, window)?;
+    token.check_not_before(window, now)?;
     token.check_expiry(window, now)?;
     // The inbox forgets event ids some day. A token that outlived them could make an old webhook pass as new.
     check_not_after(expires_at, now, WINDOW_MAX)?;
     Ok(token.key_index)
-}
-
-/// Refuses a time that lies further in the future than `ahead`.
-fn check_not_after(time: Timestamp, now: Timestamp, ahead: Duration) -> Result<(), VerifyError> {
-    let skew_ms = now.millis_since(time);
-    let is_too_late = skew_ms < 0 && u128::from(skew_ms.unsigned_abs()) > ahead.as_millis();
-    if is_too_late { Err(VerifyError::StaleTimestamp { skew_ms }) } else { Ok(()) }
 }
 
 /// Signs a webhook as LiveKit would, for an invented API key.

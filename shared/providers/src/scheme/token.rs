@@ -35,8 +35,8 @@ pub(crate) struct TokenScheme {
 }
 
 impl TokenScheme {
-    /// Checks the signature, the hash of the body, the claims, and the times. The token must have been issued within the window, and it
-    /// must not have expired for longer.
+    /// Checks the signature, the hash of the body, the claims, and the times. The token must have been issued within the window, it must
+    /// not have expired for longer, and it must become valid within it.
     pub(super) fn verify(
         &self,
         (keys, window): (&[Key], Option<Duration>),
@@ -65,7 +65,9 @@ impl TokenScheme {
             None => token.time("nbf")?.ok_or(VerifyError::MissingTimestamp)?,
         };
         check_window(window, issued_at, now)?;
-        token.check_expiry(window.unwrap_or_default(), now)?;
+        let leeway = window.unwrap_or_default();
+        token.check_not_before(leeway, now)?;
+        token.check_expiry(leeway, now)?;
         Ok(Proof { key_index: token.key_index, webhook_id: None })
     }
 

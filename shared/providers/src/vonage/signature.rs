@@ -32,7 +32,9 @@ pub(crate) fn verify(
     }
     let issued_at = token.time("iat")?.ok_or(VerifyError::MissingTimestamp)?;
     check_window(config.window(), issued_at, now)?;
-    token.check_expiry(config.window().unwrap_or_default(), now)?;
+    let leeway = config.window().unwrap_or_default();
+    token.check_not_before(leeway, now)?;
+    token.check_expiry(leeway, now)?;
     Ok(token.key_index)
 }
 

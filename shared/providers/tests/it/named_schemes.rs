@@ -284,6 +284,7 @@ fn token_has_the_pinned_algorithm_and_the_configured_claims() {
     assert_eq!(error(json!({"iat": null})), Some(VerifyError::MissingTimestamp));
     assert_eq!(error(json!({"iat": null, "nbf": issued_at})), None);
     assert_eq!(error(json!({"iat": "soon"})), Some(VerifyError::MalformedTimestamp));
+    assert_eq!(error(json!({"nbf": "soon"})), Some(VerifyError::MalformedTimestamp));
     for (claims, seconds_later, is_fresh) in [
         (json!({}), 300, true),
         (json!({}), 301, false),
@@ -291,6 +292,10 @@ fn token_has_the_pinned_algorithm_and_the_configured_claims() {
         (json!({}), -301, false),
         (json!({"exp": issued_at - 300}), 0, true),
         (json!({"exp": issued_at - 301}), 0, false),
+        // A token is not valid before its `nbf`, whatever its `iat` says.
+        (json!({"nbf": issued_at - 301}), 0, true),
+        (json!({"nbf": issued_at + 300}), 0, true),
+        (json!({"nbf": issued_at + 301}), 0, false),
     ] {
         let error = token_error(&json!({"alg": "HS256"}), &claims, seconds_later);
         assert_eq!(error.is_none(), is_fresh, "{claims} {seconds_later} {error:?}");

@@ -83,6 +83,9 @@ fn vonage_token_must_name_the_hash_of_the_body_and_its_time() {
     let expiring = |exp: i64| error(json!({"iat": seconds, "exp": exp, "payload_hash": hash}));
     assert_eq!(expiring(seconds - 300), None);
     assert_eq!(expiring(seconds - 301), Some(VerifyError::StaleTimestamp { skew_ms: 301_000 }));
+    let not_before = |nbf: i64| error(json!({"iat": seconds, "nbf": nbf, "payload_hash": hash}));
+    assert_eq!(not_before(seconds + 300), None);
+    assert_eq!(not_before(seconds + 301), Some(VerifyError::StaleTimestamp { skew_ms: -301_000 }));
     for claims in [json!([]), json!("x"), json!(null)] {
         assert_eq!(error(claims.clone()), Some(VerifyError::MalformedSignature), "{claims}");
     }
