@@ -348,38 +348,48 @@ fn wrong_key_form(provider: Provider, form: KeyForm, key: &Key) -> &'static str 
 }
 
 fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
-    let message = match (fields.take("public_url"), provider) {
-        (Some(Value::String(url)), _) => {
-            let url = url.trim_end_matches('/');
-            if is_base_url(url) {
-                return Some(url.to_owned());
-            }
-            "not an http or https URL without query and fragment"
+    let missing = match provider {
+        Provider::Twilio | Provider::Plivo | Provider::SignalWire => {
+            Some(format!("missing: {provider} signs the URL that it posts to, for example https://example.com"))
         }
-        (Some(_), _) => "not a text",
-        (None, Provider::Twilio) => "missing: twilio signs the URL that it posts to, for example https://example.com",
-        (None, Provider::Plivo) => "missing: plivo signs the URL that it posts to, for example https://example.com",
-        (None, Provider::SignalWire) => {
-            "missing: signalwire signs the URL that it posts to, for example https://example.com"
-        }
-        (
-            None,
-            Provider::Retell
-            | Provider::Vapi
-            | Provider::Telnyx
-            | Provider::ElevenLabs
-            | Provider::Vonage
-            | Provider::LiveKit
-            | Provider::Daily
-            | Provider::Bland
-            | Provider::Generic
-            | Provider::Configured(_),
-        ) => {
-            return None;
-        }
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::Bland
+        | Provider::Generic
+        | Provider::Configured(_) => None,
     };
-    fields.problem("public_url", message);
+    let problem = match fields.take(PUBLIC_URL) {
+        Some(Value::String(url)) => match start_of_url(provider, &url) {
+            Ok(url) => return Some(url),
+            Err(message) => Some(message),
+        },
+        Some(_) => Some("not a text".to_owned()),
+        None => missing,
+    };
+    fields.problem(PUBLIC_URL, &problem?);
     None
+}
+
+/// Returns the URL without slashes at its end. The path of webhooks is added to it, so it must not have that path.
+fn start_of_url(provider: Provider, url: &str) -> Result<String, String> {
+    let url = url.trim_end_matches('/');
+    if !is_base_url(url) {
+        return Err("not an http or https URL without query and fragment, for example https://example.com".to_owned());
+    }
+    let path = format!("/webhooks/{provider}");
+    let (_, host_and_path) = url.split_once("://").unwrap_or_default();
+    let ends = ["/webhooks", &path, &format!("{path}/inbound")];
+    match ends.into_iter().find(|end| host_and_path.ends_with(end)) {
+        Some(end) => Err(format!(
+            "ends with {end}, and {path} is added to it: write only the start of the URL, for example https://example.com"
+        )),
+        None => Ok(url.to_owned()),
+    }
 }
 
 /// Reads the field `public_url` of a configured provider. A scheme that signs the URL needs it, and no other one has a use for it.
@@ -391,12 +401,7 @@ fn configured_public_url(provider: Provider, scheme: Option<&Scheme>, fields: &m
         let message = "missing: the provider signs the URL that it posts to, for example https://example.com";
         fields.problem(PUBLIC_URL, message);
     }
-    let url = public_url(provider, fields)?;
-    if url.ends_with(&format!("/webhooks/{provider}")) {
-        fields.problem(PUBLIC_URL, &format!("ends with /webhooks/{provider}, which is added to it: leave that out"));
-        return None;
-    }
-    Some(url)
+    public_url(provider, fields)
 }
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {

@@ -247,9 +247,31 @@ fn bad_urls_are_refused() {
         let json = format!(r#"{{"twilio":{{"keys":["t"],"public_url":"{url}"}}}}"#);
         assert_eq!(
             problems(&json),
-            ["twilio.public_url: not an http or https URL without query and fragment"],
+            ["twilio.public_url: not an http or https URL without query and fragment, for example https://example.com"],
             "{url}"
         );
+    }
+}
+
+/// The path is added to the URL. With the path in both, providers would post to an address that does not exist.
+#[test]
+fn public_url_with_the_path_of_webhooks_is_refused() {
+    for provider in ["twilio", "telnyx"] {
+        let key = if provider == "telnyx" { "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=" } else { "t" };
+        for path in ["/webhooks", "/webhooks/", "/prod/webhooks", "/webhooks/NAME", "/webhooks/NAME/inbound/"] {
+            let path = path.replace("NAME", provider);
+            let json = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"https://example.com{path}"}}}}"#);
+            assert_eq!(
+                problems(&json),
+                [format!(
+                    "{provider}.public_url: ends with {}, and /webhooks/{provider} is added to it: write only the start of the URL, \
+                     for example https://example.com",
+                    path.trim_start_matches("/prod").trim_end_matches('/')
+                )],
+            );
+        }
+        let other = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"https://example.com/my-webhooks"}}}}"#);
+        assert!(file(&other).is_ok());
     }
 }
 

@@ -351,7 +351,7 @@ fn problems_name_the_field() {
     x-a.public_url: missing: the provider signs the URL that it posts to, for example https://example.com
 
     x-a.signature."header": unknown field: known are scheme
-    x-a.public_url: not an http or https URL without query and fragment
+    x-a.public_url: not an http or https URL without query and fragment, for example https://example.com
     x-a.window_seconds: not for a signature without timestamp
 
     x-a.signature."header": unknown field: known are scheme
@@ -359,7 +359,7 @@ fn problems_name_the_field() {
 
     x-a.events.type: not a JSON pointer such as /data/id
     x-a.events.call_id: not a JSON pointer such as /data/id
-    x-a.public_url: ends with /webhooks/x-a, which is added to it: leave that out
+    x-a.public_url: ends with /webhooks/x-a, and /webhooks/x-a is added to it: write only the start of the URL, for example https://example.com
 
     x-a.signature.body_hash: missing: the name of the claim with the SHA-256 of the body, such as payload_hash
 
