@@ -267,6 +267,7 @@ fn schema_has_the_fields_of_the_parser() {
     for (definition, place, scheme) in [
         ("entry", "", "hmac"),
         ("hmac", "/signature", "hmac"),
+        ("ed25519", "/signature", "ed25519"),
         ("standard_webhooks", "/signature", "standard_webhooks"),
         ("jwt", "/signature", "jwt"),
         ("twilio", "/signature", "twilio"),

@@ -11,8 +11,8 @@ use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::scheme::{Proof, Scheme};
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifiedWebhook, VerifyError};
 use crate::{
-    bland, configured, daily, elevenlabs, form, generic, livekit, plivo, retell, signalwire, telnyx, twilio, twiml,
-    vapi, vonage,
+    bland, configured, daily, ed25519, elevenlabs, form, generic, livekit, plivo, retell, signalwire, telnyx, twilio,
+    twiml, vapi, vonage,
 };
 
 /// Checks the provider's signature over the raw bytes, with every configured key, in constant time.
@@ -42,7 +42,7 @@ pub fn verify(
             Some(scheme) => scheme.verify(keys, config.public_url(), webhook, now)?.key_index,
             None => vapi::SCHEME.verify(keys, webhook, now)?.key_index,
         },
-        Provider::Telnyx => telnyx::verify(config, webhook, now)?,
+        Provider::Telnyx => telnyx::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::ElevenLabs => elevenlabs::SCHEME.verify(keys, webhook, now)?.key_index,
         Provider::Plivo => plivo::SCHEME.verify(config.keys(), config.public_url(), webhook)?.key_index,
         Provider::Vonage => vonage::verify(config, webhook, now)?,
@@ -140,7 +140,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
 /// `url` is the full public URL with its query. Only Twilio, Plivo and SignalWire sign it, without the fragment.
 ///
 /// * Twilio and SignalWire: a JSON object or array is signed as JSON, and any other body as a form.
-/// * Telnyx: the key is base64 of the 32 bytes of a private Ed25519 seed. Any other text stands for the seed that is
+/// * Telnyx: the key is a private Ed25519 key, for example base64 of the 32 bytes of its seed. Any other text stands for the seed that is
 ///   its SHA-256. [`verifying_key`] returns the public key that verifies the webhooks.
 /// * Daily: the key is the base64 of the secret. Any other text is the secret itself, and [`verifying_key`] returns its base64.
 #[must_use]
@@ -149,7 +149,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Retell => retell::SCHEME.sign_with_text(key, url, body, now),
         Provider::Twilio => twilio::sign(key, url, body),
         Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
-        Provider::Telnyx => telnyx::sign(key, url, body, now),
+        Provider::Telnyx => telnyx::SCHEME.sign_with_text(key, url, body, now),
         Provider::ElevenLabs => elevenlabs::SCHEME.sign_with_text(key, url, body, now),
         Provider::Plivo => plivo::SCHEME.sign(key, url, body, now),
         Provider::Vonage => vonage::sign(key, url, body, now),
@@ -163,8 +163,8 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
 
 /// Signs a webhook in the way that the configuration of its provider asks for. `switchhook send` uses it.
 ///
-/// The first of Twilio's shared keys signs if there are any, else the first key. `None` for Telnyx, whose configuration holds
-/// only the public key.
+/// The first of Twilio's shared keys signs if there are any, else the first key. `None` if the configuration holds only public keys, as
+/// Telnyx's does. [`sign_with_key`] signs for it.
 #[must_use]
 pub fn sign_as_configured(
     provider: Provider,
@@ -183,11 +183,8 @@ pub fn sign_as_configured(
             Some(scheme) => scheme.sign(key?, url, body, now),
             None => Some(sign(provider, key?, url, body, now).into()),
         },
-        Provider::Configured(_) => {
-            let signed = config.scheme()?.sign(key?, url, body, now)?;
-            let is_form = config.mapping().is_some_and(|mapping| mapping.is_form);
-            Some(if is_form { SignedWebhook { content_type: form::CONTENT_TYPE, ..signed } } else { signed })
-        }
+        Provider::Configured(_) if config.scheme().is_some_and(Scheme::has_public_keys) => None,
+        Provider::Configured(_) => sign_with_key(provider, config, key?, url, body, now),
         Provider::Telnyx => None,
         Provider::Retell
         | Provider::ElevenLabs
@@ -201,13 +198,30 @@ pub fn sign_as_configured(
     }
 }
 
+/// Signs a webhook in the way that the configuration of its provider asks for, with this secret or private key. `switchhook send` uses it
+/// if the configuration holds only public keys. `None` if the key does not have the form that the configuration asks for.
+#[must_use]
+pub fn sign_with_key(
+    provider: Provider,
+    config: &WebhookConfig,
+    key: &Key,
+    url: &str,
+    body: &[u8],
+    now: Timestamp,
+) -> Option<SignedWebhook<String>> {
+    let Some(scheme) = config.scheme() else { return Some(sign(provider, key, url, body, now).into()) };
+    let signed = scheme.sign(key, url, body, now)?;
+    let is_form = config.mapping().is_some_and(|mapping| mapping.is_form);
+    Some(if is_form { SignedWebhook { content_type: form::CONTENT_TYPE, ..signed } } else { signed })
+}
+
 /// Text to put into `keys` of the configuration, so that webhooks that [`sign`] made with this key are accepted. For
 /// Telnyx it is the public key. For Daily it is base64. For all other providers it is the key itself. So it is secret, except
 /// Telnyx's.
 #[must_use]
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
     match provider {
-        Provider::Telnyx => telnyx::public_key(key),
+        Provider::Telnyx => ed25519::public_key_of_text(key),
         Provider::Daily => daily::verifying_key(key),
         Provider::Retell
         | Provider::Twilio

@@ -3,28 +3,78 @@
 //! **The algorithm is pinned.** The header of a token names its algorithm, and whoever made the token chose it. So a token that names
 //! any other algorithm than the expected one is refused before its signature is checked: `none` needs no key at all, and with `RS256`
 //! a public key could pass for a secret.
+//!
+//! [`public_key`] reads the public keys of tokens that only their provider can sign.
+
+mod public_key;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
-use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
-use hmac::Hmac;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
-use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaKeyPair, UnparsedPublicKey,
+};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
-use crate::hmac::{HmacAlgorithm, matching_key};
+use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
+use crate::pem;
 use crate::webhook::{VerifyError, check_not_after};
 
-const HS256: &str = "HS256";
+pub(crate) use self::public_key::{p256_public_key, rsa_public_key};
+
 /// Time for which a token opens an API. It only has to outlast one request and the difference between two clocks.
 const LOGIN_LIFETIME_S: i64 = 5 * 60;
+
+/// Algorithm of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TokenAlgorithm {
+    /// HMAC with SHA-256. The key is a secret.
+    Hs256,
+    /// RSA PKCS #1 v1.5 with SHA-256. The key is a public one.
+    Rs256,
+    /// ECDSA on P-256 with SHA-256. The key is a public one.
+    Es256,
+}
+
+impl TokenAlgorithm {
+    /// Name in the header of a token.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Hs256 => "HS256",
+            Self::Rs256 => "RS256",
+            Self::Es256 => "ES256",
+        }
+    }
+
+    /// True if the configured keys are public, so that they only verify.
+    pub(crate) const fn has_public_keys(self) -> bool {
+        match self {
+            Self::Hs256 => false,
+            Self::Rs256 | Self::Es256 => true,
+        }
+    }
+
+    /// True if the key made this signature.
+    fn verifies(self, key: &Key, signed: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Hs256 => HmacAlgorithm::Sha256.verifies(key.as_bytes(), &[signed], signature),
+            Self::Rs256 => rsa_public_key(key).is_some_and(|key| {
+                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key).verify(signed, signature).is_ok()
+            }),
+            Self::Es256 => p256_public_key(key).is_some_and(|key| {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, key).verify(signed, signature).is_ok()
+            }),
+        }
+    }
+}
 
 /// Claims of a token with a right signature.
 pub(crate) struct VerifiedToken {
@@ -35,6 +85,11 @@ pub(crate) struct VerifiedToken {
 
 /// Checks the signature of a token with every key. It must be signed with HMAC-SHA256. The caller must check the claims.
 pub(crate) fn verify_hs256(keys: &[Key], token: &str) -> Result<VerifiedToken, VerifyError> {
+    verify(TokenAlgorithm::Hs256, keys, token)
+}
+
+/// Checks the signature of a token with every key. It must be signed with this algorithm. The caller must check the claims.
+pub(crate) fn verify(algorithm: TokenAlgorithm, keys: &[Key], token: &str) -> Result<VerifiedToken, VerifyError> {
     let (signed, tag) = token.rsplit_once('.').ok_or(VerifyError::MalformedSignature)?;
     let (header, claims) = signed.split_once('.').ok_or(VerifyError::MalformedSignature)?;
     let decode = |part: &str| BASE64_URL_SAFE_NO_PAD.decode(part).map_err(|_| VerifyError::MalformedSignature);
@@ -43,11 +98,11 @@ pub(crate) fn verify_hs256(keys: &[Key], token: &str) -> Result<VerifiedToken, V
         |json: &[u8]| serde_json::from_slice::<Map<String, Value>>(json).map_err(|_| VerifyError::MalformedSignature);
     let header = object(&header)?;
     // A critical extension changes the meaning of a token, and none is known here.
-    if header.get("alg").and_then(Value::as_str) != Some(HS256) || header.contains_key("crit") {
+    if header.get("alg").and_then(Value::as_str) != Some(algorithm.name()) || header.contains_key("crit") {
         return Err(VerifyError::UnacceptableAlgorithm);
     }
-    let key_index =
-        matching_key::<Hmac<Sha256>>(keys, &[signed.as_bytes()], &tag).ok_or(VerifyError::WrongSignature)?;
+    let made_this = |key: &Key| algorithm.verifies(key, signed.as_bytes(), &tag);
+    let key_index = keys.iter().position(made_this).ok_or(VerifyError::WrongSignature)?;
     Ok(VerifiedToken { key_index, claims: object(&claims)? })
 }
 
@@ -90,21 +145,21 @@ pub(crate) fn is_hash_of(hash: &[u8], body: &[u8]) -> bool {
 
 /// Token that is signed with HMAC-SHA256.
 pub(crate) fn sign_hs256(key: &Key, claims: &Value) -> String {
-    let signed = signed_text(HS256, claims);
+    let signed = signed_text(TokenAlgorithm::Hs256, claims);
     let tag = HmacAlgorithm::Sha256.tag(key.as_bytes(), &[signed.as_bytes()]);
     format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
 }
 
 /// Token that is signed with RSA and SHA-256. `None` if the key cannot sign.
-fn sign_rs256(key: &RsaKey, claims: &Value) -> Option<String> {
-    let signed = signed_text("RS256", claims);
+pub(crate) fn sign_rs256(key: &RsaKey, claims: &Value) -> Option<String> {
+    let signed = signed_text(TokenAlgorithm::Rs256, claims);
     let signature = key.sign(signed.as_bytes())?;
     Some(format!("{signed}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature)))
 }
 
 /// Header and claims, as they are signed.
-fn signed_text(algorithm: &str, claims: &Value) -> String {
-    let [header, claims] = [&json!({"alg": algorithm, "typ": "JWT"}), claims]
+fn signed_text(algorithm: TokenAlgorithm, claims: &Value) -> String {
+    let [header, claims] = [&json!({"alg": algorithm.name(), "typ": "JWT"}), claims]
         .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part.to_string().as_bytes()));
     format!("{header}.{claims}")
 }
@@ -182,12 +237,7 @@ pub(crate) struct RsaKey(Arc<RsaKeyPair>);
 impl RsaKey {
     /// Reads a key in PEM form, PKCS #8 or PKCS #1, of 2048 to 4096 bits. `None` if the text is anything else.
     pub(crate) fn from_pem(text: &str) -> Option<Self> {
-        let der = |label: &str| {
-            let inner = text.trim().strip_prefix(&format!("-----BEGIN {label}-----"))?;
-            let inner = inner.strip_suffix(&format!("-----END {label}-----"))?;
-            BASE64_STANDARD.decode(inner.split_whitespace().collect::<String>()).ok()
-        };
-        let pair = match (der("PRIVATE KEY"), der("RSA PRIVATE KEY")) {
+        let pair = match (pem::decode(text, "PRIVATE KEY"), pem::decode(text, "RSA PRIVATE KEY")) {
             (Some(pkcs8), _) => RsaKeyPair::from_pkcs8(&pkcs8),
             (None, Some(pkcs1)) => RsaKeyPair::from_der(&pkcs1),
             (None, None) => return None,

@@ -49,6 +49,7 @@ mod lenient;
 mod livekit;
 mod lookup;
 mod normalized;
+mod pem;
 mod plivo;
 mod reading;
 mod retell;
@@ -76,7 +77,7 @@ pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
     decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,
-    read_with_notes, sign, sign_as_configured, verify, verifying_key,
+    read_with_notes, sign, sign_as_configured, sign_with_key, verify, verifying_key,
 };
 pub use ids::ID_BYTES_MAX;
 pub use jwt::TokenLogin;

@@ -7,10 +7,10 @@
 //! are others than Bland signed is refused.
 
 use crate::hmac::HmacAlgorithm;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm};
 
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Text },
     header: "x-webhook-signature",
     form: HeaderForm::Single,
     prefix: "",
@@ -18,5 +18,4 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: None,
     id_header: None,
     signed: "{body}",
-    keys: KeyForm::Text,
 };

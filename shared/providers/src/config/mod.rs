@@ -14,6 +14,7 @@ mod edge;
 mod entries;
 mod fields;
 mod file;
+mod keys;
 mod mapping;
 mod pacing;
 mod parse;

@@ -10,14 +10,13 @@ use switchhook_domain::{Provider, UnknownProvider};
 use super::account::{Account, AccountConfig};
 use super::decision;
 use super::fields::{ConfigError, Fields, is_base_url};
+use super::keys;
 use super::question::{self, QuestionConfig};
 use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
 use crate::api::{ApiUrl, api_url};
 use crate::configured::EventMapping;
-use crate::ed25519;
-use crate::key::Key;
-use crate::scheme::{KeyForm, Scheme};
+use crate::scheme::Scheme;
 use crate::user_decision::DecisionRule;
 
 /// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our
@@ -31,10 +30,6 @@ const ELEVENLABS_WINDOW_DEFAULT: Duration = Duration::from_secs(45 * 60);
 /// Default signature window of Daily. It repeats a webhook at most five times, after up to 15 minutes each, and nothing says whether a
 /// repetition is signed anew. So the last one may come 75 minutes after its signature. Five minutes are for the clocks.
 const DAILY_WINDOW_DEFAULT: Duration = Duration::from_secs(80 * 60);
-
-/// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook
-/// that is rejected.
-const KEYS_MAX: usize = 8;
 
 /// Fields of the webhook half, of all providers. [`webhook_field_names`] lists those of one provider.
 const WEBHOOK_FIELDS: [&str; 8] =
@@ -251,7 +246,7 @@ fn webhook(provider: Provider, mut shared: Shared, fields: &mut Fields<'_>) -> W
         fields.reject("question", &format!("not for {provider}, which asks none"));
     }
     WebhookConfig {
-        keys: keys(provider, scheme.as_ref(), !shared_keys.is_empty(), fields),
+        keys: keys::read(provider, scheme.as_ref(), !shared_keys.is_empty(), fields),
         public_url: shared.public_url,
         decision: shared.decision,
         window: window(provider, scheme.as_ref(), fields),
@@ -278,73 +273,6 @@ fn account(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Optio
         fields.problem("discover", "not for livekit, which lists no calls that have ended");
     }
     Some(AccountConfig { account, base_url, public_url: shared.public_url, discover, decision: shared.decision })
-}
-
-/// Reads the list `keys`. It may be missing if there are shared keys.
-fn keys(provider: Provider, scheme: Option<&Scheme>, has_shared: bool, fields: &mut Fields<'_>) -> Vec<Key> {
-    let texts = match fields.take("keys") {
-        Some(Value::Array(texts)) if texts.is_empty() => Err("the list is empty".to_owned()),
-        Some(Value::Array(texts)) if texts.len() > KEYS_MAX => Err(format!("more than {KEYS_MAX}")),
-        Some(Value::Array(texts)) => Ok(texts),
-        Some(_) => Err("not a list".to_owned()),
-        None if has_shared => return Vec::new(),
-        None => Err("missing".to_owned()),
-    };
-    let texts = texts.unwrap_or_else(|message| {
-        fields.problem("keys", &message);
-        Vec::new()
-    });
-    let mut keys = Vec::new();
-    let chars_min = fields.key_chars_min();
-    for (index, text) in texts.into_iter().enumerate() {
-        match key(provider, scheme, text, chars_min) {
-            Ok(key) => keys.push(key),
-            Err(message) => fields.problem(&format!("keys[{index}]"), &message),
-        }
-    }
-    keys
-}
-
-fn key(provider: Provider, scheme: Option<&Scheme>, value: Value, chars_min: usize) -> Result<Key, String> {
-    let Value::String(text) = value else {
-        return Err("not a text".to_owned());
-    };
-    // The public keys of Telnyx have one length, which is checked below.
-    let chars_min = if provider == Provider::Telnyx { 0 } else { chars_min };
-    let key = Key::with_length(text, chars_min).map_err(|error| error.to_string())?;
-    if provider == Provider::Telnyx && ed25519::parse_public_key(&key).is_none() {
-        return Err("not the base64 of an Ed25519 public key".to_owned());
-    }
-    let form = match (provider, scheme) {
-        (Provider::Daily, _) => Some(KeyForm::Base64),
-        (_, Some(Scheme::Hmac(scheme))) => Some(scheme.keys),
-        (_, Some(Scheme::Url(_) | Scheme::Token(_) | Scheme::SharedSecret { .. }) | None) => None,
-    };
-    if let Some(form) = form {
-        match form.secret(&key) {
-            None => return Err(wrong_key_form(provider, form, &key).to_owned()),
-            Some(secret) if secret.len() < chars_min => {
-                return Err(format!("the key is the base64 of fewer than {chars_min} bytes"));
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(key)
-}
-
-/// Message about a key that does not have the form of its scheme.
-fn wrong_key_form(provider: Provider, form: KeyForm, key: &Key) -> &'static str {
-    match form {
-        // Every text is such a key.
-        KeyForm::Text => "not a text",
-        KeyForm::Base64 if provider == Provider::Vapi => "not base64, although base64_keys is true",
-        KeyForm::Base64 if provider == Provider::Daily => "not base64, as the hmac of a webhook of Daily is",
-        KeyForm::Base64 => "not base64, although key_encoding is base64",
-        KeyForm::Whsec if key.as_str().starts_with("v1,") => {
-            "starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_"
-        }
-        KeyForm::Whsec => "not whsec_ followed by base64",
-    }
 }
 
 fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::fields::Fields;
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit};
 use crate::vapi;
 
 impl Scheme {
@@ -27,8 +27,8 @@ impl Scheme {
         }
         let timestamp_header = header_name(&mut fields, "timestamp_header").unwrap_or_else(|| "x-timestamp".to_owned());
         let timestamp = SignedTime { place: TimePlace::Header(timestamp_header), unit: TimeUnit::Either };
-        let scheme = HmacScheme {
-            algorithm: algorithm(&mut fields),
+        let hash = algorithm(&mut fields);
+        let scheme = HeaderScheme {
             header: header_name(&mut fields, "header").unwrap_or_else(|| vapi::SCHEME.header.to_owned()),
             form: HeaderForm::Single,
             prefix: fields.optional_text("prefix").unwrap_or_default(),
@@ -36,12 +36,15 @@ impl Scheme {
             timestamp: has_timestamp.then_some(timestamp),
             id_header: None,
             signed: if has_timestamp { "{timestamp}.{body}" } else { "{body}" }.to_owned(),
-            keys: if fields.flag("base64_keys").unwrap_or(false) { KeyForm::Base64 } else { KeyForm::Text },
+            algorithm: Algorithm::Hmac {
+                hash,
+                keys: if fields.flag("base64_keys").unwrap_or(false) { KeyForm::Base64 } else { KeyForm::Text },
+            },
         };
         fields.reject_unknown(
             "mode, header, timestamp_header, include_timestamp, algorithm, encoding, prefix, base64_keys",
         );
-        Some(Self::Hmac(scheme))
+        Some(Self::Header(scheme))
     }
 }
 

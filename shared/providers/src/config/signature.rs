@@ -5,9 +5,10 @@ use serde_json::Value;
 use super::fields::Fields;
 use super::scheme::{algorithm, encoding, header_name, one_of};
 use crate::hmac::HmacAlgorithm;
+use crate::jwt::TokenAlgorithm;
 use crate::scheme::{
-    Encoding, HeaderForm, HmacScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, TokenScheme, UrlScheme,
-    wrong_template,
+    Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, Scheme, SignedTime, TimePlace, TimeUnit, TokenScheme,
+    UrlScheme, wrong_template,
 };
 
 /// Most claims that a token must have.
@@ -17,6 +18,7 @@ const CLAIMS_MAX: usize = 8;
 #[derive(Clone, Copy)]
 enum Name {
     Hmac,
+    Ed25519,
     StandardWebhooks,
     Jwt,
     Twilio,
@@ -34,6 +36,7 @@ impl Scheme {
         let mut fields = fields.object("signature")?;
         let schemes = [
             ("hmac", Name::Hmac),
+            ("ed25519", Name::Ed25519),
             ("standard_webhooks", Name::StandardWebhooks),
             ("jwt", Name::Jwt),
             ("twilio", Name::Twilio),
@@ -46,10 +49,16 @@ impl Scheme {
             fields.problem("scheme", &format!("missing: one of {names}"));
         }
         match one_of(&mut fields, "scheme", &format!("none of {names}"), &schemes)? {
-            Name::Hmac => read_hmac(fields).map(Self::Hmac),
+            Name::Hmac => {
+                let algorithm = hmac(&mut fields);
+                read_header(fields, algorithm, &format!("{HEADER_FIELDS}, algorithm, key_encoding")).map(Self::Header)
+            }
+            Name::Ed25519 => read_header(fields, Algorithm::Ed25519, HEADER_FIELDS).map(Self::Header),
             Name::StandardWebhooks => {
-                fields.reject_unknown("scheme");
-                Some(Self::Hmac(standard_webhooks()))
+                let versions = [("v1", false), ("v1a", true)];
+                let is_public = one_of(&mut fields, "version", "neither v1 nor v1a", &versions).unwrap_or(false);
+                fields.reject_unknown("scheme, version");
+                Some(Self::Header(standard_webhooks(is_public)))
             }
             Name::Jwt => read_jwt(fields).map(Self::Token),
             Name::Twilio => Some(Self::Url(read_twilio(fields))),
@@ -70,7 +79,19 @@ impl Scheme {
     }
 }
 
-fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
+/// Names of the fields of every scheme with a signature in a header.
+const HEADER_FIELDS: &str = "scheme, header, signature_field, separator, id_header, timestamp_header, timestamp_field, \
+                             timestamp_unit, signed, encoding, prefix";
+
+fn hmac(fields: &mut Fields<'_>) -> Algorithm {
+    let hash = algorithm(fields);
+    let key_forms = [("text", KeyForm::Text), ("base64", KeyForm::Base64), ("whsec", KeyForm::Whsec)];
+    let keys = one_of(fields, "key_encoding", "none of text, base64, whsec", &key_forms).unwrap_or(KeyForm::Text);
+    Algorithm::Hmac { hash, keys }
+}
+
+/// Reads the fields of a scheme with a signature in a header. `known` lists the fields that exist.
+fn read_header(mut fields: Fields<'_>, algorithm: Algorithm, known: &str) -> Option<HeaderScheme<String>> {
     let header = required_header(&mut fields);
     let timestamp_header = header_name(&mut fields, "timestamp_header");
     let timestamp_field = fields.optional_text("timestamp_field");
@@ -116,9 +137,8 @@ fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
     if let Some(message) = wrong_template(&signed, timestamp.is_some(), id_header.is_some()) {
         fields.problem("signed", message);
     }
-    let key_forms = [("text", KeyForm::Text), ("base64", KeyForm::Base64), ("whsec", KeyForm::Whsec)];
-    let scheme = HmacScheme {
-        algorithm: algorithm(&mut fields),
+    let scheme = HeaderScheme {
+        algorithm,
         header: header.unwrap_or_default(),
         form: match (signature_field, separator) {
             (Some(signature), _) => HeaderForm::Fields { signature, exact: false },
@@ -130,12 +150,8 @@ fn read_hmac(mut fields: Fields<'_>) -> Option<HmacScheme<String>> {
         timestamp,
         id_header,
         signed,
-        keys: one_of(&mut fields, "key_encoding", "none of text, base64, whsec", &key_forms).unwrap_or(KeyForm::Text),
     };
-    fields.reject_unknown(
-        "scheme, header, signature_field, separator, id_header, timestamp_header, timestamp_field, timestamp_unit, signed, \
-         algorithm, encoding, prefix, key_encoding",
-    );
+    fields.reject_unknown(known);
     Some(scheme)
 }
 
@@ -146,13 +162,15 @@ fn required_header(fields: &mut Fields<'_>) -> Option<String> {
     header_name(fields, "header")
 }
 
-/// Scheme of the Standard Webhooks specification.
-fn standard_webhooks() -> HmacScheme<String> {
-    HmacScheme {
-        algorithm: HmacAlgorithm::Sha256,
+/// Scheme of the Standard Webhooks specification: `v1a` if the keys are public, `v1` if they are secrets. A sender may send signatures of
+/// both versions. Those of the other version are skipped.
+fn standard_webhooks(has_public_keys: bool) -> HeaderScheme<String> {
+    let hmac = Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Whsec };
+    HeaderScheme {
+        algorithm: if has_public_keys { Algorithm::Ed25519 } else { hmac },
         header: "webhook-signature".to_owned(),
         form: HeaderForm::List { separator: ' ' },
-        prefix: "v1,".to_owned(),
+        prefix: if has_public_keys { "v1a," } else { "v1," }.to_owned(),
         encoding: Encoding::Base64,
         timestamp: Some(SignedTime {
             place: TimePlace::Header("webhook-timestamp".to_owned()),
@@ -160,7 +178,6 @@ fn standard_webhooks() -> HmacScheme<String> {
         }),
         id_header: Some("webhook-id".to_owned()),
         signed: "{id}.{timestamp}.{body}".to_owned(),
-        keys: KeyForm::Whsec,
     }
 }
 
@@ -176,7 +193,9 @@ fn read_twilio(mut fields: Fields<'_>) -> UrlScheme<String> {
 /// JSON Web Token. The name of the claim with the hash has no default, because a token without it covers no body.
 fn read_jwt(mut fields: Fields<'_>) -> Option<TokenScheme> {
     let header = header_name(&mut fields, "header").unwrap_or_else(|| "authorization".to_owned());
-    one_of(&mut fields, "algorithm", "not HS256, the only algorithm that is supported", &[("HS256", ())]);
+    let algorithms =
+        [("HS256", TokenAlgorithm::Hs256), ("RS256", TokenAlgorithm::Rs256), ("ES256", TokenAlgorithm::Es256)];
+    let algorithm = one_of(&mut fields, "algorithm", "none of HS256, RS256, ES256", &algorithms);
     if !fields.has("body_hash") {
         fields
             .problem("body_hash", "missing: the name of the claim with the SHA-256 of the body, such as payload_hash");
@@ -186,7 +205,13 @@ fn read_jwt(mut fields: Fields<'_>) -> Option<TokenScheme> {
     let encoding = one_of(&mut fields, "body_hash_encoding", "neither hex nor base64", &known);
     let claims = claims(&mut fields, body_hash.as_deref());
     fields.reject_unknown("scheme, header, algorithm, body_hash, body_hash_encoding, claims");
-    Some(TokenScheme { header, body_hash: body_hash?, encoding: encoding.unwrap_or(Encoding::Hex), claims })
+    Some(TokenScheme {
+        algorithm: algorithm.unwrap_or(TokenAlgorithm::Hs256),
+        header,
+        body_hash: body_hash?,
+        encoding: encoding.unwrap_or(Encoding::Hex),
+        claims,
+    })
 }
 
 /// Reads the object `claims`: the texts that claims must have.

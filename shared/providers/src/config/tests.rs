@@ -606,7 +606,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
     unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, whose entries describe the provider
-    x-a.signature."header": unknown field: known are scheme
+    x-a.signature."header": unknown field: known are scheme, version
     x-a.events.event_id[1]: not a JSON pointer such as /data/id
     x-a.events.type: not a JSON pointer such as /data/id
     x-a.events.time: not a text
@@ -623,13 +623,13 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.reports_outcome: neither true nor false
     x-a.keys[0]: starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_
     x-a."dial": unknown field: known are keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources
+    x-b.signature.algorithm: none of sha256, sha512, sha1
+    x-b.signature.key_encoding: none of text, base64, whsec
     x-b.signature.header: not the name of a header
     x-b.signature.separator: neither comma nor space
     x-b.signature.timestamp_unit: needs timestamp_header or timestamp_field
     x-b.signature.signed: it needs {timestamp} once if timestamp_header or timestamp_field is set, and no {timestamp} otherwise
-    x-b.signature.algorithm: none of sha256, sha512, sha1
     x-b.signature.encoding: neither hex nor base64
-    x-b.signature.key_encoding: none of text, base64, whsec
     x-b.window_seconds: not for a signature without timestamp
     x-c.signature.separator: not beside signature_field, whose fields are always separated by commas
     x-c.signature.timestamp_field: not beside timestamp_header

@@ -66,7 +66,7 @@ impl WebhookConfig {
     #[must_use]
     pub fn is_unsigned(&self) -> bool {
         match self.scheme {
-            Some(Scheme::Hmac(_) | Scheme::Url(_) | Scheme::Token(_)) | None => false,
+            Some(Scheme::Header(_) | Scheme::Url(_) | Scheme::Token(_)) | None => false,
             Some(Scheme::SharedSecret { .. }) => true,
         }
     }

@@ -10,11 +10,14 @@ use switchhook_domain::Timestamp;
 
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 use crate::webhook::SignedWebhook;
 
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+/// The key is the `hmac` of the webhook.
+const KEYS: KeyForm = KeyForm::Base64;
+
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KEYS },
     header: "x-webhook-signature",
     form: HeaderForm::Single,
     prefix: "",
@@ -22,7 +25,6 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: Some(SignedTime { place: TimePlace::Header("x-webhook-timestamp"), unit: TimeUnit::Either }),
     id_header: None,
     signed: "{timestamp}.{body}",
-    keys: KeyForm::Base64,
 };
 
 /// Signs a webhook. A key that is not base64 is the secret itself.
@@ -32,7 +34,7 @@ pub(crate) fn sign(key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedW
 
 /// Key for the configuration that verifies the webhooks of [`sign`].
 pub(crate) fn verifying_key(key: &Key) -> String {
-    match SCHEME.keys.secret(key) {
+    match KEYS.secret(key) {
         Some(_) => key.as_str().to_owned(),
         None => BASE64_STANDARD.encode(key.as_bytes()),
     }

@@ -4,10 +4,10 @@
 //! because a later version of the scheme may add them.
 
 use crate::hmac::HmacAlgorithm;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Text },
     header: "elevenlabs-signature",
     form: HeaderForm::Fields { signature: "v0", exact: false },
     prefix: "",
@@ -15,5 +15,4 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: Some(SignedTime { place: TimePlace::Field("t"), unit: TimeUnit::Seconds }),
     id_header: None,
     signed: "{timestamp}.{body}",
-    keys: KeyForm::Text,
 };

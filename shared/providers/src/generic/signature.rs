@@ -3,10 +3,10 @@
 //! Headers: `x-webhook-timestamp: <unix seconds>` and `x-webhook-signature: sha256=<hex>`.
 
 use crate::hmac::HmacAlgorithm;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Text },
     header: "x-webhook-signature",
     form: HeaderForm::Single,
     prefix: "sha256=",
@@ -14,5 +14,4 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: Some(SignedTime { place: TimePlace::Header("x-webhook-timestamp"), unit: TimeUnit::Seconds }),
     id_header: None,
     signed: "{timestamp}.{body}",
-    keys: KeyForm::Text,
 };

@@ -4,10 +4,10 @@
 //! (`webhook_auth.ts`, `webhook_auth.py`), the header must match exactly, the digest may be upper or lower case, and the window is inclusive.
 
 use crate::hmac::HmacAlgorithm;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Text },
     header: "x-retell-signature",
     form: HeaderForm::Fields { signature: "d", exact: true },
     prefix: "",
@@ -15,5 +15,4 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: Some(SignedTime { place: TimePlace::Field("v"), unit: TimeUnit::Millis }),
     id_header: None,
     signed: "{body}{timestamp}",
-    keys: KeyForm::Text,
 };

@@ -1,4 +1,4 @@
-//! The data of HMAC schemes.
+//! The data of schemes with a signature in a header.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -8,10 +8,10 @@ use base64::prelude::BASE64_STANDARD;
 use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
 
-/// Scheme that signs with an HMAC. `T` is `&'static str` in a constant, and `String` in a scheme that is configured.
+/// Scheme with a signature in a header. `T` is `&'static str` in a constant, and `String` in a scheme that is configured.
 #[derive(Clone, Debug)]
-pub(crate) struct HmacScheme<T> {
-    pub(crate) algorithm: HmacAlgorithm,
+pub(crate) struct HeaderScheme<T> {
+    pub(crate) algorithm: Algorithm,
     /// Name of the header with the signature.
     pub(crate) header: T,
     pub(crate) form: HeaderForm<T>,
@@ -24,7 +24,16 @@ pub(crate) struct HmacScheme<T> {
     pub(crate) id_header: Option<T>,
     /// Template of the signed bytes, with the placeholders `{id}`, `{timestamp}` and `{body}`.
     pub(crate) signed: T,
-    pub(crate) keys: KeyForm,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Algorithm {
+    Hmac {
+        hash: HmacAlgorithm,
+        keys: KeyForm,
+    },
+    /// A configured key is the provider's public key. It verifies, and cannot sign.
+    Ed25519,
 }
 
 /// Way in which the signature header is written.
@@ -73,7 +82,7 @@ pub(crate) enum TimeUnit {
     Either,
 }
 
-/// Way in which the configured keys are written.
+/// Way in which the configured secrets are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyForm {
     /// The text itself is the secret.

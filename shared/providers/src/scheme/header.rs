@@ -1,6 +1,6 @@
 //! Values of the signature header: one signature, a list of them, or named fields.
 
-use super::data::{HeaderForm, HmacScheme, TimePlace};
+use super::data::{HeaderForm, HeaderScheme, TimePlace};
 use crate::webhook::VerifyError;
 
 /// Most signatures in one header. A sender that rotates its key sends two.
@@ -21,7 +21,7 @@ impl<'a> HeaderValue<'a> {
     ///
     /// [`VerifyError::MalformedSignature`] if a signature or the time is missing, if the time occurs twice, or if there are too
     /// many signatures.
-    pub(super) fn parse<T: AsRef<str>>(scheme: &HmacScheme<T>, value: &'a str) -> Result<Self, VerifyError> {
+    pub(super) fn parse<T: AsRef<str>>(scheme: &HeaderScheme<T>, value: &'a str) -> Result<Self, VerifyError> {
         let prefix = scheme.prefix.as_ref();
         let (signatures, timestamp) = match &scheme.form {
             HeaderForm::Single => (vec![value.strip_prefix(prefix).ok_or(VerifyError::MalformedSignature)?], None),

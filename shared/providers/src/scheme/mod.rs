@@ -1,19 +1,20 @@
 //! Signature schemes as data. One engine verifies and signs webhooks by them.
 //!
-//! * [`HmacScheme`]: an HMAC over a template of the body, and perhaps a time and an id.
+//! * [`HeaderScheme`]: an HMAC or an Ed25519 signature over a template of the body, and perhaps a time and an id.
 //! * [`UrlScheme`]: an HMAC over the URL and the body, in the forms of Twilio, SignalWire and Plivo.
 //! * [`TokenScheme`]: a JSON Web Token with a hash of the body.
 //! * A shared secret, which signs nothing.
 //!
-//! The folder of a provider has a constant, unless no other provider could use its scheme: Telnyx signs with Ed25519, a webhook of
-//! Twilio may name one of several keys, and the tokens of LiveKit and Vonage have claims of their own. The entry of Vapi may configure
-//! another scheme, and the entry of a configured provider must.
+//! The folder of a provider has a constant, unless no other provider could use its scheme: a webhook of Twilio may name one of several
+//! keys, and the tokens of LiveKit and Vonage have claims of their own. The entry of Vapi may configure another scheme, and the entry
+//! of a configured provider must.
 //!
-//! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`].
+//! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`]. If the
+//! configured keys are public, only the private key of the provider signs.
 
 mod data;
+mod engine;
 mod header;
-mod hmac;
 mod shared_secret;
 mod token;
 mod url;
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use switchhook_domain::Timestamp;
 
-pub(crate) use self::data::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
-pub(crate) use self::hmac::wrong_template;
+pub(crate) use self::data::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+pub(crate) use self::engine::wrong_template;
 pub(crate) use self::token::TokenScheme;
 pub(crate) use self::url::UrlScheme;
 use crate::key::Key;
@@ -32,7 +33,7 @@ use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 /// Way in which a provider authenticates its webhooks. Header names are in lower case.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheme {
-    Hmac(HmacScheme<String>),
+    Header(HeaderScheme<String>),
     Url(UrlScheme<String>),
     Token(TokenScheme),
     /// The header repeats the key, so **nothing is signed**. It is accepted only if the configuration asks for it.
@@ -60,7 +61,7 @@ impl Scheme {
         now: Timestamp,
     ) -> Result<Proof, VerifyError> {
         match self {
-            Self::Hmac(scheme) => scheme.verify((keys, window), webhook, now),
+            Self::Header(scheme) => scheme.verify((keys, window), webhook, now),
             Self::Url(scheme) => scheme.verify(keys, public_url, webhook),
             Self::Token(scheme) => scheme.verify((keys, window), webhook, now),
             Self::SharedSecret { header } => {
@@ -70,20 +71,30 @@ impl Scheme {
         }
     }
 
-    /// Signs a webhook as the provider would. `None` if the key does not have the form that the scheme asks for.
+    /// Signs a webhook as the provider would, with the provider's secret or private key. `None` if the key does not have the form that
+    /// the scheme asks for.
     pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<String>> {
         match self {
-            Self::Hmac(scheme) => scheme.sign(key, url, body, now),
+            Self::Header(scheme) => scheme.sign(key, url, body, now),
             Self::Url(scheme) => Some(scheme.sign(key, url, body, now)),
-            Self::Token(scheme) => Some(scheme.sign(key, url, body, now)),
+            Self::Token(scheme) => scheme.sign(key, url, body, now),
             Self::SharedSecret { header } => Some(shared_secret::sign(key, header, url)),
+        }
+    }
+
+    /// True if the configured keys are public, so that they only verify.
+    pub(crate) const fn has_public_keys(&self) -> bool {
+        match self {
+            Self::Header(scheme) => matches!(scheme.algorithm, Algorithm::Ed25519),
+            Self::Token(scheme) => scheme.algorithm.has_public_keys(),
+            Self::Url(_) | Self::SharedSecret { .. } => false,
         }
     }
 
     /// True if the signature covers a time, so that a window can be checked.
     pub(crate) const fn has_timestamp(&self) -> bool {
         match self {
-            Self::Hmac(scheme) => scheme.timestamp.is_some(),
+            Self::Header(scheme) => scheme.timestamp.is_some(),
             Self::Token(_) => true,
             Self::Url(_) | Self::SharedSecret { .. } => false,
         }
@@ -94,7 +105,7 @@ impl Scheme {
     pub(crate) fn is_form(&self, query: &str, body: &[u8]) -> bool {
         match self {
             Self::Url(scheme) => scheme.is_form(query, body),
-            Self::Hmac(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
+            Self::Header(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
         }
     }
 
@@ -102,7 +113,7 @@ impl Scheme {
     pub(crate) const fn signs_url(&self) -> bool {
         match self {
             Self::Url(_) => true,
-            Self::Hmac(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
+            Self::Header(_) | Self::Token(_) | Self::SharedSecret { .. } => false,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A JSON Web Token in a header. It covers the body by a claim with the SHA-256 of the body.
 //!
-//! **The algorithm is pinned**: the token must be signed with HMAC-SHA256, whatever its header names. **A token without the hash is
-//! refused**, because it would fit every body.
+//! **The algorithm is pinned**: the token must be signed with the configured one, whatever its header names. **A token without the hash
+//! is refused**, because it would fit every body.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use switchhook_domain::Timestamp;
 
 use super::Proof;
 use super::data::Encoding;
-use crate::jwt;
+use crate::jwt::{self, RsaKey, TokenAlgorithm};
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, check_window, signature_header};
 
@@ -24,6 +24,7 @@ const LIFETIME_S: i64 = 5 * 60;
 /// Scheme that signs with a token.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenScheme {
+    pub(crate) algorithm: TokenAlgorithm,
     /// Name of the header with the token.
     pub(crate) header: String,
     /// Name of the claim with the SHA-256 of the body.
@@ -49,7 +50,7 @@ impl TokenScheme {
             Some(_) => return Err(VerifyError::MalformedSignature),
             None => header,
         };
-        let token = jwt::verify_hs256(keys, token)?;
+        let token = jwt::verify(self.algorithm, keys, token)?;
         let hash = token.text(&self.body_hash).and_then(|hash| match self.encoding {
             Encoding::Hex => hex::decode(hash).ok(),
             Encoding::Base64 => BASE64_STANDARD.decode(hash).ok(),
@@ -71,8 +72,9 @@ impl TokenScheme {
         Ok(Proof { key_index: token.key_index, webhook_id: None })
     }
 
-    /// Signs a webhook. In the header `authorization`, the token is a bearer token.
-    pub(super) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<String> {
+    /// Signs a webhook with a secret or a private RSA key. In the header `authorization`, the token is a bearer token. `None` if the key
+    /// does not fit the algorithm. No key signs with ECDSA here, because its signatures need random numbers.
+    pub(super) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<String>> {
         let hash = Sha256::digest(body);
         let hash = match self.encoding {
             Encoding::Hex => hex::encode(hash),
@@ -85,11 +87,16 @@ impl TokenScheme {
         claims.insert("exp".to_owned(), issued_at.saturating_add(LIFETIME_S).into());
         claims.insert(self.body_hash.clone(), hash.into());
         let scheme = if self.header == AUTHORIZATION.as_str() { "Bearer " } else { "" };
-        let token = jwt::sign_hs256(key, &Value::Object(claims));
-        SignedWebhook {
+        let claims = Value::Object(claims);
+        let token = match self.algorithm {
+            TokenAlgorithm::Hs256 => jwt::sign_hs256(key, &claims),
+            TokenAlgorithm::Rs256 => jwt::sign_rs256(&RsaKey::from_pem(key.as_str())?, &claims)?,
+            TokenAlgorithm::Es256 => return None,
+        };
+        Some(SignedWebhook {
             headers: vec![(self.header.clone(), format!("{scheme}{token}"))],
             url: url.to_owned(),
             content_type: "application/json",
-        }
+        })
     }
 }

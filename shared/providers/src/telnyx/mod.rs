@@ -9,4 +9,4 @@ pub(crate) use client::{
     Search, dial_api_request, dialled_call_id, discovery_request, next_step, parse_page, refusal, start_search,
 };
 pub(crate) use normalize::read;
-pub(crate) use signature::{public_key, sign, verify};
+pub(crate) use signature::SCHEME;

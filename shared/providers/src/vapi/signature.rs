@@ -8,11 +8,11 @@
 //! Vapi does not document the unit of the timestamp, so the size of the number decides.
 
 use crate::hmac::HmacAlgorithm;
-use crate::scheme::{Encoding, HeaderForm, HmacScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
+use crate::scheme::{Algorithm, Encoding, HeaderForm, HeaderScheme, KeyForm, SignedTime, TimePlace, TimeUnit};
 
 /// Default settings of a credential.
-pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
-    algorithm: HmacAlgorithm::Sha256,
+pub(crate) const SCHEME: HeaderScheme<&str> = HeaderScheme {
+    algorithm: Algorithm::Hmac { hash: HmacAlgorithm::Sha256, keys: KeyForm::Text },
     header: "x-signature",
     form: HeaderForm::Single,
     prefix: "",
@@ -20,5 +20,4 @@ pub(crate) const SCHEME: HmacScheme<&str> = HmacScheme {
     timestamp: Some(SignedTime { place: TimePlace::Header("x-timestamp"), unit: TimeUnit::Either }),
     id_header: None,
     signed: "{timestamp}.{body}",
-    keys: KeyForm::Text,
 };

@@ -21,6 +21,7 @@ mod orders;
 mod pages;
 mod plivo_search;
 mod plivo_signatures;
+mod public_keys;
 mod random;
 mod reading;
 mod samples;

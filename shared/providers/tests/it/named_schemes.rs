@@ -331,7 +331,7 @@ fn problems_name_the_field() {
         ),
         problems(json!({"scheme": "jwt"}), json!({})),
         problems(
-            json!({"scheme": "jwt", "algorithm": "RS256", "body_hash": "h", "body_hash_encoding": "SECRET",
+            json!({"scheme": "jwt", "algorithm": "RS512", "body_hash": "h", "body_hash_encoding": "SECRET",
                    "claims": {"iat": "1", "h": "SECRET", "iss": 7}}),
             json!({"public_url": null, "events": {"body": "xml"}}),
         ),
@@ -339,9 +339,9 @@ fn problems_name_the_field() {
     ];
     assert!(!all.join("\n").contains("SECRET"));
     insta::assert_snapshot!(all.join("\n\n"), @r#"
-    x-a.signature.scheme: none of hmac, standard_webhooks, jwt, twilio, signalwire, plivo, shared_secret
+    x-a.signature.scheme: none of hmac, ed25519, standard_webhooks, jwt, twilio, signalwire, plivo, shared_secret
 
-    x-a.signature.scheme: missing: one of hmac, standard_webhooks, jwt, twilio, signalwire, plivo, shared_secret
+    x-a.signature.scheme: missing: one of hmac, ed25519, standard_webhooks, jwt, twilio, signalwire, plivo, shared_secret
 
     x-a.signature.header: not the name of a header
     x-a.signature.algorithm: neither sha1 nor sha256
@@ -363,7 +363,7 @@ fn problems_name_the_field() {
 
     x-a.signature.body_hash: missing: the name of the claim with the SHA-256 of the body, such as payload_hash
 
-    x-a.signature.algorithm: not HS256, the only algorithm that is supported
+    x-a.signature.algorithm: none of HS256, RS256, ES256
     x-a.signature.body_hash_encoding: neither hex nor base64
     x-a.signature.claims."h": differs from webhook to webhook, and is checked anyway
     x-a.signature.claims."iat": differs from webhook to webhook, and is checked anyway

@@ -1,4 +1,4 @@
-//! The engine that verifies and signs by the data of an HMAC scheme.
+//! The engine that verifies and signs by the data of a scheme with a signature in a header.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
 use super::Proof;
-use super::data::{Encoding, HeaderForm, HmacScheme, TimePlace, TimeUnit};
+use super::data::{Algorithm, Encoding, HeaderForm, HeaderScheme, TimePlace, TimeUnit};
 use super::header::HeaderValue;
+use crate::ed25519;
 use crate::key::Key;
 use crate::webhook::{
     SignedWebhook, UnverifiedWebhook, VerifyError, check_window, id_header, parse_unix_seconds, signature_header,
@@ -21,7 +22,7 @@ use crate::webhook::{
 /// year 5138.
 const MILLIS_FROM: i64 = 100_000_000_000;
 
-impl<T: AsRef<str> + Clone> HmacScheme<T> {
+impl<T: AsRef<str> + Clone> HeaderScheme<T> {
     pub(crate) fn verify(
         &self,
         (keys, window): (&[Key], Option<Duration>),
@@ -49,35 +50,54 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
             (Some(_), None) | (None, _) => None,
         };
         let parts = self.parts(webhook_id, timestamp, webhook.body);
-        let made_one = |key: &Key| {
-            self.keys.secret(key).is_some_and(|secret| {
-                let tag = self.algorithm.tag(&secret, &parts);
-                signatures.iter().any(|signature| bool::from(tag.ct_eq(signature)))
-            })
-        };
-        let key_index = keys.iter().position(made_one).ok_or(VerifyError::WrongSignature)?;
+        let key_index = self.algorithm.matching_key(keys, &parts, &signatures).ok_or(VerifyError::WrongSignature)?;
         if let Some(signed_at) = signed_at {
             check_window(window, signed_at, now)?;
         }
         Ok(Proof { key_index, webhook_id: webhook_id.map(str::to_owned) })
     }
 
-    /// Signs a webhook as the provider would. `None` if the key does not have the scheme's form.
+    /// Signs a webhook as the provider would, with the provider's secret or private key. `None` if the key does not have the form that
+    /// the scheme asks for.
     pub(crate) fn sign(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<T>> {
-        Some(self.sign_with_secret(&self.keys.secret(key)?, url, body, now))
+        match self.algorithm {
+            Algorithm::Hmac { hash, keys } => {
+                let secret = keys.secret(key)?;
+                Some(self.signed_by(|parts| hash.tag(&secret, parts), url, body, now))
+            }
+            Algorithm::Ed25519 => {
+                let key = ed25519::private_key(key)?;
+                Some(self.signed_by(|parts| ed25519::sign(&key, parts), url, body, now))
+            }
+        }
     }
 
-    /// Signs a webhook with a key whose text is the secret.
+    /// Signs a webhook with a key of any text. The text is the secret, or stands for a private key.
     pub(crate) fn sign_with_text(&self, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
-        self.sign_with_secret(key.as_bytes(), url, body, now)
+        match self.algorithm {
+            Algorithm::Hmac { hash, keys: _ } => {
+                self.signed_by(|parts| hash.tag(key.as_bytes(), parts), url, body, now)
+            }
+            Algorithm::Ed25519 => {
+                let key = ed25519::private_key_of_text(key);
+                self.signed_by(|parts| ed25519::sign(&key, parts), url, body, now)
+            }
+        }
     }
 
-    fn sign_with_secret(&self, secret: &[u8], url: &str, body: &[u8], now: Timestamp) -> SignedWebhook<T> {
+    /// Signs a webhook. `sign` returns the signature of the parts.
+    fn signed_by(
+        &self,
+        sign: impl FnOnce(&[&[u8]]) -> Vec<u8>,
+        url: &str,
+        body: &[u8],
+        now: Timestamp,
+    ) -> SignedWebhook<T> {
         let timestamp = self.timestamp.as_ref().map(|time| time.unit.print(now));
         // The same body gets the same id, as a provider's retry does.
         let webhook_id = self.id_header.as_ref().map(|_| format!("msg_{}", hex::encode(Sha256::digest(body))));
         let parts = self.parts(webhook_id.as_deref(), timestamp.as_deref(), body);
-        let tag = self.algorithm.tag(secret, &parts);
+        let tag = sign(&parts);
         let encoded = match self.encoding {
             Encoding::Hex => hex::encode(tag),
             Encoding::Base64 => BASE64_STANDARD.encode(tag),
@@ -99,13 +119,13 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
         SignedWebhook { headers, url: url.to_owned(), content_type: "application/json" }
     }
 
-    /// Bytes of one signature. `None` if the text is not the encoding of a MAC of the right length.
+    /// Bytes of one signature. `None` if the text is not the encoding of a signature of the right length.
     fn decode(&self, text: &str) -> Option<Vec<u8>> {
         let bytes = match self.encoding {
             Encoding::Hex => hex::decode(text).ok(),
             Encoding::Base64 => BASE64_STANDARD.decode(text).ok(),
         };
-        bytes.filter(|bytes| bytes.len() == self.algorithm.tag_bytes())
+        bytes.filter(|bytes| bytes.len() == self.algorithm.signature_bytes())
     }
 
     /// Signed bytes in parts: the template with its placeholders replaced.
@@ -117,6 +137,36 @@ impl<T: AsRef<str> + Clone> HmacScheme<T> {
             Part::Body => body,
         };
         template(self.signed.as_ref()).into_iter().map(part).collect()
+    }
+}
+
+impl Algorithm {
+    /// Length of a signature in bytes.
+    const fn signature_bytes(self) -> usize {
+        match self {
+            Self::Hmac { hash, keys: _ } => hash.tag_bytes(),
+            Self::Ed25519 => ed25519::SIGNATURE_BYTES,
+        }
+    }
+
+    /// Index of the first key that made one of the signatures of the parts. Compares MACs in constant time.
+    fn matching_key(self, keys: &[Key], parts: &[&[u8]], signatures: &[Vec<u8>]) -> Option<usize> {
+        match self {
+            Self::Hmac { hash, keys: form } => keys.iter().position(|key| {
+                form.secret(key).is_some_and(|secret| {
+                    let tag = hash.tag(&secret, parts);
+                    signatures.iter().any(|signature| bool::from(tag.ct_eq(signature)))
+                })
+            }),
+            Self::Ed25519 => {
+                let message = parts.concat();
+                keys.iter().position(|key| {
+                    ed25519::public_key(key).is_some_and(|key| {
+                        signatures.iter().any(|signature| ed25519::verifies(&key, &message, signature))
+                    })
+                })
+            }
+        }
     }
 }
 
