@@ -87,7 +87,8 @@ pub use plan::{
 };
 pub use provider::{Provider, ProviderName, ProviderSet, ProviderSetError, UnknownProvider};
 pub use provider_health::{
-    CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability, ProviderHealth, Slowdown,
+    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, Pace, ProviderAvailability,
+    ProviderHealth, Slowdown,
 };
 pub use reason::{EntryRef, Reason, Step};
 pub use record::{CallCreation, DialRecord, DialRecords};

@@ -14,7 +14,8 @@
 //!
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
-//! a call was really dialled does, if that call was sent after the doubt began.
+//! a call was really dialled does, if that call was sent after the doubt began. If the first such report is about the probe that
+//! closed the circuit, the probe failed after all, and the circuit opens again.
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
@@ -32,7 +33,7 @@ pub use self::pace::{CallLimit, CallsInFlight, Pace};
 use self::signal::undialled_failure;
 pub use self::signal::{DialFailure, DialSignal};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
-use crate::event::{CallId, PROVIDER_HEALTH_PREFIX};
+use crate::event::{CallId, NeverDialled, PROVIDER_HEALTH_PREFIX};
 use crate::number::NumberTag;
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -80,6 +81,16 @@ pub enum Circuit {
     },
 }
 
+/// Probe that closed the circuit because the provider accepted it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcceptedProbe {
+    pub call_id: CallId,
+    /// The dial of the probe is not older. An earlier dial of the same call was no probe.
+    pub started_at: Timestamp,
+    /// Number of probes that had failed before.
+    pub failed_probes: u32,
+}
+
 /// Lowered dial rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slowdown {
@@ -98,6 +109,9 @@ pub struct ProviderHealth {
     /// Time at which the circuit opened or closed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Timestamp>,
+    /// Probe that closed the circuit last. `None` while the circuit is open, and if a report that a call was dialled closed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_by: Option<AcceptedProbe>,
     /// Weight of all failed dials since the last one that worked.
     pub failure_score: u32,
     /// Numbers that the provider has refused since the last dial that worked, perhaps because of the account.
@@ -129,6 +143,7 @@ impl ProviderHealth {
             circuit: Circuit::Closed,
             sequence: 0,
             changed_at: None,
+            closed_by: None,
             failure_score: 0,
             refused_numbers: Vec::new(),
             doubted_since: None,
@@ -215,12 +230,15 @@ impl ProviderHealth {
                 next.clear_failures();
                 next.doubted_since = None;
             }
-            // The dial is from before the circuit opened or closed, or so long ago that the provider may work again.
-            (_, DialSignal::Undialled { dialled_at, .. })
-                if self.changed_at.is_some_and(|changed_at| dialled_at < changed_at)
-                    || now > dialled_at.plus(REPORT_AGE_MAX) =>
+            // The dial is so long ago that the provider may work again.
+            (_, DialSignal::Undialled { dialled_at, .. }) if now > dialled_at.plus(REPORT_AGE_MAX) => return None,
+            // The dial is from before the circuit opened or closed. It tells something new only if it was the probe.
+            (_, DialSignal::Undialled { reason, dialled_at })
+                if self.changed_at.is_some_and(|changed_at| dialled_at < changed_at) =>
             {
-                return None;
+                let is_probe = |probe: &&AcceptedProbe| probe.call_id == *call_id && probe.started_at <= dialled_at;
+                let probe = self.closed_by.as_ref().filter(is_probe)?;
+                next.reopen(probe.failed_probes, reason, now);
             }
             (_, DialSignal::Works) if self.is_doubted() => return None,
             (Circuit::Closed, DialSignal::Works) if self.failure_score == 0 => return None,
@@ -259,9 +277,12 @@ impl ProviderHealth {
             }
             // Only the probe counts. Other dials were sent before the circuit opened.
             (Circuit::Open { probe, .. }, _) if probe.as_ref() != Some(call_id) => return None,
-            (Circuit::Open { .. }, DialSignal::Works) => {
+            (Circuit::Open { probe_at, failed_probes, .. }, DialSignal::Works) => {
+                let started_at = probe_at.minus(PROBE_RESULT_MAX);
+                let probe = AcceptedProbe { call_id: call_id.clone(), started_at, failed_probes: *failed_probes };
                 next.close(now);
                 next.clear_failures();
+                next.closed_by = Some(probe);
             }
             // This probe proves nothing, so the next one comes after the same pause as this one.
             (Circuit::Open { probe_at, failed_probes, probe, .. }, DialSignal::NumberRefused { number, .. })
@@ -357,6 +378,16 @@ impl ProviderHealth {
         }
     }
 
+    /// Opens the circuit again that an accepted probe had closed, because the provider dialled nobody for it. The health is then as if
+    /// this report had come before the provider's answer.
+    fn reopen(&mut self, failed_probes: u32, reason: NeverDialled, now: Timestamp) {
+        let (failure, cause) = undialled_failure(reason);
+        self.doubted_since = self.doubted_since.or(Some(now));
+        self.circuit = Circuit::Open { failure, cause: cause.to_owned(), probe_at: now, failed_probes, probe: None };
+        self.fail_probe(failure, cause, None, now);
+        self.change(now);
+    }
+
     /// Ends a probe that failed. The pause before the next one doubles.
     fn fail_probe(&mut self, failure: DialFailure, cause: &str, retry_after: Option<Duration>, now: Timestamp) {
         if let Circuit::Open { failed_probes, .. } = self.circuit {
@@ -386,6 +417,7 @@ impl ProviderHealth {
     fn change(&mut self, now: Timestamp) {
         self.sequence += 1;
         self.changed_at = Some(now);
+        self.closed_by = None;
     }
 
     fn slow_down(&mut self, retry_after: Option<Duration>, now: Timestamp) {

@@ -161,6 +161,33 @@ fn late_refusals_because_of_the_account_open_the_circuit_like_early_ones() {
     assert!(failed_again.is_open() && !failed_again.needs_probe(at(121)) && failed_again.needs_probe(at(122)));
 }
 
+/// No call of this provider was reported as not dialled before, so its acceptance of the probe closed the circuit.
+#[test]
+fn report_that_the_accepted_probe_reached_nobody_opens_the_circuit_again() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for second in 0..3 {
+        health = health.after_dial(&call(second), failed(DialFailure::AccountProblem), at(second)).expect("changes");
+    }
+    let probing = health.start_probe(&call(0), at(32)).expect("open");
+    let closed = probing.after_dial(&call(0), DialSignal::Works, at(34)).expect("changes");
+    let account = |dialled_at| undialled(NeverDialled::Account, dialled_at);
+    assert_eq!(closed.after_dial(&call(0), account(31), at(40)), None, "an earlier dial of the same call");
+    assert_eq!(closed.after_dial(&call(1), account(33), at(40)), None, "a call that was not the probe");
+    assert_eq!(closed.after_dial(&call(0), account(33), at(634)), None, "ten minutes later");
+
+    let reopened = closed.after_dial(&call(0), account(33), at(40)).expect("changes");
+    let event = reopened.domain_event().expect("opened");
+    assert_eq!((event.event_type.as_str(), event.sequence), ("provider.unavailable", 3));
+    assert_eq!((event.reason, event.cause.as_deref()), (Some("account_problem"), Some("account_not_dialled")));
+    // It is as if the report had come before the answer: the pause has doubled, and an accepted probe proves nothing.
+    let early = probing.after_dial(&call(0), account(33), at(40)).expect("changes");
+    assert_eq!((&reopened.circuit, reopened.doubted_since), (&early.circuit, early.doubted_since));
+    assert!(!reopened.needs_probe(at(99)) && reopened.needs_probe(at(100)));
+    assert_eq!(reopened.after_dial(&call(0), account(33), at(41)), None, "it counts once");
+    let probing = reopened.start_probe(&call(2), at(100)).expect("open");
+    assert_eq!(probing.after_dial(&call(2), DialSignal::Works, at(101)), None);
+}
+
 #[test]
 fn old_report_of_a_dial_that_was_not_made_opens_no_circuit() {
     let health = ProviderHealth::new(Provider::Retell);
