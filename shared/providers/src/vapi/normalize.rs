@@ -196,10 +196,12 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
         (EndedReason::NeverDialled(reason), _) => Ending::NeverDialled(reason),
-        (EndedReason::NoAssistant, false) => Ending::NeverDialled(NeverDialled::Account),
+        (EndedReason::NoAssistant | EndedReason::TrunkRefused, false) => Ending::NeverDialled(NeverDialled::Account),
         (EndedReason::NeverConnected, _) => Ending::FAILED,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
-        (EndedReason::Fault | EndedReason::NoAssistant, true) => Ending::FAILED_AFTER_ANSWER,
+        (EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused, true) => {
+            Ending::FAILED_AFTER_ANSWER
+        }
         (EndedReason::Fault, false) => Ending::FAILED,
         (EndedReason::Unclear | EndedReason::Unknown, _) => Ending::Unclear,
     }

@@ -292,6 +292,9 @@ pub(super) enum EndedReason {
     /// The assistant is missing or not valid. Before the start of the call, this is a problem of the account, and nobody
     /// was dialled.
     NoAssistant,
+    /// The trunk rejected the credentials of the account, so nobody was dialled. After the start of the call, it rejected something
+    /// else: for example, a transfer.
+    TrunkRefused,
     /// The call is over, and the reason does not say whether anybody answered.
     Unclear,
     /// Future names, which are read as [`EndedReason::Unclear`].
@@ -379,8 +382,7 @@ impl EndedReason {
         match status.get(..3) {
             Some("404" | "484" | "604") => Self::WrongNumber,
             Some("486" | "600" | "603") => Self::Busy,
-            // The trunk rejects our credentials.
-            Some("401" | "407") => Self::NeverDialled(NeverDialled::Account),
+            Some("401" | "407") => Self::TrunkRefused,
             Some(_) | None => Self::NeverConnected,
         }
     }

@@ -28,7 +28,7 @@ fn vapi_reasons_come_to_few_endings() {
     5: completed | completed
     13: failed | failed
     2: failed! | failed!
-    7: failed^account | failed^account
+    6: failed^account | failed^account
     1: failed^capacity | failed^capacity
     14: failed^unclear | failed^unclear
     2: ~ringing busy | ~ringing busy
@@ -36,7 +36,7 @@ fn vapi_reasons_come_to_few_endings() {
     3: ~ringing ~in_progress completed | canceled
     17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     530: ~ringing ~in_progress failed | failed
-    7: ~ringing ~in_progress failed | failed^account
+    8: ~ringing ~in_progress failed | failed^account
     1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ");
 }
@@ -165,7 +165,9 @@ fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
     let (start, end) = ("2025-10-20T12:14:00Z", "2025-10-20T12:15:00Z");
     for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
         let (started, never_started) = (vapi_ended(reason, true), vapi_ended(reason, false));
-        let alone = if started == never_started { &started } else { "completed" };
+        // A trunk that rejected the credentials dialled nobody. Only a start time contradicts that.
+        let is_sure = started == never_started || reason.contains("-outbound-sip-407-");
+        let alone = if is_sure { &never_started } else { "completed" };
         assert_eq!(meaning(reason, json!({})), alone, "{reason}");
         assert_eq!(meaning(reason, json!({"startedAt": start})), started, "{reason}");
         // A lookup has the times of the whole call.
@@ -263,6 +265,25 @@ fn vapi_sip_statuses_say() {
         ("é", "failed"),
     ] {
         assert_eq!(meaning(status), expected, "{status}");
+    }
+}
+
+/// The error at the start of a call comes before every dial. A trunk may also reject a transfer in the middle of a conversation.
+#[test]
+fn vapi_call_that_has_started_was_dialled_although_the_trunk_rejected_the_credentials() {
+    let (start, end) = ("2025-10-20T12:14:00Z", "2025-10-20T12:15:00Z");
+    let meaning = |reason: &str, started_at: Value| {
+        let call = json!({"id": "c", "startedAt": started_at, "endedAt": end});
+        kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": call})))
+    };
+    for status in ["401-unauthorized", "407-proxy-authentication-required"] {
+        let reason = format!("call.in-progress.error-providerfault-outbound-sip-{status}");
+        assert_eq!(meaning(&reason, json!(start)), "~ringing ~in_progress failed", "{reason}");
+        assert_eq!(meaning(&reason, json!(null)), "failed^account", "{reason}");
+        assert_eq!(meaning(&reason, json!(end)), "failed^account", "{reason}");
+    }
+    for started_at in [json!(start), json!(null), json!(end)] {
+        assert_eq!(meaning("call.start.error-subscription-frozen", started_at), "failed^account");
     }
 }
 
