@@ -383,10 +383,13 @@ async fn fold_steps(
     }
     let decided: Vec<ProviderEvent> = steps.iter().filter_map(Step::decided).cloned().collect();
     let mut after = transition.map(|transition| transition.call).or_else(|| row.cloned());
+    let mut skipped_refold = None;
     for step in steps.iter_mut() {
         let (Step::Refold(drift), Some(call)) = (&*step, &after) else { continue };
         let Some(mut events) = stack.inbox.events_of_call(call, now).await? else {
-            *step = Step::Skip("the call has too many events to fold it again".to_owned());
+            let reason = "the call has too many events to fold it again";
+            *step = Step::Skip(reason.to_owned());
+            skipped_refold = Some(reason);
             continue;
         };
         events.retain(|event| !decided.iter().any(|new| new.event_id == event.event_id));
@@ -402,6 +405,9 @@ async fn fold_steps(
             after = Some(transition.call);
         }
     }
+    if let Some(reason) = skipped_refold {
+        leave_as_stored(steps, reason);
+    }
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
@@ -415,6 +421,18 @@ async fn fold_steps(
         could_ring: could_ring(before, after.as_ref()),
         blocks_number,
     }))
+}
+
+/// Leaves the events alone that are read differently now, because their call is not folded again. Otherwise a run would store a decision
+/// that the row of the call does not have.
+fn leave_as_stored(steps: &mut [Step], reason: &str) {
+    for step in steps {
+        match step {
+            Step::ReadsDifferently(Some(_)) => *step = Step::Skip(reason.to_owned()),
+            Step::ReadsDifferently(None) => *step = Step::Unchanged,
+            Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::Skip(_) => {}
+        }
+    }
 }
 
 /// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier.

@@ -1,20 +1,22 @@
 //! Stored webhooks that are read anew, after the entry of their provider was corrected.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_domain::{Disposition, EventId, Provider};
-use switchhook_local::connector::Service;
-use switchhook_local::{CloudOptions, WEBHOOK_KEYS_SECRET};
+use switchhook_local::connector::{Fault, Service};
+use switchhook_local::{CloudOptions, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::plan::Plan;
 use switchhook_operate::quarantine::{LISTED_DEFAULT, QuarantineFilter, ReadNow, list, plan_reprocess, show};
 use switchhook_operate::replay::{ReplayFilter, Selected};
 use switchhook_providers::ProvidersFile;
-use switchhook_tests::{KEY, World, all_providers, down, options, text};
+use switchhook_tests::{KEY, World, all_providers, down, generic, is_request_to, options, text};
 
 use super::{MAX, carry_out, stack};
 use crate::configured::signed;
-use crate::repair::{everything, plan_replay};
+use crate::repair::{everything, of_call, plan_replay};
 
 const ACME: &str = "x-acme";
 
@@ -204,7 +206,7 @@ async fn replay_adds_the_decision_that_a_corrected_rule_finds() {
     assert_eq!(outcome().await, "confirmed");
 
     // The decision is stored, and a later rule does not change it.
-    let entry = world.item(switchhook_local::INBOX_TABLE, id.as_str()).await;
+    let entry = world.item(INBOX_TABLE, id.as_str()).await;
     assert_eq!(entry["decision"], AttributeValue::S("confirmed".to_owned()));
     put(&world, &secret(None, Some(right_rule("no", "yes"))));
     assert_eq!(
@@ -212,6 +214,44 @@ async fn replay_adds_the_decision_that_a_corrected_rule_finds() {
         (0, 2, 0),
         "the event, and the one that asked for the refold"
     );
+}
+
+/// Lets the operator's clients read the index of received events one event at a time, as if it had very many pages.
+fn list_one_by_one(world: &World) {
+    world.set_fault_hook(|call| {
+        let is_list = call.sender == Some("operator") && call.operation == "Query" && is_request_to(call, INBOX_TABLE);
+        let mut body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        is_list.then(|| {
+            body["Limit"] = 1.into();
+            Fault::ReplacedRequest(body.to_string().into_bytes())
+        })
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_stores_no_decision_in_an_event_of_a_call_that_it_cannot_fold_again() {
+    let world = world(&secret(None, Some(wrong_rule())));
+    let stack = stack(&world);
+    let id = world.accept(Provider::Retell, ANALYZED).await;
+    world.quiesce().await;
+    put(&world, &secret(None, Some(right_rule("yes", "no"))));
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(counts(&plan), (2, 0, 0), "{plan:?}");
+    let before = world.item(INBOX_TABLE, id.as_str()).await;
+    for n in 0..170 {
+        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
+    }
+    world.quiesce().await;
+
+    list_one_by_one(&world);
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!(run.result(), "0 done, 0 unchanged, 2 skipped");
+    let reasons: BTreeSet<&str> = run.skipped.iter().map(|skipped| skipped.reason.as_str()).collect();
+    assert_eq!(reasons, BTreeSet::from(["the call has too many events to fold it again"]));
+    assert_eq!(world.item(INBOX_TABLE, id.as_str()).await, before);
+    // A new plan skips both too.
+    let plan = plan_replay(&stack, &of_call("retell:p1")).await;
+    assert_eq!((counts(&plan), plan.effects.len()), ((0, 0, 2), 0), "{plan:?}");
 }
 
 #[tokio::test(start_paused = true)]
