@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use switchhook_operate::copy::Counted;
 use switchhook_operate::plan::{
-    self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, NotFound, Plan, PlanId, Skipped, Verb,
+    self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, NotFound, Plan, PlanId, Skipped, Subject, Verb,
 };
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
@@ -339,23 +339,13 @@ fn progress_count(json: bool, unit: &'static str) -> ProgressBar {
 }
 
 fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
-    let (items, calls) = (counted(plan.items.len(), "item"), counted(plan.calls, "call"));
-    writeln!(out, "Plan {}: {} {items} of {calls}, valid until {}", plan.id, plan.verb.command(), plan.valid_until)?;
+    let (items, subjects) = (counted(plan.items.len(), "item"), subjects(plan));
+    writeln!(out, "Plan {}: {} {items} of {subjects}, valid until {}", plan.id, plan.verb.command(), plan.valid_until)?;
     for CopiedTable { table, from, items, parts, sample } in &plan.tables {
         let (items, parts, sample) = (counted(*items, "item"), counted(u64::from(*parts), "part"), sample.join(", "));
         writeln!(out, "  {}: {items} of {from}, in {parts}, for example {sample}", table.as_str())?;
     }
-    if !plan.effects.is_empty() {
-        writeln!(out)?;
-        let titles = ["call", "before", "after", "announces", "rings"].map(str::to_owned);
-        let rows = std::iter::once(titles).chain(plan.effects.iter().take(PRINTED_MAX).map(row));
-        for line in aligned(&rows.collect::<Vec<_>>()) {
-            writeln!(out, "  {line}")?;
-        }
-    }
-    if plan.calls > PRINTED_MAX {
-        writeln!(out, "  and {}", counted(plan.calls - PRINTED_MAX.min(plan.effects.len()), "more call"))?;
-    }
+    print_effects(plan, out)?;
     writeln!(out)?;
     if plan.found() == 0 {
         writeln!(out, "Nothing was selected.")?;
@@ -404,16 +394,47 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Returns the effect on a call as a row of the plan's table.
+/// Returns what the items belong to, for example `2 calls and 1 booking`.
+fn subjects(plan: &Plan) -> String {
+    let calls = counted(plan.calls, "call");
+    match plan.effects_on(Subject::Booking) {
+        0 => calls,
+        bookings if plan.calls == 0 => counted(bookings, "booking"),
+        bookings => format!("{calls} and {}", counted(bookings, "booking")),
+    }
+}
+
+/// Prints the first effects as a table, and the number of calls and bookings that are not in it.
+fn print_effects(plan: &Plan, out: &mut impl Write) -> io::Result<()> {
+    let printed = plan.effects.get(..PRINTED_MAX).unwrap_or(&plan.effects);
+    let printed_on = |subject| printed.iter().filter(|effect| effect.about == subject).count();
+    if !printed.is_empty() {
+        writeln!(out)?;
+        let first = if printed_on(Subject::Booking) == 0 { "call" } else { "call or booking" };
+        let titles = [first, "before", "after", "announces", "rings"].map(str::to_owned);
+        for line in aligned(&std::iter::once(titles).chain(printed.iter().map(row)).collect::<Vec<_>>()) {
+            writeln!(out, "  {line}")?;
+        }
+    }
+    let more_calls = plan.calls.saturating_sub(printed_on(Subject::Call));
+    let more_bookings = plan.effects_on(Subject::Booking) - printed_on(Subject::Booking);
+    for (more, what) in [(more_calls, "more call"), (more_bookings, "more booking")] {
+        if more > 0 {
+            writeln!(out, "  and {}", counted(more, what))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns an effect as a row of the plan's table.
 fn row(effect: &Effect) -> [String; 5] {
     let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
-    [
-        effect.call_id.to_string(),
-        state(&effect.before),
-        state(&effect.after),
-        effect.announces.len().to_string(),
-        if effect.could_ring { "could ring" } else { "no" }.to_owned(),
-    ]
+    let (name, before, after) = match effect.about {
+        Subject::Call => (effect.call_id.to_string(), state(&effect.before), state(&effect.after)),
+        Subject::Booking => (format!("booking {}", effect.call_id), "-".to_owned(), "schedules its call".to_owned()),
+    };
+    let rings = if effect.could_ring { "could ring" } else { "no" };
+    [name, before, after, effect.announces.len().to_string(), rings.to_owned()]
 }
 
 fn print_skipped(skipped: &[Skipped], count: usize, what: &str, out: &mut impl Write) -> io::Result<()> {
@@ -447,4 +468,51 @@ fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Re
 fn print_resume(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "To go on, until {}, when its plan is removed:", run.resumable_until())?;
     writeln!(out, "  switchhook run resume {} {}", run.id, connection.stack.options())
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Plan that replays the events of this number of calls, and of one booking.
+    fn plan(calls: usize) -> Plan {
+        let effect = |call_id: String, about: &str, could_ring: bool| {
+            json!({"call_id": call_id, "about": about, "items": 1, "before": null, "after": null, "announces": [],
+                "corrections": 0, "could_ring": could_ring, "blocks_number": false})
+        };
+        let mut effects: Vec<Value> = (0..calls).map(|n| effect(format!("c{n}"), "call", false)).collect();
+        effects.push(effect("entity:x-calcom:b1".to_owned(), "booking", true));
+        serde_json::from_value(json!({
+            "id": "p-1", "verb": "replay", "made_at": "2026-11-22T15:58:04Z", "valid_until": "2026-11-22T16:13:04Z",
+            "filter": null, "items": [], "capped": false, "examined": 0, "unaffected": 0, "skipped": [],
+            "skipped_count": 0, "effects": effects, "calls": calls, "phones": 1, "corrections": 0, "domain_events": 0,
+            "cost": {"requests": 0, "read_units": 0, "write_units": 0, "dollars": 0.0},
+        }))
+        .unwrap()
+    }
+
+    fn printed(plan: &Plan) -> String {
+        let mut out = Vec::new();
+        print_plan(plan, 50, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn booking_is_not_called_a_call() {
+        let first_lines = |plan: &Plan| printed(plan).lines().take(4).collect::<Vec<_>>().join("\n");
+        assert_snapshot!(first_lines(&plan(0)), @"
+        Plan p-1: replay 0 items of 1 booking, valid until 2026-11-22T16:13:04Z
+
+          call or booking             before  after               announces  rings
+          booking entity:x-calcom:b1  -       schedules its call  0          could ring
+        ");
+        let both = printed(&plan(1));
+        assert!(both.starts_with("Plan p-1: replay 0 items of 1 call and 1 booking, valid"), "{both}");
+        assert!(both.contains("  c0                          no call  no call             0          no\n"), "{both}");
+        let many = printed(&plan(PRINTED_MAX));
+        assert!(many.contains("  and 1 more booking\n") && !many.contains("more call"), "{many}");
+    }
 }

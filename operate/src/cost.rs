@@ -63,7 +63,7 @@ pub struct Cost {
 pub(crate) struct Work {
     /// Events that are queued again.
     pub(crate) events: usize,
-    /// Calls that these events, and the other items, belong to.
+    /// Calls and bookings that these events, and the other items, belong to.
     pub(crate) calls: usize,
     pub(crate) refolds: usize,
     pub(crate) domain_events: usize,

@@ -10,7 +10,9 @@ use crate::concurrent::concurrently;
 use crate::cost::{Cost, Work};
 use crate::error::Error;
 use crate::forecast::{Forecast, Step, forecast, sends_event};
-use crate::plan::{Action, EFFECTS_MAX, NAMED_MAX, NotFound, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::plan::{
+    Action, EFFECTS_MAX, NAMED_MAX, NotFound, Plan, PlanId, PlanItem, Skipped, Subject, VALID_FOR, Verb,
+};
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
@@ -194,7 +196,7 @@ impl Plan {
             }
         }
         let Some(effect) = effect else { return };
-        self.calls += 1;
+        self.calls += usize::from(effect.about == Subject::Call);
         self.phones += usize::from(effect.could_ring);
         self.corrections += effect.corrections;
         self.domain_events += effect.announces.len();
@@ -204,6 +206,7 @@ impl Plan {
     fn work(&self) -> Work {
         let refolds = self.items.iter().filter(|item| item.action == Action::Refold).count();
         let events = self.items.iter().filter(|item| item.event_id.is_some()).count();
-        Work { events, calls: self.calls, refolds, domain_events: self.domain_events }
+        let calls = self.calls + self.effects_on(Subject::Booking);
+        Work { events, calls, refolds, domain_events: self.domain_events }
     }
 }

@@ -17,7 +17,7 @@ use switchhook_domain::{
 
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, due_at};
+use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, Subject, due_at};
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
@@ -413,6 +413,7 @@ async fn fold_steps(
     let changing = steps.iter().filter(|step| step.is_changing()).count();
     Ok((changing > 0).then(|| Effect {
         call_id: target.clone(),
+        about: Subject::Call,
         items: changing,
         before: before.map(CallSummary::new),
         after: after.as_ref().map(CallSummary::new),

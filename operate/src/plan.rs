@@ -298,13 +298,26 @@ pub(crate) const fn due_at(call: &Call) -> Option<Timestamp> {
     }
 }
 
-/// Effect of a plan's items on one call.
+/// Kind of row that has an effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    #[default]
+    Call,
+    /// The booking schedules a call, whose row is another one.
+    Booking,
+}
+
+/// Effect of a plan's items on one call, or on one booking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
+    /// Id of the call, or key of the booking.
     pub call_id: CallId,
+    #[serde(default)]
+    pub about: Subject,
     /// Number of items of the call.
     pub items: usize,
-    /// `None` if there is no row of the call.
+    /// `None` if there is no row of the call, and for a booking.
     pub before: Option<CallSummary>,
     pub after: Option<CallSummary>,
     /// Types of the domain events that would be published.
@@ -398,7 +411,7 @@ pub struct Plan {
     /// Sentences about what the plan could not take into account.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Effects on the first [`EFFECTS_MAX`] calls.
+    /// Effects on the first [`EFFECTS_MAX`] calls and bookings.
     pub effects: Vec<Effect>,
     /// Calls of the items, those without a shown effect included.
     pub calls: usize,
@@ -416,8 +429,13 @@ impl Plan {
     /// Number of calls whose effect the plan does not show. A run makes none of their phones ring.
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
-        let shown = self.effects.iter().filter(|effect| !effect.call_id.is_entity()).count();
-        self.calls.saturating_sub(shown)
+        self.calls.saturating_sub(self.effects_on(Subject::Call))
+    }
+
+    /// Number of the shown effects on calls, or on bookings.
+    #[must_use]
+    pub fn effects_on(&self, subject: Subject) -> usize {
+        self.effects.iter().filter(|effect| effect.about == subject).count()
     }
 
     /// Number of things that were selected: items, and things that a run would not or cannot change.

@@ -14,6 +14,7 @@ use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, Timestamp};
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
+use switchhook_operate::plan::Subject;
 use switchhook_operate::run::{self, RunOptions};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, options, text};
@@ -206,6 +207,9 @@ async fn recorded_booking_is_replayed_once_a_rule_knows_it_and_the_plan_counts_i
     let stack = stack(&world);
     let plan = plan_replay(&stack, &everything()).await;
     assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+    // The booking is not counted among the calls, and programs can tell them apart.
+    assert_eq!((plan.calls, plan.effects_on(Subject::Booking), plan.calls_without_effect()), (0, 1, 0));
+    assert_eq!(json!(plan)["effects"][0]["about"], "booking");
     let refused = repair::carry_out(&stack, &plan).await.unwrap_err();
     assert!(matches!(refused, Error::Refusal(Refusal::CouldRing(1))), "{refused}");
     assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);

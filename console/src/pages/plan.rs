@@ -22,7 +22,9 @@ use maud::{Markup, html};
 use switchhook_domain::{CallId, EventId};
 use switchhook_operate::dead_letters::{self, LetterFilter};
 use switchhook_operate::mask::Masker;
-use switchhook_operate::plan::{CallSummary, EFFECTS_MAX, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Verb};
+use switchhook_operate::plan::{
+    CallSummary, EFFECTS_MAX, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Subject, Verb,
+};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::replay::{self, ReplayFilter};
 use switchhook_operate::republish::{self, RepublishFilter};
@@ -306,7 +308,10 @@ fn title(plan: &Plan) -> String {
         Verb::Forget => ("forget", "item"),
         Verb::Copy => ("copy", "table part"),
     };
-    let of = if plan.calls == 0 { String::new() } else { format!(" of {}", counted(plan.calls, "call")) };
+    let of = [(plan.calls, "call"), (plan.effects_on(Subject::Booking), "booking")];
+    let of: Vec<String> =
+        of.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(count, noun)).collect();
+    let of = if of.is_empty() { String::new() } else { format!(" of {}", of.join(" and ")) };
     format!("{does} {}{of}", counted(items, what))
 }
 
@@ -334,26 +339,37 @@ fn summary(plan: &Plan) -> Markup {
 
 fn effects(plan: &Plan) -> Markup {
     let (shown, more) = plan.effects.split_at(plan.effects.len().min(EFFECTS_SHOWN));
+    let has_bookings = plan.effects_on(Subject::Booking) > 0;
+    let (what, all) = if has_bookings { ("Call or booking", "calls and bookings") } else { ("Call", "calls") };
     html! {
-        (effects_table("Calls before and after the run", shown))
+        (effects_table("Calls before and after the run", what, shown))
         @if !more.is_empty() {
-            details { summary { (more.len()) " more calls" } (effects_table("More calls before and after the run", more)) }
+            details { summary { (more.len()) " more " (all) } (effects_table("More calls before and after the run", what, more)) }
         }
     }
 }
 
-fn effects_table(caption: &str, effects: &[Effect]) -> Markup {
+fn effects_table(caption: &str, what: &str, effects: &[Effect]) -> Markup {
     html! {
         table.effects {
             caption.hidden { (caption) }
-            (parts::columns(&["Call", "Before", "After", "Announces", "Could ring?"]))
+            (parts::columns(&[what, "Before", "After", "Announces", "Could ring?"]))
             tbody {
                 @for effect in effects {
                     tr {
-                        td data-label="Call" { (parts::call_link(effect.call_id.as_str())) }
-                        td data-label="Before" { (state(effect.before.as_ref())) }
-                        td data-label="After" {
-                            @if effect.before == effect.after { span.muted { "the same" } } @else { strong { (state(effect.after.as_ref())) } }
+                        @match effect.about {
+                            Subject::Call => {
+                                td data-label=(what) { (parts::call_link(effect.call_id.as_str())) }
+                                td data-label="Before" { (state(effect.before.as_ref())) }
+                                td data-label="After" {
+                                    @if effect.before == effect.after { span.muted { "the same" } } @else { strong { (state(effect.after.as_ref())) } }
+                                }
+                            }
+                            Subject::Booking => {
+                                td data-label=(what) { "booking " span.id { (parts::foreign(effect.call_id.as_str())) } }
+                                td data-label="Before" { span.muted { "-" } }
+                                td data-label="After" { strong { "schedules its call" } }
+                            }
                         }
                         td data-label="Announces" title=(effect.announces.join(", ")) { (effect.announces.len()) }
                         td data-label="Could ring?" { @if effect.could_ring { strong.act { "yes" } } @else { "no" } }
@@ -443,4 +459,36 @@ fn run_form(session: &Session, plan: &Plan) -> Markup {
 /// Purpose of the token in the form that runs a plan.
 pub(crate) fn run_form_purpose(plan: &PlanId) -> String {
     format!("run {plan}")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn booking_is_not_called_a_call() {
+        let effect = |call_id: &str, about: &str| {
+            json!({"call_id": call_id, "about": about, "items": 1, "before": null, "after": null, "announces": [],
+                "corrections": 0, "could_ring": about == "booking", "blocks_number": false})
+        };
+        let plan = |calls: usize| -> Plan {
+            let mut all = vec![effect("entity:x-calcom:b1", "booking")];
+            all.extend((0..calls).map(|n| effect(&format!("c{n}"), "call")));
+            serde_json::from_value(json!({
+                "id": "p-1", "verb": "replay", "made_at": "2026-11-22T15:58:04Z", "valid_until": "2026-11-22T16:13:04Z",
+                "filter": null, "items": [], "capped": false, "examined": 0, "unaffected": 0, "skipped": [],
+                "skipped_count": 0, "effects": all, "calls": calls, "phones": 1, "corrections": 0, "domain_events": 0,
+                "cost": {"requests": 0, "read_units": 0, "write_units": 0, "dollars": 0.0},
+            }))
+            .unwrap()
+        };
+        assert_eq!(title(&plan(0)), "replay 0 events of 1 booking");
+        assert_eq!(title(&plan(2)), "replay 0 events of 2 calls and 1 booking");
+        let table = effects(&plan(1)).into_string();
+        assert!(table.contains("Call or booking") && table.contains("booking <span class=\"id\">"), "{table}");
+        assert!(!table.contains("/call?id=entity"), "a booking has no page of a call: {table}");
+        assert!(!left_out(&plan(0)).into_string().contains("not worked out"));
+    }
 }

@@ -8,7 +8,7 @@ use switchhook_domain::{
 use super::{CONCURRENCY, Forecast, Found, Step, find, sends_event};
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::plan::{Action, Effect, PlanItem};
+use crate::plan::{Action, Effect, PlanItem, Subject};
 use crate::stack::Stack;
 
 /// Returns what `items`, which belong to the entity `key`, would do now.
@@ -58,6 +58,7 @@ fn effect_of_booking(key: &CallId, steps: &[Step], now: Timestamp) -> Option<Eff
     };
     steps.iter().any(schedules).then(|| Effect {
         call_id: key.clone(),
+        about: Subject::Booking,
         items: steps.iter().filter(|step| step.is_changing()).count(),
         before: None,
         after: None,
