@@ -26,7 +26,7 @@ const PERIOD: Duration = Duration::from_secs(60 * 60);
 const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
 /// Longest time that discovery looks back: after an interruption, older calls stay unknown.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
-/// Time after which the rest of a period is given up, if its next page cannot be read.
+/// Time for which the next page of a period is tried, if it cannot be read. Then the rest of the period is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
 /// Limit on the pages that one run reads per provider.
 const PAGES_MAX: u32 = 10;
@@ -69,9 +69,9 @@ impl Reconciler {
             Some(cursor) if cursor.until.plus(PERIOD) > newest => return Ok(()),
             Some(cursor) => {
                 let from = cursor.until.minus(OVERLAP).max(newest.minus(LOOK_BACK_MAX));
-                DiscoveryCursor { from, until: newest, page: None }
+                period_cursor(from, newest)
             }
-            None => DiscoveryCursor { from: newest.minus(PERIOD), until: newest, page: None },
+            None => period_cursor(newest.minus(PERIOD), newest),
         };
         let mut lookups = 0;
         for _ in 0..PAGES_MAX {
@@ -94,11 +94,7 @@ impl Reconciler {
             let Some(page) = page else {
                 requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);
-                // A next page that stays unreadable must not keep later calls from being read.
-                if cursor.page.is_some() && cursor.until.plus(GIVE_UP_AFTER) <= newest {
-                    cursor.page = None;
-                    self.inbox.set_discovery_cursor(provider, &cursor).await?;
-                }
+                self.give_up_late(provider, cursor, now).await?;
                 break;
             };
             for field in page.unknown_values {
@@ -122,12 +118,27 @@ impl Reconciler {
                 }
             }
             cursor.page = page.next_page;
+            cursor.unreadable_since = None;
             self.inbox.set_discovery_cursor(provider, &cursor).await?;
             if cursor.page.is_none() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Gives the rest of a period up if its next page has been unreadable for a long time. It must not keep later calls from being read.
+    /// The time counts from the first failure of this page, because a period may have so many pages that it is old at the last one.
+    async fn give_up_late(&self, provider: Provider, cursor: DiscoveryCursor, now: Timestamp) -> Result<(), Error> {
+        if cursor.page.is_none() {
+            return Ok(());
+        }
+        let next = match cursor.unreadable_since {
+            None => DiscoveryCursor { unreadable_since: Some(now), ..cursor },
+            Some(since) if since.plus(GIVE_UP_AFTER) <= now => period_cursor(cursor.from, cursor.until),
+            Some(_) => return Ok(()),
+        };
+        self.inbox.set_discovery_cursor(provider, &next).await
     }
 
     /// Stores and queues the ending of a call, unless Switchhook has an attempt with this provider call id. Returns true if it
@@ -232,4 +243,9 @@ impl Reconciler {
         };
         decision.log(self.clock.now(), true);
     }
+}
+
+/// Cursor before the first page of a period, and after its last one.
+const fn period_cursor(from: Timestamp, until: Timestamp) -> DiscoveryCursor {
+    DiscoveryCursor { from, until, page: None, unreadable_since: None }
 }

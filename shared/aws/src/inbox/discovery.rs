@@ -14,6 +14,8 @@ pub struct DiscoveryCursor {
     pub until: Timestamp,
     /// Next page of the list. `None` if the period was read to its end.
     pub page: Option<String>,
+    /// Time since which the next page cannot be read. `None` if it was not tried, or could be read.
+    pub unreadable_since: Option<Timestamp>,
 }
 
 impl Inbox {
@@ -24,8 +26,9 @@ impl Inbox {
     pub async fn discovery_cursor(&self, provider: Provider) -> Result<Option<DiscoveryCursor>, Error> {
         let Some(item) = self.get_item(&discovery_key(provider)).await? else { return Ok(None) };
         let unreadable = |_| Error::DecodeInbox("the cursor of discovery");
-        let DiscoveryItem { from, until, page, .. } = serde_dynamo::from_item(item).map_err(unreadable)?;
-        Ok(Some(DiscoveryCursor { from, until, page }))
+        let item: DiscoveryItem = serde_dynamo::from_item(item).map_err(unreadable)?;
+        let DiscoveryItem { event_id: _, from, until, page, unreadable_since } = item;
+        Ok(Some(DiscoveryCursor { from, until, page, unreadable_since }))
     }
 
     /// Stores the progress of discovery at a provider. Two runs at the same time at worst read the same page twice.
@@ -33,7 +36,8 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn set_discovery_cursor(&self, provider: Provider, cursor: &DiscoveryCursor) -> Result<(), Error> {
-        let DiscoveryCursor { from, until, page } = cursor.clone();
-        self.put_item(&DiscoveryItem { event_id: discovery_key(provider), from, until, page }).await
+        let DiscoveryCursor { from, until, page, unreadable_since } = cursor.clone();
+        let event_id = discovery_key(provider);
+        self.put_item(&DiscoveryItem { event_id, from, until, page, unreadable_since }).await
     }
 }
