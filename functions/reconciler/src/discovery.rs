@@ -5,6 +5,7 @@
 //! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
 //! reads at most [`PAGES_MAX`] pages, and begins none after [`LOOKUPS_MAX`] lookups of calls that a list only names. The next run continues.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use switchhook_aws::Error;
@@ -100,8 +101,16 @@ impl Reconciler {
             for field in page.unknown_values {
                 log_unknown_value(provider, None, field, "asked_again_later", now);
             }
+            // The calls of this page that were unknown before it. A consumer may fold the first event of a call before the next is stored.
+            let mut unknown: BTreeSet<&str> = BTreeSet::new();
             for (webhook, event) in &page.endings {
-                report.discovered += u64::from(self.store_if_unknown(provider, webhook, event, trace_id).await?);
+                let Some(provider_call_id) = event.provider_call_id.as_deref() else { continue };
+                if unknown.contains(provider_call_id) {
+                    self.store(provider, webhook, event, trace_id).await?;
+                } else if !self.is_known(provider, provider_call_id, Some(&event.call_id)).await? {
+                    unknown.insert(provider_call_id);
+                    report.discovered += u64::from(self.store(provider, webhook, event, trace_id).await?);
+                }
             }
             for provider_call_id in &page.named {
                 if self.is_time_up(stop_at) {
@@ -113,8 +122,13 @@ impl Reconciler {
                 }
                 report.lookups += 1;
                 lookups += 1;
-                if let Some((webhook, event)) = self.ask_about((provider, config), provider_call_id, requests).await {
-                    report.discovered += u64::from(self.store_if_unknown(provider, &webhook, &event, trace_id).await?);
+                let Some((webhook, event)) = self.ask_about((provider, config), provider_call_id, requests).await
+                else {
+                    continue;
+                };
+                let Some(provider_call_id) = event.provider_call_id.as_deref() else { continue };
+                if !self.is_known(provider, provider_call_id, Some(&event.call_id)).await? {
+                    report.discovered += u64::from(self.store(provider, &webhook, &event, trace_id).await?);
                 }
             }
             cursor.page = page.next_page;
@@ -141,19 +155,14 @@ impl Reconciler {
         self.inbox.set_discovery_cursor(provider, &next).await
     }
 
-    /// Stores and queues the ending of a call, unless Switchhook has an attempt with this provider call id. Returns true if it
-    /// is new in the inbox.
-    async fn store_if_unknown(
+    /// Stores and queues an event of a call that is unknown. Returns true if it is new in the inbox.
+    async fn store(
         &self,
         provider: Provider,
         webhook: &VerifiedWebhook,
         event: &ProviderEvent,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        let Some(provider_call_id) = event.provider_call_id.as_deref() else { return Ok(false) };
-        if self.is_known(provider, provider_call_id, Some(&event.call_id)).await? {
-            return Ok(false);
-        }
         let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
         let is_new = matches!(outcome, PutOutcome::Stored);
         let now = self.clock.now();

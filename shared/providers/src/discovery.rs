@@ -17,7 +17,8 @@ use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPage {
-    /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it.
+    /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it. A call may have several, the one that
+    /// ends it first.
     pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// Provider call ids of the calls that the page only names, and that have ended or have a status that Switchhook does not know. A
     /// [`CallSearch`](crate::CallSearch) returns the ending of each.

@@ -9,6 +9,8 @@
 //! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a
 //! later command.
 
+use std::iter;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
@@ -249,7 +251,8 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
     events_request(config, &filters, page.map_or(Some(1), |page| page.parse().ok())?)
 }
 
-/// Reads one page, and takes the hangups of the period.
+/// Reads one page, and takes the hangups of the period. A hangup does not say whether the call was answered, so the other events of its
+/// call on this page are taken too. Each hangup comes first: a call that is known without its hangup would look as if it went on.
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
     let answer = object(body).filter(|answer| answer.contains_key("data"))?;
     let number: u64 = page.map_or(Some(1), |page| page.parse().ok())?;
@@ -260,7 +263,13 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
     let next_page = (has_next_page(&answer, number) && !is_past).then(|| (number + 1).to_string());
     let hangups = raw_events(&answer)
         .filter(|event| is_hangup(event) && occurred_at(event).is_some_and(|at| period.contains(at)));
-    Some((endings(hangups.map(ended)), next_page))
+    let events = hangups.flat_map(|hangup| {
+        let id = call_control_id(hangup);
+        let is_other =
+            move |event: &&Map<String, Value>| !is_hangup(event) && id.is_some() && call_control_id(event) == id;
+        iter::once(hangup).chain(raw_events(&answer).filter(is_other))
+    });
+    Some((endings(events.map(ended)), next_page))
 }
 
 /// Answer about a call that has not ended. A call that is neither alive nor has an end time is still being set up, so
@@ -309,6 +318,10 @@ fn raw_events(answer: &Map<String, Value>) -> impl Iterator<Item = &Map<String, 
 
 fn payload(event: &Map<String, Value>) -> Option<&Map<String, Value>> {
     event.get("payload")?.as_object()
+}
+
+fn call_control_id(event: &Map<String, Value>) -> Option<&str> {
+    text(payload(event)?, "call_control_id")
 }
 
 fn is_hangup(event: &Map<String, Value>) -> bool {
