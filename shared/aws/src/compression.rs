@@ -62,6 +62,20 @@ pub(crate) fn compress(body: &[u8]) -> io::Result<Compressed> {
     Ok(Compressed { bytes, dictionary: NEWEST })
 }
 
+/// Compresses content that is added to an item, with the dictionary that the item was written with. `None` if a newer program wrote the
+/// item, with a dictionary that this one does not have.
+///
+/// # Errors
+/// Errors of zstd. None is expected.
+pub(crate) fn compress_with(content: &[u8], dictionary: Option<u32>) -> io::Result<Option<Vec<u8>>> {
+    match dictionary {
+        None => Compressor::new(LEVEL)?.compress(content).map(Some),
+        Some(NEWEST) => Ok(Some(compress(content)?.bytes)),
+        // A further dictionary adds an arm for the one before it.
+        Some(_) => Ok(None),
+    }
+}
+
 /// Returns the original body, which may have at most `bytes_max` bytes. `dictionary` is `None` for an item that was
 /// written before there was a dictionary.
 ///
@@ -134,6 +148,15 @@ mod tests {
         let compressed = compress(BODY).unwrap();
         let unknown = decompress(&compressed.bytes, Some(NEWEST + 1), BYTES_MAX);
         assert!(matches!(unknown, Err(Error::NewerSchema(2))), "{unknown:?}");
+    }
+
+    #[test]
+    fn content_is_added_to_an_item_of_every_age() {
+        for dictionary in std::iter::once(None).chain((1..=NEWEST).map(Some)) {
+            let added = compress_with(BODY, dictionary).unwrap().unwrap();
+            assert_eq!(decompress(&added, dictionary, BYTES_MAX).unwrap(), BODY, "{dictionary:?}");
+        }
+        assert_eq!(compress_with(BODY, Some(NEWEST + 1)).unwrap(), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::{Disposition, EventId, Provider};
+use switchhook_domain::{Disposition, EventId, EventKind, Provider};
 use switchhook_local::connector::{Fault, Service};
 use switchhook_local::{CloudOptions, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::plan::Plan;
@@ -111,6 +111,30 @@ async fn recorded_event_is_replayed_once_a_rule_knows_it() {
         put(&world, &secret(later, None));
         assert_eq!(counts(&plan_replay(&stack, &everything()).await), (0, 2, 0));
     }
+}
+
+/// An event of the first program was compressed without a dictionary. Its reading stands in the same item.
+#[tokio::test(start_paused = true)]
+async fn event_that_an_older_program_compressed_is_replayed_too() {
+    let world = world(&secret(Some(entry()), None));
+    let stack = stack(&world);
+    let webhook = body("e1", "hangup");
+    let (id, status) = post(&world, &entry(), &webhook).await;
+    assert_eq!(status, "recorded");
+    let mut item = world.item(INBOX_TABLE, id.as_str()).await;
+    item.remove("dictionary");
+    let compressed = zstd::bulk::compress(webhook.to_string().as_bytes(), 6).unwrap();
+    item.insert("body".to_owned(), AttributeValue::B(compressed));
+    world.put_item(INBOX_TABLE, item).await;
+
+    put(&world, &secret(Some(better()), None));
+    let plan = plan_replay(&stack, &everything()).await;
+    assert_eq!(counts(&plan), (1, 0, 0), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert_eq!(lifecycle(&world, "x-acme:c1").await, "busy");
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    assert!(event.call_events.iter().any(|event| event.kind == EventKind::Busy), "{event:?}");
 }
 
 #[tokio::test(start_paused = true)]

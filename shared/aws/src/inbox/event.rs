@@ -115,7 +115,7 @@ impl Inbox {
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
         let reading = match &event.reading {
-            Some(event) => Some(ByteBuf::from(compressed_reading(event)?.0)),
+            Some(event) => compressed_reading(event, Some(dictionary))?.map(ByteBuf::from),
             None => None,
         };
         let is_quarantined = event.disposition == Some(Disposition::Quarantined);
@@ -312,11 +312,11 @@ pub(super) fn compress(body: &[u8]) -> Result<Compressed, Error> {
     compression::compress(body).map_err(|error| Error::WriteInbox(Box::new(error)))
 }
 
-/// Compresses an event that ingress read by a mapping. Returns the number of the dictionary too.
-pub(super) fn compressed_reading(event: &ProviderEvent) -> Result<(Vec<u8>, u32), Error> {
+/// Compresses an event that was read by a mapping, with the dictionary of the item that has its body. `None` if a newer program wrote the
+/// item, with a dictionary that this one does not have.
+pub(super) fn compressed_reading(event: &ProviderEvent, dictionary: Option<u32>) -> Result<Option<Vec<u8>>, Error> {
     let json = serde_json::to_vec(event).map_err(|error| Error::WriteInbox(Box::new(error)))?;
-    let Compressed { bytes, dictionary } = compress(&json)?;
-    Ok((bytes, dictionary))
+    compression::compress_with(&json, dictionary).map_err(|error| Error::WriteInbox(Box::new(error)))
 }
 
 pub(super) fn body_hash(body: &[u8]) -> String {

@@ -42,8 +42,8 @@ impl Inbox {
     }
 
     /// Makes an event foldable that was recorded because its provider's mapping had no rule for it, with the reading of a later
-    /// delivery. Returns false if that is not possible: another delivery was faster, or the event is deleted or was compressed by
-    /// another version of the program.
+    /// delivery. Returns false if that is not possible: another delivery was faster, or the event is deleted or was compressed by a
+    /// newer program.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
@@ -53,8 +53,7 @@ impl Inbox {
     }
 
     /// Removes the disposition of a stored event, and sets its call, its type and the findings. Returns false if the event has no
-    /// disposition any more. An event that another version of the program compressed can hold no reading of this one, so the result is
-    /// false too.
+    /// disposition any more, or if a newer program compressed it with a dictionary that this one does not have.
     async fn clear_disposition(
         &self,
         stored: &StoredEvent,
@@ -63,10 +62,7 @@ impl Inbox {
     ) -> Result<bool, Error> {
         let reading = match reading {
             Some(reading) => {
-                let (reading, dictionary) = compressed_reading(reading)?;
-                if stored.dictionary != Some(dictionary) {
-                    return Ok(false);
-                }
+                let Some(reading) = compressed_reading(reading, stored.dictionary)? else { return Ok(false) };
                 Some(reading)
             }
             None => None,
