@@ -5,7 +5,7 @@
 //! and run, and only if such an event is selected.
 
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, submit};
+use switchhook_aws::inbox::{NewEvent, PutOutcome, Reread, StoredEvent, submit};
 use switchhook_domain::{Provider, ProviderEvent};
 use switchhook_providers::{Entry, WebhookConfig};
 
@@ -52,18 +52,31 @@ impl Stack {
     }
 
     /// Stores the meaning that [`Stack::read_anew`] finds in an event, which is then foldable, and queues the event that calls off a
-    /// booking which it replaces. Returns false if it is not read as `event` by now.
+    /// booking which it replaces. Returns false, and leaves nothing behind, if the stored event is not read as `event` by now.
     pub(crate) async fn make_foldable(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
-        // First, because it calls a call off: a run that is killed between schedules none too many.
-        if let Some((new_event, replaced)) = NewEvent::of_replaced_booking(event, stored) {
-            drop(submit(&self.inbox, &self.events_queue, &new_event, &replaced).await?);
-        }
+        // Stored first: a run that is killed between schedules no call too many. Queued last: it calls a call off, for an event that may
+        // have been erased since it was read.
+        let replaced = NewEvent::of_replaced_booking(event, stored);
+        let is_new = match &replaced {
+            Some((new_event, _)) => matches!(self.inbox.put(new_event).await?, PutOutcome::Stored),
+            None => false,
+        };
         let config = match stored.provider_to_ask() {
             Some(provider) => self.entry(provider).await.ok().flatten(),
             None => None,
         };
         let reread = self.inbox.make_foldable(stored, config).await?;
-        Ok(matches!(reread, Reread::Foldable(kept) if has_same_meaning(&kept, event)))
+        let is_kept = matches!(&reread, Reread::Foldable(kept) if has_same_meaning(kept, event));
+        match (replaced, reread) {
+            (Some((new_event, replaced)), _) if is_kept => {
+                drop(submit(&self.inbox, &self.events_queue, &new_event, &replaced).await?);
+            }
+            (Some((_, replaced)), Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) if is_new => {
+                self.inbox.remove(&replaced.event_id).await?;
+            }
+            (_, Reread::Foldable(_) | Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) => {}
+        }
+        Ok(is_kept)
     }
 
     /// Returns a warning if entries were asked for and could not be used, so that the rules for decisions in them did not count.

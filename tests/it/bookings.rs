@@ -12,10 +12,11 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, Timestamp};
-use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, WEBHOOK_KEYS_SECRET};
+use switchhook_local::connector::Fault;
+use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
-use switchhook_operate::plan::Subject;
-use switchhook_operate::run::{self, RunOptions};
+use switchhook_operate::plan::{Plan, Subject};
+use switchhook_operate::run::{self, Run, RunId, RunOptions};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, options, text};
 
@@ -196,14 +197,9 @@ async fn batch_gives_the_same_result() {
 
 #[tokio::test(start_paused = true)]
 async fn recorded_booking_is_replayed_once_a_rule_knows_it_and_the_plan_counts_its_phone() {
-    let mut old = secret();
-    old[CALCOM]["events"]["rules"] = json!([{"when": {"type": "BOOKING_CREATED"}, "event": "booked"}]);
-    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(&old) });
-    world.start();
-    receive(&world, &[created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S)]).await;
+    let world = with_recorded_move().await;
     assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
 
-    world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &secret().to_string());
     let stack = stack(&world);
     let plan = plan_replay(&stack, &everything()).await;
     assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
@@ -219,6 +215,84 @@ async fn recorded_booking_is_replayed_once_a_rule_knows_it_and_the_plan_counts_i
     world.quiesce().await;
     assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"]);
     assert_eq!(waiting_calls(&world).await, 1);
+}
+
+/// A stack that has recorded the move of the booking `b1` to `b2`, because no rule knew it. Now a rule does.
+async fn with_recorded_move() -> World {
+    let mut old = secret();
+    old[CALCOM]["events"]["rules"] = json!([{"when": {"type": "BOOKING_CREATED"}, "event": "booked"}]);
+    let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(&old) });
+    world.start();
+    receive(&world, &[created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S)]).await;
+    world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &secret().to_string());
+    world
+}
+
+/// The person is forgotten after the run has read the event.
+#[tokio::test(start_paused = true)]
+async fn run_calls_nothing_off_for_a_booking_that_is_erased_meanwhile() {
+    let world = with_recorded_move().await;
+    let stack = stack(&world);
+    let plan = plan_replay(&stack, &everything()).await;
+    world.set_fault_hook(|call| {
+        let is_first_write = call.sender == Some("operator")
+            && call.operation == "PutItem"
+            && String::from_utf8_lossy(call.body).contains("/replaced");
+        is_first_write.then_some(Fault::Delay(Duration::from_millis(200)))
+    });
+    let allowed = RunOptions { allow_ringing: true, ..repair::options() };
+    let mut progress = |_: &Run| ControlFlow::Continue(());
+    let erase = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let id = EventId::new("x-calcom:b2:BOOKING_RESCHEDULED:2026-01-01T00%3A00%3A10.000Z");
+        assert!(world.inbox.erase(&id, world.now()).await.unwrap());
+    };
+    let (run, ()) = tokio::join!(run::start(&stack, &plan.id, plan.verb, allowed, &mut progress), erase);
+    assert_eq!(run.unwrap().result(), "0 done, 0 unchanged, 1 skipped");
+    world.clear_faults();
+    world.wait(MINUTE * 10).await;
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
+    let keys = world.items(INBOX_TABLE).await.into_iter().map(|item| format!("{:?}", item["event_id"]));
+    assert_eq!(keys.filter(|key| key.contains("/replaced")).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_that_is_killed_at_any_request_moves_the_booking_in_the_end() {
+    let mut is_killed = true;
+    let mut requests = 0;
+    while is_killed {
+        let world = with_recorded_move().await;
+        let stack = stack(&world);
+        let plan = plan_replay(&stack, &everything()).await;
+        let count = AtomicU64::new(0);
+        world.set_fault_hook(move |call| {
+            let is_last = call.sender == Some("operator") && count.fetch_add(1, Ordering::Relaxed) >= requests;
+            assert!(!is_last, "the run is killed here, as the test demands");
+            None
+        });
+        let start = |plan: &Plan| {
+            let (stack, id, verb) = (stack.clone(), plan.id.clone(), plan.verb);
+            let allowed = RunOptions { allow_ringing: true, ..repair::options() };
+            async move { run::start(&stack, &id, verb, allowed, &mut |_| ControlFlow::Continue(())).await }
+        };
+        is_killed = tokio::spawn(start(&plan)).await.is_err();
+        world.clear_faults();
+        // The sweep and the schedules may come before somebody goes on.
+        world.wait(MINUTE * 5).await;
+        let resumed = run::resume(&stack, &RunId::of_plan(&plan.id), "bob", &mut |_| ControlFlow::Continue(())).await;
+        match resumed {
+            Ok(_) | Err(Error::Refusal(Refusal::Finished { .. })) => {}
+            Err(Error::Refusal(Refusal::UnknownRun(_))) => drop(start(&plan).await.unwrap()),
+            Err(other) => panic!("{other}"),
+        }
+        world.wait(MINUTE * 5).await;
+        assert_eq!(
+            outcome(&world, &["b1", "b2"]).await,
+            ["b1: no call", "b2: PENDING", "dials: 0"],
+            "after {requests} requests"
+        );
+        requests += 1;
+    }
 }
 
 /// A sender that keeps the id of a booking moves it away and back.

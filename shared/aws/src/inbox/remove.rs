@@ -1,4 +1,5 @@
-//! Deletion of an event without a trace, for an event that an operator's check made. The inbox is append-only otherwise.
+//! Deletion of an event without a trace, for an event that an operator's check made, or that an operator's run stored in vain. The inbox
+//! is append-only otherwise.
 
 use switchhook_domain::EventId;
 
