@@ -1,7 +1,7 @@
 //! HTTP client that connects the real SDK clients to the local services, without a socket.
 //!
-//! An SDK client with this connector serialises, signs, retries and parses exactly as it does against AWS. The handlers
-//! therefore need no mock clients.
+//! An SDK client with this connector serialises, retries and parses exactly as it does against AWS. The handlers therefore
+//! need no mock clients. Clients with a sender do not sign, because nobody here checks signatures.
 //!
 //! Tests inject faults here. **A fault does to a request only what the network or the service could do to it**, and the
 //! client notices it in the same way.

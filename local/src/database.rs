@@ -22,7 +22,10 @@ use crate::sync::lock;
 const STATEMENTS: usize = 128;
 /// Settings of a database in a file. `NORMAL` leaves the fsync of a commit to [`Disk::flush`], which does it for many commits at once.
 /// The log is moved into the file less often than by default: after 16 MiB, because a page that changed often is moved only once.
+/// With `EXCLUSIVE`, the connection keeps its locks instead of taking them for each transaction: the data directory belongs to one
+/// process anyway.
 const FILE_SETTINGS: &str = "
+    PRAGMA locking_mode = EXCLUSIVE;
     PRAGMA synchronous = NORMAL;
     PRAGMA wal_autocheckpoint = 4096;
     PRAGMA cache_size = -16384;

@@ -146,25 +146,25 @@ impl Services {
 
     /// SDK configuration for any client. The client talks to the local services and to nothing else.
     pub fn sdk_config(&self) -> SdkConfig {
-        self.sdk_config_over(self.connector.clone())
-    }
-
-    /// Does the same as [`Self::sdk_config`], for a client whose requests name their sender.
-    pub fn sdk_config_for(&self, sender: &'static str) -> SdkConfig {
-        self.sdk_config_over(self.connector.with_sender(sender))
-    }
-
-    fn sdk_config_over(&self, connector: Connector) -> SdkConfig {
         let credentials = Credentials::new("local", "local", None, None, "switchhook-local");
+        let credentials = SharedCredentialsProvider::new(credentials);
+        self.sdk_config_over(self.connector.clone()).credentials_provider(credentials).build()
+    }
+
+    /// SDK configuration for the clients of [`switchhook_aws::sdk`], whose requests name their sender. It has no credentials, so
+    /// these clients do not sign: nobody would check the signatures.
+    pub fn sdk_config_for(&self, sender: &'static str) -> SdkConfig {
+        self.sdk_config_over(self.connector.with_sender(sender)).build()
+    }
+
+    fn sdk_config_over(&self, connector: Connector) -> aws_types::sdk_config::Builder {
         SdkConfig::builder()
             .behavior_version(BehaviorVersion::v2026_01_12())
             .region(Region::new(REGION))
             .endpoint_url(ENDPOINT)
-            .credentials_provider(SharedCredentialsProvider::new(credentials))
             .http_client(connector)
             .time_source(self.time_source())
             .sleep_impl(TokioSleep::new())
-            .build()
     }
 }
 

@@ -133,13 +133,22 @@ impl Clock {
 // another.
 const RETRY_PARTITION: &str = "switchhook";
 
+/// True if the clients of this configuration do not sign their requests: it has no credentials. Only the local cloud makes such a
+/// configuration. Its clients reach it in the same process, and it checks no signatures.
+fn is_unsigned(config: &SdkConfig) -> bool {
+    config.credentials_provider().is_none()
+}
+
 /// Makes a DynamoDB client.
 #[must_use]
 pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
     use aws_sdk_dynamodb::config::retry::RetryPartition;
     let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let config = aws_sdk_dynamodb::config::Builder::from(config).retry_partition(partition).build();
-    aws_sdk_dynamodb::Client::from_conf(config)
+    let mut builder = aws_sdk_dynamodb::config::Builder::from(config).retry_partition(partition);
+    if is_unsigned(config) {
+        builder.set_allow_no_auth();
+    }
+    aws_sdk_dynamodb::Client::from_conf(builder.build())
 }
 
 /// Makes an SQS client.
@@ -147,8 +156,11 @@ pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
 pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
     use aws_sdk_sqs::config::retry::RetryPartition;
     let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let config = aws_sdk_sqs::config::Builder::from(config).retry_partition(partition).build();
-    aws_sdk_sqs::Client::from_conf(config)
+    let mut builder = aws_sdk_sqs::config::Builder::from(config).retry_partition(partition);
+    if is_unsigned(config) {
+        builder.set_allow_no_auth();
+    }
+    aws_sdk_sqs::Client::from_conf(builder.build())
 }
 
 /// Makes an EventBridge client.
@@ -156,8 +168,21 @@ pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
 pub fn eventbridge(config: &SdkConfig) -> aws_sdk_eventbridge::Client {
     use aws_sdk_eventbridge::config::retry::RetryPartition;
     let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let config = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(partition).build();
-    aws_sdk_eventbridge::Client::from_conf(config)
+    let mut builder = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(partition);
+    if is_unsigned(config) {
+        builder.set_allow_no_auth();
+    }
+    aws_sdk_eventbridge::Client::from_conf(builder.build())
+}
+
+/// Makes a Secrets Manager client.
+#[must_use]
+pub(crate) fn secretsmanager(config: &SdkConfig) -> aws_sdk_secretsmanager::Client {
+    let mut builder = aws_sdk_secretsmanager::config::Builder::from(config);
+    if is_unsigned(config) {
+        builder.set_allow_no_auth();
+    }
+    aws_sdk_secretsmanager::Client::from_conf(builder.build())
 }
 
 #[cfg(test)]
@@ -167,6 +192,12 @@ mod tests {
     use std::thread;
 
     use super::*;
+
+    #[tokio::test]
+    async fn configuration_of_a_function_signs() {
+        assert!(!is_unsigned(&from_environment().await), "even if the environment has no credentials");
+        assert!(!is_unsigned(&from_url("http://localhost", "eu-west-1")));
+    }
 
     /// Record type "handshake" and version 3.1, with which every TLS client begins.
     const CLIENT_HELLO: [u8; 3] = [0x16, 0x03, 0x01];

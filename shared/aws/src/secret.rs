@@ -20,6 +20,7 @@ use switchhook_domain::Timestamp;
 use switchhook_providers::{AccountConfig, Entries, SecretHalf, WebhookConfig};
 
 use crate::error::Error;
+use crate::sdk;
 use crate::telemetry::Decision;
 
 /// Time after which a secret is read again.
@@ -55,7 +56,7 @@ pub struct Secrets(Client);
 impl Secrets {
     #[must_use]
     pub fn new(config: &SdkConfig) -> Self {
-        Self(Client::new(config))
+        Self(sdk::secretsmanager(config))
     }
 
     /// Returns the text of a secret. Empty if the secret has no text.
