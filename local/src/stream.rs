@@ -16,6 +16,7 @@ use dynoxide::storage::Storage;
 use dynoxide::types::item_size;
 use dynoxide::{DynoxideError, Item};
 use rusqlite::functions::FunctionFlags;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
@@ -209,34 +210,28 @@ impl StreamRecord {
 
     /// Returns the record as an element of `Records` in the event that a Lambda function receives.
     pub fn to_event_record(&self) -> Value {
-        let mut change = json!({
-            "ApproximateCreationDateTime": self.at_ms / 1_000,
-            "Keys": self.key(),
-            "SequenceNumber": self.sequence.to_string(),
-            "SizeBytes": self.size_bytes(),
-            "StreamViewType": "NEW_AND_OLD_IMAGES",
-        });
-        if let Value::Object(change) = &mut change {
-            if let Some(old) = &self.old {
-                change.insert("OldImage".to_owned(), json!(old));
-            }
-            if let Some(new) = &self.new {
-                change.insert("NewImage".to_owned(), json!(new));
-            }
+        json!(self.event_record())
+    }
+
+    /// Does the same as [`Self::to_event_record`], without copies of the images.
+    pub(crate) fn event_record(&self) -> EventRecord<'_> {
+        EventRecord {
+            event_id: format!("{:032x}", self.sequence),
+            event_name: self.event_name().as_str(),
+            event_version: "1.1",
+            event_source: "aws:dynamodb",
+            event_source_arn: format!("arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/{}/stream/local", self.table),
+            aws_region: REGION,
+            dynamodb: RecordedChange {
+                approximate_creation_date_time: self.at_ms / 1_000,
+                keys: self.key(),
+                sequence_number: self.sequence.to_string(),
+                size_bytes: self.size_bytes(),
+                stream_view_type: "NEW_AND_OLD_IMAGES",
+                old_image: self.old.as_ref(),
+                new_image: self.new.as_ref(),
+            },
         }
-        json!({
-            "eventID": format!("{:032x}", self.sequence),
-            "eventName": self.event_name().as_str(),
-            "eventVersion": "1.1",
-            "eventSource": "aws:dynamodb",
-            "eventSourceARN": format!(
-                "arn:aws:dynamodb:{REGION}:{}:table/{}/stream/local",
-                ACCOUNT,
-                self.table
-            ),
-            "awsRegion": REGION,
-            "dynamodb": change,
-        })
     }
 
     /// Key of the row. It is the only part that the images of a row share for sure.
@@ -259,6 +254,35 @@ impl EventName {
             EventName::Remove => "REMOVE",
         }
     }
+}
+
+/// A record in the form in which a Lambda function receives it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventRecord<'a> {
+    #[serde(rename = "eventID")]
+    event_id: String,
+    event_name: &'static str,
+    event_version: &'static str,
+    event_source: &'static str,
+    #[serde(rename = "eventSourceARN")]
+    event_source_arn: String,
+    aws_region: &'static str,
+    dynamodb: RecordedChange<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct RecordedChange<'a> {
+    approximate_creation_date_time: u64,
+    keys: Item,
+    sequence_number: String,
+    size_bytes: usize,
+    stream_view_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_image: Option<&'a Item>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_image: Option<&'a Item>,
 }
 
 /// Makes the triggers of this connection: before each write, they add a record. The embedded DynamoDB replaces rows, for which

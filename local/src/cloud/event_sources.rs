@@ -10,6 +10,8 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::{SqsBatchResponse, SqsEvent};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
@@ -148,8 +150,7 @@ pub(super) async fn poll_due_records(services: &Services, scheduler: &Arc<Schedu
             watch.changed().await;
             continue;
         }
-        let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
-        if let Ok(event) = serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
+        if let Ok(event) = event_of::<StreamEvent>(batch.iter().map(StreamRecord::event_record)) {
             let scheduler = scheduler.clone();
             let started_ms = services.clock().now_ms();
             let done = tokio::spawn(async move { scheduler.claim_written(event, "stream").await }).await;
@@ -175,8 +176,7 @@ pub(super) async fn poll_stream(
             watch.changed().await;
             continue;
         };
-        let records: Vec<Value> = batch.iter().map(StreamRecord::to_event_record).collect();
-        let response = match serde_json::from_value::<StreamEvent>(json!({"Records": records})) {
+        let response = match event_of::<StreamEvent>(batch.iter().map(StreamRecord::event_record)) {
             Ok(event) => {
                 let relay = relay.clone();
                 let started_ms = services.clock().now_ms();
@@ -220,6 +220,17 @@ pub(super) async fn poll_stream(
     }
 }
 
+/// Parses the event that AWS would send with these records.
+fn event_of<E: DeserializeOwned>(records: impl Iterator<Item = impl Serialize>) -> serde_json::Result<E> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Event<R> {
+        records: Vec<R>,
+    }
+    // Lambda gets an event as text too. A tree of JSON values in between would need a map for each attribute of a row.
+    serde_json::from_slice(&serde_json::to_vec(&Event { records: records.collect() })?)
+}
+
 /// Message that Lambda sends to the on-failure destination of a stream. It tells where the record was, and not its content.
 fn failure_message(record: &StreamRecord) -> Value {
     let written_at = Timestamp::from_millis(i64::try_from(record.written_at_ms()).unwrap_or(i64::MAX)).to_string();
@@ -255,8 +266,8 @@ impl Invoker<'_> {
     where
         R: Future<Output = SqsBatchResponse> + Send + 'static,
     {
-        let records: Vec<Value> = received.iter().map(|message| to_event_record(self.queue, message)).collect();
-        let Ok(event) = serde_json::from_value::<SqsEvent>(json!({"Records": records})) else { return Ok(()) };
+        let records = received.iter().map(|message| to_event_record(self.queue, message));
+        let Ok(event) = event_of::<SqsEvent>(records) else { return Ok(()) };
         let started_ms = self.services.clock().now_ms();
         let done = tokio::spawn(handler(event)).await;
         let now_ms = self.services.clock().now_ms();
