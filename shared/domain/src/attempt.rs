@@ -145,17 +145,16 @@ impl Call {
             .map(|(_, entry)| entry.received_at)
             .max()
             .unwrap_or(started_at);
-        let is_deadline = |entry: &HistoryEntry| entry.event.kind == EventKind::DeadlinePassed;
+        let is_deadline = |(_, entry): &&(usize, &HistoryEntry)| entry.event.kind == EventKind::DeadlinePassed;
+        let deadlines: Vec<(usize, &HistoryEntry)> = entries.iter().filter(is_deadline).copied().collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
         let evidence = entries.iter().find(|(_, entry)| entry.event.kind.is_evidence());
-        let first = evidence.or_else(|| entries.iter().find(|(_, entry)| is_deadline(entry))).map(|(at, _)| *at);
-        let deadline = entries
-            .iter()
-            .find(|(_, entry)| is_deadline(entry) && entry.event.occurred_at >= Some(last_event_at))
-            .map(|(at, _)| *at);
+        let first = evidence.or_else(|| deadlines.first()).map(|(at, _)| *at);
+        let deadline =
+            deadlines.iter().find(|(_, entry)| entry.event.occurred_at >= Some(last_event_at)).map(|(at, _)| *at);
 
         let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
-        let presuming = entries.iter().any(|(_, entry)| is_deadline(entry));
+        let presuming = !deadlines.is_empty();
         let lifecycle = LIFECYCLE.fold(&kinds, presuming);
         let outcome = OUTCOME.fold(&kinds, presuming);
         // A passed deadline stays applied for as long as a presumed edge makes a difference.
@@ -185,8 +184,12 @@ impl Call {
             awaits_outcome: self.attempt_records.get(index).is_some_and(|record| record.awaits_outcome),
             permanent: last_step.is_some_and(|entry| entry.event.permanent),
             first,
-            lifecycle_maxima: lifecycle.running_maxima.iter().map(|(state, at)| (*state, history_index(*at))).collect(),
-            outcome_maxima: outcome.running_maxima.iter().map(|(state, at)| (*state, history_index(*at))).collect(),
+            lifecycle_maxima: lifecycle
+                .running_maxima
+                .into_iter()
+                .map(|(state, at)| (state, history_index(at)))
+                .collect(),
+            outcome_maxima: outcome.running_maxima.into_iter().map(|(state, at)| (state, history_index(at))).collect(),
             deadline,
             verdicts,
         }
@@ -203,12 +206,20 @@ impl Call {
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
-        let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());
-        entries.extend(self.history.iter().enumerate().filter(|(_, entry)| match entry.attempt_index {
+        let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,
             None => is_first || self.reported_at(entry) >= started_at,
-        }));
-        entries.sort_by(|(_, a), (_, b)| a.canonical_cmp(b));
+        };
+        let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());
+        for (at, entry) in self.history.iter().enumerate().filter(|(_, entry)| is_of_attempt(entry)) {
+            let is_before = |(_, other): &(usize, &HistoryEntry)| other.canonical_cmp(entry).is_le();
+            // Most events arrive in canonical order, so most belong at the end.
+            let place = match entries.last() {
+                Some(last) if !is_before(last) => entries.partition_point(is_before),
+                Some(_) | None => entries.len(),
+            };
+            entries.insert(place, (at, entry));
+        }
         entries
     }
 }

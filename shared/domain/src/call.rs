@@ -363,7 +363,9 @@ impl Call {
     /// True if the history contains this provider event.
     #[must_use]
     pub fn contains_event(&self, event_id: &EventId) -> bool {
-        self.history.iter().any(|entry| entry.source_event_id == *event_id)
+        // The ids of a call's events have the same beginning, so comparing them from the end is faster.
+        let is_same = |id: &EventId| id.as_str().bytes().rev().eq(event_id.as_str().bytes().rev());
+        self.history.iter().any(|entry| is_same(&entry.source_event_id))
     }
 
     /// True if the two rows have the same state. The moves, the version, and the time of the last write are not part of it.

@@ -164,22 +164,24 @@ struct Targets<I> {
 }
 
 /// Walk of a machine through its events.
-struct Walk<S> {
+struct Walk<S, I> {
     /// State after all events.
     highest: S,
     running_maxima: Vec<(S, usize)>,
     /// Step by which each state was first reached.
-    steps: Vec<Step<S>>,
+    steps: Vec<Step<S, I>>,
     /// For each event, the states that its legal edges lead to. `None` if the machine has no edge for the event at all.
     targets: Vec<Option<StateSet>>,
 }
 
 /// Edge and event by which a state was first reached.
 #[derive(Clone, Copy)]
-struct Step<S> {
+struct Step<S, I> {
     to: S,
     from: S,
     event: usize,
+    /// Input of the event.
+    input: I,
 }
 
 impl<S: State, I: Copy + Eq> Machine<S, I> {
@@ -194,15 +196,16 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         for step in &path {
             on_path.insert(step.to);
         }
-        let verdicts = targets
-            .into_iter()
+        let verdicts = events
+            .iter()
+            .zip(targets)
             .enumerate()
-            .map(|(event, targets)| {
+            .map(|(event, (input, targets))| {
                 // No event without an edge is on the path, nor repeats one that is.
                 let Some(targets) = targets else { return Verdict::Unhandled };
                 if path.iter().any(|step| step.event == event) {
                     Verdict::Applied
-                } else if repeated(&path, events, event).is_some() {
+                } else if repeated(&path, *input, event).is_some() {
                     Verdict::Repeated
                 } else if targets.is_empty() {
                     Verdict::Parked
@@ -231,7 +234,7 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             let is_presumed = !edges.flat_map(|(_, edges)| *edges).any(|edge| *edge == (input, step.to));
             return Finding::Step { from: step.from, to: step.to, is_presumed };
         }
-        if let Some(step) = repeated(&path, events, event) {
+        if let Some(step) = repeated(&path, input, event) {
             return Finding::Repeated { state: step.to, by: step.event, is_applied: true };
         }
         let mut before = StateSet::default();
@@ -289,60 +292,55 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         Vec::new()
     }
 
-    fn walk(&self, events: &[I], presuming: bool) -> Walk<S> {
+    fn walk(&self, events: &[I], presuming: bool) -> Walk<S, I> {
         let mut reached = StateSet::default();
         reached.insert(self.initial);
         let mut highest = self.initial;
-        let mut steps: Vec<Step<S>> = Vec::with_capacity(S::ALL.len());
+        let mut steps: Vec<Step<S, I>> = Vec::with_capacity(S::ALL.len());
         let mut running_maxima = Vec::new();
         let mut targets = Vec::with_capacity(events.len());
         // A long history repeats its inputs, and the reached states seldom change.
         let mut known: Vec<Targets<I>> = Vec::with_capacity(events.len().min(S::ALL.len()));
         for (event, input) in events.iter().enumerate() {
-            let before = reached;
-            let states = self.targets(*input, presuming, before, &mut known);
-            targets.push(states);
-            if states.is_none_or(|states| states.without(before).is_empty()) {
+            let at = known.iter().position(|entry| entry.input == *input).unwrap_or_else(|| {
+                let sources = self.sources(*input);
+                known.push(Targets {
+                    input: *input,
+                    sources,
+                    reached: StateSet::default(),
+                    states: StateSet::default(),
+                });
+                known.len() - 1
+            });
+            let Some(entry) = known.get_mut(at).filter(|entry| !entry.sources.is_empty()) else {
+                targets.push(None);
                 continue;
-            }
-            for (from, to) in self.legal(*input, presuming, before) {
-                if !before.contains(to) {
+            };
+            let before = reached;
+            // If no source was reached since the last event with this input, the edges lead to nothing new.
+            if entry.reached != before.and(entry.sources) {
+                entry.reached = before.and(entry.sources);
+                for (from, to) in self.legal(*input, presuming, before) {
+                    entry.states.insert(to);
+                    if before.contains(to) {
+                        continue;
+                    }
                     reached.insert(to);
                     // If one event reaches a state by two edges, the edge from the higher state counts.
                     match steps.iter_mut().find(|step| step.to == to) {
                         Some(step) if step.from < from => step.from = from,
                         Some(_) => {}
-                        None => steps.push(Step { to, from, event }),
+                        None => steps.push(Step { to, from, event, input: *input }),
                     }
-                    if to > highest {
-                        highest = to;
-                    }
+                    highest = highest.max(to);
+                }
+                if highest != running_maxima.last().map_or(self.initial, |(state, _)| *state) {
+                    running_maxima.push((highest, event));
                 }
             }
-            if highest != running_maxima.last().map_or(self.initial, |(state, _)| *state) {
-                running_maxima.push((highest, event));
-            }
+            targets.push(Some(entry.states));
         }
         Walk { highest, running_maxima, steps, targets }
-    }
-
-    /// Returns the states that the legal edges for `input` lead to. `None` if the machine has no edge for `input` at all. `known`
-    /// holds earlier results, one per input.
-    fn targets(&self, input: I, presuming: bool, reached: StateSet, known: &mut Vec<Targets<I>>) -> Option<StateSet> {
-        let at = known.iter().position(|entry| entry.input == input).unwrap_or_else(|| {
-            let sources = self.sources(input);
-            known.push(Targets { input, sources, reached: StateSet::default(), states: StateSet::default() });
-            known.len() - 1
-        });
-        let entry = known.get_mut(at).filter(|entry| !entry.sources.is_empty())?;
-        let reached = reached.and(entry.sources);
-        if entry.reached != reached {
-            entry.reached = reached;
-            for (_, to) in self.legal(input, presuming, reached) {
-                entry.states.insert(to);
-            }
-        }
-        Some(entry.states)
     }
 
     /// Returns the states with an edge for `input`, presumed edges included.
@@ -376,12 +374,12 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
 }
 
 /// Returns the step on the path that an earlier event with the same input made.
-fn repeated<S: State, I: Eq>(path: &[Step<S>], events: &[I], event: usize) -> Option<Step<S>> {
-    path.iter().copied().find(|step| step.event < event && events.get(step.event) == events.get(event))
+fn repeated<S: State, I: Copy + Eq>(path: &[Step<S, I>], input: I, event: usize) -> Option<Step<S, I>> {
+    path.iter().copied().find(|step| step.event < event && step.input == input)
 }
 
 /// Returns the steps from `state` back to the initial state, the last one first.
-fn path_to<S: State>(state: S, steps: &[Step<S>]) -> Vec<Step<S>> {
+fn path_to<S: State, I: Copy>(state: S, steps: &[Step<S, I>]) -> Vec<Step<S, I>> {
     let mut path = Vec::new();
     let mut at = state;
     while let Some(step) = steps.iter().find(|step| step.to == at) {
