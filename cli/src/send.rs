@@ -8,7 +8,9 @@ use http::{Method, Request};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_operate::time_of_dev;
 use switchhook_operate::web::WebError;
-use switchhook_providers::{Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured};
+use switchhook_providers::{
+    Key, KeyError, ProvidersFile, SignedWebhook, samples, sign, sign_as_configured, sign_with_key,
+};
 
 use crate::client::{self, ClientError};
 use crate::providers_file::{self, ProvidersFileError};
@@ -26,7 +28,8 @@ Examples:
 The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key
 that is the provider's usual way.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, the first shared key of Twilio, and the
-signature of a configured provider, whose name begins with x-.
+signature of a configured provider, whose name begins with x-. If the file has only a public key of the provider, add its private key
+with --key: `--key=\"$(cat private.pem)\"`.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
 samples.
 
@@ -50,9 +53,9 @@ pub(crate) struct Send {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
+#[group(required = true, multiple = true)]
 struct Signing {
-    /// Key that signs the webhook: one of the keys that the stack has for the provider
+    /// Key that signs the webhook: one of the keys that the stack has for the provider, or the private key to its public one
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
     /// JSON file with the secret of the stack, which says how the provider signs and with which keys
@@ -80,10 +83,15 @@ pub(crate) enum SendError {
     ProvidersFile(#[from] ProvidersFileError),
     #[error("{path} has no keys of {provider}")]
     NoKeys { path: PathBuf, provider: Provider },
-    #[error("{path} has no key that signs for {provider}, only one that verifies: give the private key with --key")]
+    #[error("{path} has no key that signs for {provider}, only a public key: add the private key with --key")]
     NoSigningKey { path: PathBuf, provider: Provider },
-    #[error("only the providers file says how {provider} signs: give it with --providers instead of --key")]
+    #[error("only the providers file says how {provider} signs: add it with --providers")]
     UnknownScheme { provider: Provider },
+    #[error(
+        "--key cannot sign for {provider}: it is not a secret or private key of the kind that {path} names. No key signs with ES256 here: \
+         post a webhook that the provider signed"
+    )]
+    WrongSigningKey { path: PathBuf, provider: Provider },
     #[error("could not read the body from {path}")]
     Read {
         path: PathBuf,
@@ -166,15 +174,17 @@ impl Send {
 /// Source of signatures.
 enum Signer<'a> {
     Key(Key),
-    Configured(&'a PathBuf, ProvidersFile),
+    Configured(&'a PathBuf, ProvidersFile, Option<Key>),
 }
 
 impl Signing {
     fn signer(&self) -> Result<Signer<'_>, SendError> {
-        match &self.providers {
-            Some(path) => Ok(Signer::Configured(path, providers_file::read(path)?)),
+        let key = self.key.as_deref().map(|key| Key::new(key).map_err(SendError::Key)).transpose()?;
+        match (&self.providers, key) {
+            (Some(path), key) => Ok(Signer::Configured(path, providers_file::read(path)?, key)),
+            (None, Some(key)) => Ok(Signer::Key(key)),
             // clap requires one of the two.
-            None => Key::new(self.key.as_deref().unwrap_or_default()).map(Signer::Key).map_err(SendError::Key),
+            (None, None) => Err(SendError::Key(KeyError::Empty)),
         }
     }
 }
@@ -190,14 +200,18 @@ impl Signer<'_> {
         match self {
             Self::Key(_) if provider.is_configured() => Err(SendError::UnknownScheme { provider }),
             Self::Key(key) => Ok(sign(provider, key, url, body, now).into()),
-            Self::Configured(path, providers) => {
+            Self::Configured(path, providers, key) => {
                 let path = || (*path).clone();
                 let config = providers
                     .webhook_keys()
                     .config(provider)
                     .ok_or_else(|| SendError::NoKeys { path: path(), provider })?;
-                sign_as_configured(provider, config, url, body, now)
-                    .ok_or_else(|| SendError::NoSigningKey { path: path(), provider })
+                match key {
+                    Some(key) => sign_with_key(provider, config, key, url, body, now)
+                        .ok_or_else(|| SendError::WrongSigningKey { path: path(), provider }),
+                    None => sign_as_configured(provider, config, url, body, now)
+                        .ok_or_else(|| SendError::NoSigningKey { path: path(), provider }),
+                }
             }
         }
     }

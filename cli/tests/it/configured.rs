@@ -150,8 +150,44 @@ fn send_needs_the_entry_of_a_provider_that_the_file_describes() {
     };
     let errors = sent("x-hmac", &["--key", PLAIN]);
     assert!(errors.contains("only the providers file says how x-hmac signs"), "{errors}");
+    assert!(errors.contains("add it with --providers"), "{errors}");
     let errors = sent("x-nobody", &["--providers", path_text(&file)]);
     assert!(errors.contains("has no keys of x-nobody") && !errors.contains(PLAIN), "{errors}");
+}
+
+/// The entry has the public key of the provider, which signs nothing. Whoever tries the entry makes a pair of keys.
+#[test]
+fn send_signs_with_the_private_key_to_a_public_one() {
+    // Keys of RFC 8032, section 7.1, test 1.
+    let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    let private = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ1hsZ3v/VpguoRK9JLsLMREScVpezJpGXA7rAMcrn9g\n-----END PRIVATE KEY-----";
+    let scratch = Scratch::new();
+    let signature = json!({"scheme": "ed25519", "header": "x-sig", "timestamp_header": "x-time"});
+    let file = written(&scratch, "providers.json", &json!({"x-acme": entry(public, &signature)}));
+    let (check, errors) = {
+        let output = switchhook(&["providers", "check", path_text(&file)]);
+        (output.status.code(), text(&output.stderr))
+    };
+    assert_eq!(check, Some(0), "{errors}");
+    let stack = Stack::start(&["--providers", path_text(&file), "--tick", "1h"]);
+    let body = written(&scratch, "ring.json", &json!({"id": "e1", "kind": "ring", "apt": "apt_1"}));
+    let send = |more: &[&str]| {
+        let command = ["send", "--provider", "x-acme", "--providers", path_text(&file), "--file", path_text(&body)];
+        let output = stack.switchhook(&[&command[..], more].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, _, errors) = send(&[]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("add the private key with --key"), "{errors}");
+    let (code, _, errors) = send(&["--key", "no private key"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("--key cannot sign for x-acme") && !errors.contains("no private key"), "{errors}");
+    let (code, printed, errors) = send(&[&format!("--key={private}")]);
+    assert_eq!(code, Some(0), "{printed}{errors}");
+    assert!(printed.starts_with("200 ") && printed.contains("accepted"), "{printed}");
+    // The key of another pair.
+    let (_, printed, _) = send(&["--key", &"01".repeat(32)]);
+    assert!(printed.starts_with("401 "), "{printed}");
 }
 
 #[test]
