@@ -183,7 +183,23 @@ fn example(name: &str, keys: [&str; 2], window_minutes: Option<i64>) -> Mode {
     Mode { window: window_minutes.map(|minutes| (minutes * MINUTE_MS, minutes * MINUTE_MS)), ..mode }
 }
 
-/// Webhook that another program signed, with a key of which only the public half is known.
+/// Entry with this signature.
+fn described(signature: Value, body: &'static [u8]) -> Mode {
+    let scheme = signature["scheme"].as_str().unwrap();
+    let (signs_url, signs_body) = (["twilio", "signalwire", "plivo"].contains(&scheme), scheme != "shared_secret");
+    let (name, has_time) = (signature.to_string(), scheme == "jwt");
+    let config = move |keys: &[&str]| {
+        let mut entry = json!({"keys": keys, "signature": signature, "events": {"event_id": "/id"}});
+        if signs_url {
+            entry["public_url"] = json!("https://example.com");
+        }
+        entry
+    };
+    let mode = configured(&name, "x-a".parse().unwrap(), ["key", "other"], body, Box::new(config));
+    Mode { window: mode.window.filter(|_| has_time), signs_url, signs_body, ..mode }
+}
+
+/// Webhook that another program signed. Its private key is not known here.
 fn with_public_key(vector: &Value) -> Mode {
     let text = |name: &str| vector[name].as_str().unwrap().to_owned();
     let (signature, headers) = (vector["signature"].clone(), vector["headers"].as_object().unwrap());
@@ -238,6 +254,18 @@ fn modes() -> Vec<Mode> {
         example("openai", ["whsec_MDEyMzQ1Njc4OWFiY2RlZjA=", "whsec_MDEyMzQ1Njc4OWFiY2RlZjE="], Some(5)),
         example("shopify", ["key", "other"], None),
         example("stripe", ["whsec_key", "whsec_other"], Some(5)),
+        example("svix", ["whsec_MDEyMzQ1Njc4OWFiY2RlZjA=", "whsec_MDEyMzQ1Njc4OWFiY2RlZjE="], Some(5)),
+        described(json!({"scheme": "jwt", "body_hash": "hash"}), JSON),
+        described(
+            json!({"scheme": "jwt", "body_hash": "hash", "body_hash_encoding": "base64", "header": "x-token"}),
+            JSON,
+        ),
+        described(json!({"scheme": "twilio"}), FORM),
+        described(json!({"scheme": "twilio", "algorithm": "sha256", "header": "x-acme"}), JSON),
+        described(json!({"scheme": "signalwire"}), FORM),
+        described(json!({"scheme": "plivo"}), FORM),
+        described(json!({"scheme": "shared_secret", "header": "x-key"}), JSON),
+        described(json!({"scheme": "hmac", "header": "x-sig", "separator": "comma", "id_header": "x-id"}), JSON),
     ];
     for algorithm in ["sha1", "sha256", "sha512"] {
         for encoding in ["hex", "base64"] {
@@ -321,6 +349,19 @@ fn unsigned(mode: &Mode, webhook: &Webhook, part: Part, index: usize, is_case: b
 /// True if the name of the scheme in the header `authorization` may be in any case. Vonage writes it in one way.
 fn has_lenient_bearer(mode: &Mode) -> bool {
     !mode.signs_body || mode.provider.is_configured()
+}
+
+#[test]
+fn every_example_is_a_mode() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/providers");
+    let modes = modes();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let provider = format!("x-{}", path.file_stem().unwrap().to_str().unwrap());
+            assert!(modes.iter().any(|mode| mode.provider.as_str() == provider), "{provider}");
+        }
+    }
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn config(keys: &[&str], signature: &Value) -> WebhookConfig {
 }
 
 fn problems(key: &str, signature: &Value) -> String {
-    let error = crate::providers_file(&json!({"x-a": entry(&[key], signature)}).to_string()).expect_err("refused");
+    let error = crate::providers_file(&json!({"x-a": entry(&[key], signature)}).to_string()).unwrap_err();
     assert!(!error.to_string().contains(key));
     error.problems().join("\n")
 }
@@ -106,7 +106,7 @@ fn key_of_ed25519_is_read_in_every_form() {
     }
     let config = config(&[ED25519_PUBLIC[0]], &signature);
     assert_eq!(sign_with_key(a(), &config, &Key::new("some text").unwrap(), URL, BODY, NOW), None);
-    // Whoever takes the public key for a private one signs with another key.
+    // The public key is another key if it is taken for a private one.
     let forged = sign_with_key(a(), &config, &Key::new(ED25519_PUBLIC[0]).unwrap(), URL, BODY, NOW).unwrap();
     assert_eq!(verified_signed(&config, &forged), Err(VerifyError::WrongSignature));
 }
