@@ -105,7 +105,7 @@ fn canonical_address(address: &str) -> String {
         Some(bracket) => host.get(bracket..).and_then(|rest| rest.find(':')).map(|colon| bracket + colon),
         None => host.find(':'),
     };
-    let host = port_at.and_then(|at| host.get(..at)).unwrap_or(host).to_ascii_lowercase();
+    let host = port_at.and_then(|at| host.get(..at)).unwrap_or(host).trim().to_ascii_lowercase();
     match user {
         Some(user) => format!("{user}@{host}"),
         None => host,
@@ -141,6 +141,10 @@ mod tests {
         }
         assert_eq!(canonical("sip:desk@[2001:DB8::1]:5060;lr"), "sip:desk@[2001:db8::1]");
         assert_eq!(canonical("sip:Example.com:5060"), "sip:example.com");
+        assert_eq!(
+            (canonical("sip:desk@Example.com ;lr"), canonical("sIp: :")),
+            ("sip:desk@example.com".into(), "sip:".into())
+        );
         assert_eq!(canonical("sip:+14155550123;ext=7@example.com"), "sip:+14155550123;ext=7@example.com");
     }
 
