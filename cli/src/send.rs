@@ -28,8 +28,8 @@ Examples:
 The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key
 that is the provider's usual way.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, the first shared key of Twilio, and the
-signature of a configured provider, whose name begins with x-. If the file has only a public key of the provider, add its private key
-with --key: `--key=\"$(cat private.pem)\"`.
+signature of a configured provider, whose name begins with x-. If the file has only a public key of a pair that you made, add
+the private key: `--key \"$(cat private.pem)\"`.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
 samples.
 
@@ -55,8 +55,9 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Signing {
-    /// Key that signs the webhook: one of the keys that the stack has for the provider, or the private key to its public one
-    #[arg(long, value_name = "KEY")]
+    /// Key that signs the webhook: one of the keys that the stack has for the provider, or the private key of its public key
+    // A private key in PEM form begins with hyphens. clap's error about an unknown argument would repeat it.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     key: Option<String>,
     /// JSON file with the secret of the stack, which says how the provider signs and with which keys
     #[arg(long, value_name = "FILE")]

@@ -182,7 +182,7 @@ fn send_signs_with_the_private_key_to_a_public_one() {
     let (code, _, errors) = send(&["--key", "no private key"]);
     assert_eq!(code, Some(2));
     assert!(errors.contains("--key cannot sign for x-acme") && !errors.contains("no private key"), "{errors}");
-    let (code, printed, errors) = send(&[&format!("--key={private}")]);
+    let (code, printed, errors) = send(&["--key", private]);
     assert_eq!(code, Some(0), "{printed}{errors}");
     assert!(printed.starts_with("200 ") && printed.contains("accepted"), "{printed}");
     // The key of another pair.

@@ -173,7 +173,7 @@ impl Ingress {
                 let rejected = |error: VerifyError| Ok(Answer::InvalidSignature(error.cause(), error.to_string()));
                 // Somebody may have added the key a moment ago.
                 newer_keys =
-                    if error.is_of_unknown_key() { self.webhook_keys.after_rejection(now).await } else { None };
+                    if error.may_be_of_new_key() { self.webhook_keys.after_rejection(now).await } else { None };
                 let Some(newer) = newer_keys.as_ref().and_then(|keys| keys.config(provider)) else {
                     return rejected(error);
                 };

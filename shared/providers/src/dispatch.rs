@@ -209,6 +209,9 @@ pub fn sign_with_key(
     body: &[u8],
     now: Timestamp,
 ) -> Option<SignedWebhook<String>> {
+    if provider == Provider::Telnyx {
+        return telnyx::SCHEME.sign(key, url, body, now).map(Into::into);
+    }
     let Some(scheme) = config.scheme() else { return Some(sign(provider, key, url, body, now).into()) };
     let signed = scheme.sign(key, url, body, now)?;
     let is_form = config.mapping().is_some_and(|mapping| mapping.is_form);

@@ -33,13 +33,15 @@ pub(crate) fn public_key(key: &Key) -> Option<VerifyingKey> {
 }
 
 /// Parses a private key: hex or base64 of its 32-byte seed, base64 of the seed and the public key after `whsk_`, or PEM. `None` if the
-/// text is anything else.
+/// text is anything else, or if the public key is another one.
 pub(crate) fn private_key(key: &Key) -> Option<SigningKey> {
     let text = key.as_str();
-    let seed = match (text.strip_prefix(WHSK), pem::decode(text, "PRIVATE KEY")) {
-        (Some(base64), _) => decode(base64)?.first_chunk::<SECRET_KEY_LENGTH>()?.to_vec(),
-        (None, Some(der)) => der.strip_prefix(&PKCS8)?.to_vec(),
-        (None, None) => decode(text)?,
+    if let Some(base64) = text.strip_prefix(WHSK) {
+        return SigningKey::from_keypair_bytes(&decode(base64)?.try_into().ok()?).ok();
+    }
+    let seed = match pem::decode(text, "PRIVATE KEY") {
+        Some(der) => der.strip_prefix(&PKCS8)?.to_vec(),
+        None => decode(text)?,
     };
     let seed: [u8; SECRET_KEY_LENGTH] = seed.try_into().ok()?;
     Some(SigningKey::from_bytes(&seed))
@@ -55,7 +57,7 @@ pub(crate) fn public_key_of_text(key: &Key) -> String {
     BASE64_STANDARD.encode(private_key_of_text(key).verifying_key().as_bytes())
 }
 
-/// True if the key made this signature. Strict: rejects signatures in a second, equivalent encoding, which the plain check would accept.
+/// True if the key made this signature. Strict: a weak key, or a signature with a weak point, is refused.
 pub(crate) fn verifies(key: &VerifyingKey, message: &[u8], signature: &[u8]) -> bool {
     Signature::from_slice(signature).is_ok_and(|signature| key.verify_strict(message, &signature).is_ok())
 }

@@ -1,8 +1,8 @@
 //! JSON Web Tokens: the check of tokens that providers sign, and the tokens that open their APIs.
 //!
 //! **The algorithm is pinned.** The header of a token names its algorithm, and whoever made the token chose it. So a token that names
-//! any other algorithm than the expected one is refused before its signature is checked: `none` needs no key at all, and with `RS256`
-//! a public key could pass for a secret.
+//! any other algorithm than the expected one is refused before its signature is checked: `none` needs no key at all, and a token that
+//! says `HS256` could take a public key, which everybody knows, for the secret.
 //!
 //! [`public_key`] reads the public keys of tokens that only their provider can sign.
 

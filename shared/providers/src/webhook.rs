@@ -172,7 +172,7 @@ pub enum VerifyError {
     },
     #[error("the signature names a key that is not configured")]
     UnknownKey,
-    #[error("the algorithm of the signature is unknown, or weaker than the one that is configured for its key")]
+    #[error("the algorithm of the signature is another one than is configured, or weaker")]
     UnacceptableAlgorithm,
     #[error("no signature scheme is configured")]
     MissingScheme,
@@ -181,11 +181,11 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// True if another key may verify the webhook: no configured key did.
+    /// True if the provider may have a new key: no configured key verifies the webhook, or not with its algorithm.
     #[must_use]
-    pub const fn is_of_unknown_key(self) -> bool {
+    pub const fn may_be_of_new_key(self) -> bool {
         match self {
-            Self::WrongSignature | Self::UnknownKey => true,
+            Self::WrongSignature | Self::UnknownKey | Self::UnacceptableAlgorithm => true,
             Self::MissingSignature
             | Self::MalformedSignature
             | Self::MissingId
@@ -196,7 +196,6 @@ impl VerifyError {
             | Self::WrongClaim
             | Self::TooManyParameters
             | Self::StaleTimestamp { .. }
-            | Self::UnacceptableAlgorithm
             | Self::MissingScheme
             | Self::MissingPublicUrl => false,
         }

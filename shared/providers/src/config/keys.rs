@@ -10,8 +10,8 @@ use crate::key::Key;
 use crate::pem;
 use crate::scheme::{Algorithm, KeyForm, Scheme};
 
-/// Maximum number of keys of one provider. A rotation needs two. Each key costs one MAC over the body of every webhook
-/// that is rejected.
+/// Maximum number of keys of one provider. A rotation needs two. Each key costs a computation over the body of every webhook that is
+/// rejected: one MAC, or an Ed25519 signature for each one in the header.
 const KEYS_MAX: usize = 8;
 
 /// Kind of a provider's keys.
@@ -19,8 +19,11 @@ const KEYS_MAX: usize = 8;
 enum KeyKind {
     Secret(KeyForm),
     Public(PublicKey),
+    /// The entry does not say in a readable way how the provider signs, so any text may be right.
+    Unknown,
 }
 
+/// Kind of a public key that verifies webhooks.
 #[derive(Clone, Copy)]
 enum PublicKey {
     Ed25519,
@@ -42,6 +45,7 @@ impl KeyKind {
                 TokenAlgorithm::Rs256 => Self::Public(PublicKey::Rsa),
                 TokenAlgorithm::Es256 => Self::Public(PublicKey::P256),
             },
+            (_, None) if provider.is_configured() => Self::Unknown,
             (_, Some(Scheme::Url(_) | Scheme::SharedSecret { .. }) | None) => Self::Secret(KeyForm::Text),
         }
     }
@@ -68,6 +72,7 @@ pub(super) fn read(provider: Provider, scheme: Option<&Scheme>, has_shared: bool
         let key = match (text, kind) {
             (Value::String(text), KeyKind::Secret(form)) => secret(provider, form, text, chars_min),
             (Value::String(text), KeyKind::Public(kind)) => public_key(provider, kind, &text),
+            (Value::String(text), KeyKind::Unknown) => Key::new(text).map_err(|error| error.to_string()),
             (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_), _) => {
                 Err("not a text".to_owned())
             }
@@ -82,11 +87,16 @@ pub(super) fn read(provider: Provider, scheme: Option<&Scheme>, has_shared: bool
 
 fn secret(provider: Provider, form: KeyForm, text: String, chars_min: usize) -> Result<Key, String> {
     let key = Key::with_length(text, chars_min).map_err(|error| error.to_string())?;
-    // Everybody may know a public key, so everybody could sign with it.
-    if pem::is_pem(key.as_str()) {
-        return Err("a key in PEM form: this signature needs a secret. If the provider signs with a private key, choose the scheme ed25519, \
-                    or jwt with RS256 or ES256"
-            .to_owned());
+    // Everybody may know a public key, so everybody could sign with it. The message about `whsec_` says more.
+    let is_pem = pem::is_pem(key.as_str());
+    if is_pem || (key.as_str().starts_with(WHPK) && !matches!(form, KeyForm::Whsec)) {
+        let what = if is_pem { "a key in PEM form" } else { "a public key" };
+        let advice = if provider.is_configured() {
+            ". If the provider signs with a private key, choose the scheme ed25519, or jwt with RS256 or ES256"
+        } else {
+            ""
+        };
+        return Err(format!("{what}: this signature needs a secret{advice}"));
     }
     match form.secret(&key) {
         None => Err(wrong_form(provider, form, &key).to_owned()),

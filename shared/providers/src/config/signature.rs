@@ -195,7 +195,8 @@ fn read_jwt(mut fields: Fields<'_>) -> Option<TokenScheme> {
     let header = header_name(&mut fields, "header").unwrap_or_else(|| "authorization".to_owned());
     let algorithms =
         [("HS256", TokenAlgorithm::Hs256), ("RS256", TokenAlgorithm::Rs256), ("ES256", TokenAlgorithm::Es256)];
-    let algorithm = one_of(&mut fields, "algorithm", "none of HS256, RS256, ES256", &algorithms);
+    let default = if fields.has("algorithm") { None } else { Some(TokenAlgorithm::Hs256) };
+    let algorithm = one_of(&mut fields, "algorithm", "none of HS256, RS256, ES256", &algorithms).or(default);
     if !fields.has("body_hash") {
         fields
             .problem("body_hash", "missing: the name of the claim with the SHA-256 of the body, such as payload_hash");
@@ -206,7 +207,7 @@ fn read_jwt(mut fields: Fields<'_>) -> Option<TokenScheme> {
     let claims = claims(&mut fields, body_hash.as_deref());
     fields.reject_unknown("scheme, header, algorithm, body_hash, body_hash_encoding, claims");
     Some(TokenScheme {
-        algorithm: algorithm.unwrap_or(TokenAlgorithm::Hs256),
+        algorithm: algorithm?,
         header,
         body_hash: body_hash?,
         encoding: encoding.unwrap_or(Encoding::Hex),

@@ -22,6 +22,9 @@ use crate::webhook::{
 /// year 5138.
 const MILLIS_FROM: i64 = 100_000_000_000;
 
+/// Most computations over the body of one webhook. It allows two Ed25519 signatures with eight keys.
+const COMPUTATIONS_MAX: usize = 16;
+
 impl<T: AsRef<str> + Clone> HeaderScheme<T> {
     pub(crate) fn verify(
         &self,
@@ -45,6 +48,9 @@ impl<T: AsRef<str> + Clone> HeaderScheme<T> {
         let timestamp = timestamp.or(header.timestamp);
         let signatures: Option<Vec<Vec<u8>>> = header.signatures.iter().map(|text| self.decode(text)).collect();
         let signatures = signatures.ok_or(VerifyError::MalformedSignature)?;
+        if self.algorithm.computations(keys.len(), signatures.len()) > COMPUTATIONS_MAX {
+            return Err(VerifyError::MalformedSignature);
+        }
         let signed_at = match (&self.timestamp, timestamp) {
             (Some(time), Some(text)) => Some(time.unit.parse(text).ok_or(malformed)?),
             (Some(_), None) | (None, _) => None,
@@ -146,6 +152,14 @@ impl Algorithm {
         match self {
             Self::Hmac { hash, keys: _ } => hash.tag_bytes(),
             Self::Ed25519 => ed25519::SIGNATURE_BYTES,
+        }
+    }
+
+    /// Number of computations over the body that a check of these many keys and signatures takes. A MAC is computed once per key.
+    const fn computations(self, keys: usize, signatures: usize) -> usize {
+        match self {
+            Self::Hmac { .. } => keys,
+            Self::Ed25519 => keys.saturating_mul(signatures),
         }
     }
 

@@ -162,8 +162,8 @@ pub(super) enum EventType {
 /// Beginnings of the names of events that do not change a call. Telnyx adds events to these families, which are about what
 /// happens during a call. `call.machine` is not among them, because a new event of it may say who answered.
 ///
-/// Telnyx' packages name no event of `call.left_queue` and `call.siprec`: they are not verified. They have `call.dequeued` and
-/// `siprec` instead.
+/// The families `call.left_queue` and `call.siprec` are not verified: Telnyx's packages name no event of them, but `call.dequeued`
+/// and `siprec`.
 const FAMILIES_WITHOUT_STATE: [&str; 24] = [
     "call.ai_gather",
     "call.bridged",
@@ -203,7 +203,7 @@ impl EventType {
             | "call.machine.premium.greeting.ended"
             | "call.machine.premium.call_screening.detected" => Self::MachineDetection,
             "call.analyzed" => Self::Analyzed,
-            // Telnyx' example of it has no `call_control_id`, so it may not say which attempt was answered.
+            // Telnyx's example of it has no `call_control_id`, so it may not say which attempt was answered.
             "call.machine.premium.detection.started" => Self::Ignored,
             _ if FAMILIES_WITHOUT_STATE.iter().any(|family| is_of_family(name, family)) => Self::Ignored,
             _ => Self::Other,

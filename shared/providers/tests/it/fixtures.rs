@@ -50,7 +50,7 @@ const KNOWN: [Names; 20] = [
 ];
 
 /// Event types that change no call, and that no reader names. Those of a telephone call in the vendor's package or documentation:
-/// Retell's webhook overview, `ServerMessageMessage` of Vapi's package for TypeScript (0.11), `resources/webhooks.ts` of Telnyx' package
+/// Retell's webhook overview, `ServerMessageMessage` of Vapi's package for TypeScript (0.11), `resources/webhooks.ts` of Telnyx's package
 /// for JavaScript (August 2026) and its API reference, ElevenLabs' post-call webhooks, `webhook_events` of Bland.
 const IGNORED: [(Provider, &[&str]); 5] = [
     (
@@ -97,7 +97,7 @@ const IGNORED: [(Provider, &[&str]); 5] = [
             "voice-request",
         ],
     ),
-    // The names of Telnyx' packages for JavaScript, Python, PHP and Go, which agree, and two of its API reference alone:
+    // The names of Telnyx's packages for JavaScript, Python, PHP and Go, which agree, and two of its API reference alone:
     // `call.conversation.created` and `call.conversation.start_failed`.
     (
         Provider::Telnyx,
@@ -120,6 +120,7 @@ const IGNORED: [(Provider, &[&str]); 5] = [
             "call.fork.stopped",
             "call.gather.ended",
             "call.hold",
+            "call.machine.premium.detection.started",
             "call.payment.completed",
             "call.payment.progress",
             "call.playback.ended",

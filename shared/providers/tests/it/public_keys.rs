@@ -132,6 +132,52 @@ fn signatures_of_the_other_version_of_standard_webhooks_are_skipped() {
     assert_eq!(check(&right.replace("v1a,", "v1,")), Err(VerifyError::MalformedSignature));
 }
 
+/// Each check of a signature hashes the whole body. A stranger must not choose how many there are.
+#[test]
+fn signatures_times_keys_are_bounded() {
+    let vector = vector("standard webhooks v1a");
+    let key = vector["key"].as_str().unwrap();
+    let headers = &vector["headers"];
+    let right = headers["webhook-signature"].as_str().unwrap();
+    let others = format!("v1a,{} ", BASE64_STANDARD.encode([7; 64]));
+    let check = |keys: usize, signatures: usize| {
+        let config = config(&vec![key; keys], &vector["signature"]);
+        let named = |name: &'static str| (name, headers[name].as_str().unwrap());
+        let list = format!("{}{right}", others.repeat(signatures - 1));
+        let body = vector["body"].as_str().unwrap().as_bytes();
+        verified(&config, &[named("webhook-id"), named("webhook-timestamp"), ("webhook-signature", &list)], body)
+    };
+    for (keys, signatures) in [(1, 8), (2, 8), (8, 2)] {
+        assert_eq!(check(keys, signatures), Ok(0), "{keys} keys");
+    }
+    for (keys, signatures) in [(1, 9), (3, 8), (8, 3)] {
+        assert_eq!(check(keys, signatures), Err(VerifyError::MalformedSignature), "{keys} keys");
+    }
+}
+
+/// The order of the group of Ed25519. A signature whose second half is larger by it fits the same equation (RFC 8032, section 5.1.7).
+const GROUP_ORDER: [u8; 32] = [
+    0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 0, 0, 0, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
+];
+
+#[test]
+fn second_form_of_a_signature_is_refused() {
+    let signature = json!({"scheme": "ed25519", "header": "x-sig"});
+    let config = config(&[ED25519_PUBLIC[0]], &signature);
+    let mut signed = sign_with_key(a(), &config, &Key::new(ED25519_PRIVATE[0]).unwrap(), URL, BODY, NOW).unwrap();
+    assert_eq!(verified_signed(&config, &signed), Ok(0));
+    let mut bytes = hex::decode(&signed.headers[0].1).unwrap();
+    let mut carry = 0;
+    for (byte, order) in bytes[32..].iter_mut().zip(GROUP_ORDER) {
+        let sum = u16::from(*byte) + u16::from(order) + carry;
+        [*byte, _] = sum.to_le_bytes();
+        carry = sum >> 8;
+    }
+    signed.headers[0].1 = hex::encode(bytes);
+    assert_eq!(verified_signed(&config, &signed), Err(VerifyError::WrongSignature));
+}
+
 /// The token's own header never chooses the algorithm. A public key is known to everybody, so a token that is signed with its text as
 /// the secret of HS256 must not count.
 #[test]
