@@ -504,7 +504,7 @@ mod tests {
     fn booking_is_not_called_a_call() {
         let first_lines = |plan: &Plan| printed(plan).lines().take(4).collect::<Vec<_>>().join("\n");
         assert_snapshot!(first_lines(&plan(0)), @"
-        Plan p-1: replay 0 items of 1 booking, valid until 2026-11-22T16:13:04Z
+        Plan p-1: replay 0 items of 1 booking, valid until 2026-11-22T16:13:04.000Z
 
           call or booking             before  after               announces  rings
           booking entity:x-calcom:b1  -       schedules its call  0          could ring

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::{Disposition, EventId, EventKind, Provider};
+use switchhook_aws::inbox::minute_of;
+use switchhook_domain::{CallId, Disposition, EventId, EventKind, Provider};
 use switchhook_local::connector::{Fault, Service};
 use switchhook_local::{CloudOptions, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::plan::Plan;
@@ -262,8 +263,11 @@ async fn run_stores_no_decision_in_an_event_of_a_call_that_it_cannot_fold_again(
     let plan = plan_replay(&stack, &everything()).await;
     assert_eq!(counts(&plan), (2, 0, 0), "{plan:?}");
     let before = world.item(INBOX_TABLE, id.as_str()).await;
-    for n in 0..170 {
-        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
+    // Other calls have many events in the same shard of the index.
+    let shard = |call: &str| world.inbox.shard_of_call(&CallId::new(call), minute_of(world.now()));
+    let others = (0..).map(|n| format!("c{n}")).filter(|call| shard(call) == shard("retell:p1"));
+    for call in others.take(170) {
+        world.accept(Provider::Generic, &generic(&call, &format!("{call}-ringing"), "RINGING", 0)).await;
     }
     world.quiesce().await;
 
