@@ -6,7 +6,8 @@
 //! faults and stops during a conversation from earlier ones. A call that ended at its start time was not answered.
 //!
 //! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
-//! repeats the call as it was created, without them. So a fault in it does not say that nobody answered; the report does.
+//! repeats the call as it was created, without them. So a fault in it does not say that nobody answered; the report does. If such an
+//! update says that a trunk rejected the credentials, it is only recorded: its own event id leaves the one of the lookup free.
 
 use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
 
@@ -32,7 +33,10 @@ pub(crate) fn read(
     let payload: payload::Webhook = lenient::from_body(webhook.body())?;
     let message = payload.message.unwrap_or_default();
     let message_type = message.event_type.as_deref().ok_or(ReadError::MissingEventType)?;
-    let kind = Kind::from_names(message_type, message.status.as_deref());
+    let mut kind = Kind::from_names(message_type, message.status.as_deref());
+    if matches!(kind, Kind::Ended) && may_concern_a_transfer(&message) {
+        kind = Kind::Other;
+    }
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
     let event_id = event_id(kind, message_type, message.status.as_deref(), call_id, webhook.body());
     let correlation = correlate(Provider::Vapi, &message.echoed_ids(), call_id, notes);
@@ -81,7 +85,7 @@ enum Kind {
     Forwarding,
     Ended,
     Report,
-    /// The status `scheduled`, `transcript`, `assistant-request`, and future types.
+    /// The status `scheduled`, `transcript`, `assistant-request`, future types, and an end that says nothing about the person.
     Other,
 }
 
@@ -137,6 +141,13 @@ fn direction(call_type: CallType) -> Option<Direction> {
         CallType::OutboundPhoneCall => Some(Direction::Outbound),
         CallType::Other => None,
     }
+}
+
+/// True if a trunk rejected the credentials and no time says whether that was our dial or a transfer of the answered call. A bare
+/// `completed` would be evidence against the report that nobody was dialled.
+fn may_concern_a_transfer(message: &Message) -> bool {
+    let reason = message.ended_reason().map(EndedReason::from_name);
+    matches!(reason, Some(EndedReason::TrunkRefused)) && message.started_at().is_none() && message.ended_at().is_none()
 }
 
 fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {

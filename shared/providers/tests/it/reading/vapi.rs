@@ -165,9 +165,12 @@ fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
     let (start, end) = ("2025-10-20T12:14:00Z", "2025-10-20T12:15:00Z");
     for reason in include_str!("../../../fixtures/vapi/ended_reasons.txt").lines() {
         let (started, never_started) = (vapi_ended(reason, true), vapi_ended(reason, false));
-        // A trunk that rejected the credentials dialled nobody. Only a start time contradicts that.
-        let is_sure = started == never_started || reason.contains("-outbound-sip-407-");
-        let alone = if is_sure { &never_started } else { "completed" };
+        // A trunk may have rejected the dial, or a transfer in the conversation.
+        let alone = match started == never_started {
+            true => &never_started,
+            false if reason.contains("-outbound-sip-407-") => "recorded",
+            false => "completed",
+        };
         assert_eq!(meaning(reason, json!({})), alone, "{reason}");
         assert_eq!(meaning(reason, json!({"startedAt": start})), started, "{reason}");
         // A lookup has the times of the whole call.
@@ -176,6 +179,20 @@ fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
     for reason in ["worker-shutdown", "pipeline-error-openai-llm-failed", "manually-canceled"] {
         assert_eq!(meaning(reason, json!({})), "completed", "{reason}");
     }
+}
+
+/// A status update without times that is only recorded must not take the event id of the lookup, which decides.
+#[test]
+fn vapi_rejected_trunk_leaves_the_event_id_to_the_lookup() {
+    let read = |end: Value| {
+        let call = json!({"id": "c", "endedAt": end});
+        let reason = "call.in-progress.error-providerfault-outbound-sip-407-proxy-authentication-required";
+        vapi(json!({"type": "status-update", "status": "ended", "endedReason": reason, "call": call}))
+    };
+    let (alone, lookup) = (read(json!(null)), read(json!("2025-10-20T12:15:00Z")));
+    assert_eq!((kinds(&alone), kinds(&lookup)), ("recorded".to_owned(), "failed^account".to_owned()));
+    assert_ne!(alone.event_id(), lookup.event_id());
+    assert_eq!(lookup.event_id().as_str(), "vapi:c:status-update:ended");
 }
 
 #[test]
