@@ -124,15 +124,20 @@ class Process:
         return self.polled_at - started, self.cpu()
 
     async def until_idle(self):
+        self.check()
         try:
             await asyncio.wait_for(self.idle.wait(), SECONDS_MAX)
         except TimeoutError:
-            self.failure = self.failure or "it asks for no event"
+            self.fail("it asks for no event")
+        self.check()
+        # After its request for an event, the process still puts itself to sleep.
+        await asyncio.sleep(0.002)
+
+    def check(self):
+        """Raises an error if the process has failed, also between two runs."""
         if self.failure:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-5:])
             raise RuntimeError(f"{self.name}: {self.failure}\n{tail}")
-        # After its request for an event, the process still puts itself to sleep.
-        await asyncio.sleep(0.002)
 
     def cpu(self) -> int:
         """Returns the CPU time of the process so far, in ns."""
@@ -140,6 +145,7 @@ class Process:
 
     async def run(self, events: list, keep: bool = False) -> int:
         """Hands over these events, one after another. Returns the CPU time that the process needed for them, in ns."""
+        self.check()
         self.events = collections.deque(events)
         self.results = []
         self.requests.clear()
@@ -204,7 +210,8 @@ class Process:
         self.fail("it has ended")
 
     def fail(self, failure: str):
-        self.failure = failure
+        # The first failure is the cause of the later ones.
+        self.failure = self.failure or failure
         self.idle.set()
 
     def peak_memory(self) -> int:
