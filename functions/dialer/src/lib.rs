@@ -227,7 +227,7 @@ impl Dialer {
         Ok(match window.map(|window| window.next_opening(now)) {
             None | Some(Ok(None)) => call
                 .start_dial(token, dial_key, *provider, &self.policy, now)
-                .map(|started| if health.is_doubted() { started.watched() } else { started })
+                .map(|started| if health.watches_dials(now) { started.watched() } else { started })
                 .map_or(NextStep::ClaimLost, NextStep::Dial),
             Some(Ok(Some(opening))) => {
                 call.postpone(token, opening, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Postpone)

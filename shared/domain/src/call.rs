@@ -97,8 +97,8 @@ pub struct AttemptRecord {
     pub awaits_outcome: bool,
     /// Time at which Switchhook asked the provider to place the attempt. `None` if another system placed it.
     pub dialled_at: Option<Timestamp>,
-    /// True if the provider was [doubted](crate::ProviderHealth) when it got this dial. The first report that it really dialled
-    /// ends the doubt.
+    /// True if the provider was [doubted](crate::ProviderHealth) when it got this dial, or if an accepted probe had just closed its
+    /// circuit. The first report that it really dialled ends the doubt, and confirms the probe.
     pub is_watched: bool,
     /// Random id of the dial. A dialer that got no response to the write of this record recognises its own dial by this id.
     pub dial_key: Option<String>,

@@ -15,7 +15,7 @@
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
 //! a call was really dialled does, if that call was sent after the doubt began. If the first such report is about the probe that
-//! closed the circuit, the probe failed after all, and the circuit opens again.
+//! closed the circuit, the probe failed after all, and the circuit opens again: unless a later call was reported as dialled meanwhile.
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
@@ -85,7 +85,7 @@ pub enum Circuit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptedProbe {
     pub call_id: CallId,
-    /// The dial of the probe is not older. An earlier dial of the same call was no probe.
+    /// Time at which the call became the probe. A dial before it was no probe.
     pub started_at: Timestamp,
     /// Number of probes that had failed before.
     pub failed_probes: u32,
@@ -109,7 +109,8 @@ pub struct ProviderHealth {
     /// Time at which the circuit opened or closed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_at: Option<Timestamp>,
-    /// Probe that closed the circuit last. `None` while the circuit is open, and if a report that a call was dialled closed it.
+    /// Probe that closed the circuit last. `None` while the circuit is open, and once a call that was sent later is reported as dialled.
+    /// `None` too if such a report closed the circuit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closed_by: Option<AcceptedProbe>,
     /// Weight of all failed dials since the last one that worked.
@@ -169,6 +170,14 @@ impl ProviderHealth {
         self.doubted_since.is_some()
     }
 
+    /// True if a report that a call of now was dialled would tell something: the provider is doubted, or a report about the probe that
+    /// closed the circuit may still open it again.
+    #[must_use]
+    pub fn watches_dials(&self, now: Timestamp) -> bool {
+        let closed_at = self.closed_by.as_ref().and(self.changed_at);
+        self.is_doubted() || closed_at.is_some_and(|at| now <= at.plus(REPORT_AGE_MAX))
+    }
+
     /// True if the provider gets calls other than probes.
     #[must_use]
     pub fn is_available(&self, now: Timestamp) -> bool {
@@ -219,8 +228,9 @@ impl ProviderHealth {
         let mut next = self.clone();
         match (&mut next.circuit, signal) {
             (_, DialSignal::Heard { dialled_at }) => {
-                // A call that was sent before the doubt or the opening shows nothing about the provider since then.
-                let since = if self.is_open() { self.changed_at } else { self.doubted_since };
+                // A call that was sent before the doubt, the opening or the closing shows nothing about the provider since then.
+                let closed_at = self.closed_by.as_ref().and(self.changed_at);
+                let since = if self.is_open() { self.changed_at } else { self.doubted_since.or(closed_at) };
                 if since.is_none_or(|since| dialled_at < since) {
                     return None;
                 }
@@ -229,6 +239,7 @@ impl ProviderHealth {
                 }
                 next.clear_failures();
                 next.doubted_since = None;
+                next.closed_by = None;
             }
             // The dial is so long ago that the provider may work again.
             (_, DialSignal::Undialled { dialled_at, .. }) if now > dialled_at.plus(REPORT_AGE_MAX) => return None,

@@ -424,6 +424,31 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
     assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap(), health);
 }
 
+/// A report about the probe that is late must not open the circuit again, because a later call was dialled.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_dialled_after_the_accepted_probe_confirms_it() {
+    let world = World::with_secret(&all_providers());
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    fake.set_mode(Mode::OutOfCredit);
+    for number in 0..3 {
+        schedule(&world, &format!("unpaid-{number}"), &[Provider::Retell], Duration::ZERO).await;
+    }
+    world.wait(Duration::from_secs(10)).await;
+    let health = async || world.calls.provider_health(Provider::Retell).await.unwrap();
+    assert!(health().await.is_open());
+    fake.set_mode(Mode::Normal);
+    world.wait(MINUTE * 2).await;
+    let closed = health().await;
+    assert!(!closed.is_open() && closed.closed_by.is_some(), "{closed:?}");
+
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    schedule(&world, "paid", &[Provider::Retell], Duration::ZERO).await;
+    world.wait(MINUTE).await;
+    let confirmed = health().await;
+    assert_eq!((confirmed.closed_by, confirmed.sequence), (None, closed.sequence));
+}
+
 /// The first provider gives no clear answer, and may have rung the phone or not. The second one would place the call.
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_is_given_to_no_other_provider() {

@@ -188,6 +188,30 @@ fn report_that_the_accepted_probe_reached_nobody_opens_the_circuit_again() {
     assert_eq!(probing.after_dial(&call(2), DialSignal::Works, at(101)), None);
 }
 
+/// The report about the probe is so late that later calls have been dialled.
+#[test]
+fn call_that_is_dialled_after_the_accepted_probe_confirms_it() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    for second in 0..3 {
+        health = health.after_dial(&call(second), failed(DialFailure::AccountProblem), at(second)).expect("changes");
+        assert!(!health.watches_dials(at(second)));
+    }
+    let probing = health.start_probe(&call(0), at(32)).expect("open");
+    let closed = probing.after_dial(&call(0), DialSignal::Works, at(34)).expect("changes");
+    assert!(
+        closed.watches_dials(at(634)) && !closed.watches_dials(at(635)),
+        "a later report of the probe does not count"
+    );
+    let heard = |dialled_at| DialSignal::Heard { dialled_at: at(dialled_at) };
+    assert_eq!(closed.after_dial(&call(4), heard(33), at(40)), None, "sent before the circuit closed");
+
+    let confirmed = closed.after_dial(&call(4), heard(34), at(40)).expect("changes");
+    assert_eq!((confirmed.closed_by.as_ref(), confirmed.sequence), (None, closed.sequence));
+    assert!(!confirmed.watches_dials(at(40)));
+    assert_eq!(confirmed.after_dial(&call(5), heard(35), at(41)), None, "it costs one write");
+    assert_eq!(confirmed.after_dial(&call(0), undialled(NeverDialled::Account, 33), at(42)), None);
+}
+
 #[test]
 fn old_report_of_a_dial_that_was_not_made_opens_no_circuit() {
     let health = ProviderHealth::new(Provider::Retell);
