@@ -5,8 +5,8 @@
 //! and run, and only if such an event is selected.
 
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, PutOutcome, Reread, StoredEvent, submit};
-use switchhook_domain::{Provider, ProviderEvent};
+use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, submit};
+use switchhook_domain::{EntityFate, EntityPosition, Provider, ProviderEvent};
 use switchhook_providers::{Entry, WebhookConfig};
 
 use crate::entries::StoredEntries;
@@ -52,31 +52,46 @@ impl Stack {
     }
 
     /// Stores the meaning that [`Stack::read_anew`] finds in an event, which is then foldable, and queues the event that calls off a
-    /// booking which it replaces. Returns false, and leaves nothing behind, if the stored event is not read as `event` by now.
+    /// booking which it replaces. Returns false if the stored event is not read as `event` by now. The event that calls off is then
+    /// removed, unless the sweep was faster and it is folded already.
     pub(crate) async fn make_foldable(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
-        // Stored first: a run that is killed between schedules no call too many. Queued last: it calls a call off, for an event that may
-        // have been erased since it was read.
+        // The event is stored before the booking, so that a run that is killed schedules no call too many. It is queued last, because it
+        // calls a call off, and the booking may have been erased since it was read.
         let replaced = NewEvent::of_replaced_booking(event, stored);
-        let is_new = match &replaced {
-            Some((new_event, _)) => matches!(self.inbox.put(new_event).await?, PutOutcome::Stored),
-            None => false,
-        };
+        if let Some((new_event, _)) = &replaced {
+            drop(self.inbox.put(new_event).await?);
+        }
         let config = match stored.provider_to_ask() {
             Some(provider) => self.entry(provider).await.ok().flatten(),
             None => None,
         };
         let reread = self.inbox.make_foldable(stored, config).await?;
         let is_kept = matches!(&reread, Reread::Foldable(kept) if has_same_meaning(kept, event));
-        match (replaced, reread) {
-            (Some((new_event, replaced)), _) if is_kept => {
+        let replaces = match &reread {
+            Reread::Foldable(kept) => NewEvent::of_replaced_booking(kept, stored).is_some(),
+            Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => false,
+        };
+        match replaced {
+            Some((new_event, replaced)) if is_kept => {
                 drop(submit(&self.inbox, &self.events_queue, &new_event, &replaced).await?);
             }
-            (Some((_, replaced)), Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) if is_new => {
+            // Ingress stores no such event for one that it does not have folded. So a run stored it: this one, or one that was killed.
+            Some((_, replaced)) if !replaces && stored.disposition.is_some() && !self.is_folded(&replaced).await? => {
                 self.inbox.remove(&replaced.event_id).await?;
             }
-            (_, Reread::Foldable(_) | Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) => {}
+            Some(_) | None => {}
         }
         Ok(is_kept)
+    }
+
+    /// True if the entity of an event has folded it.
+    async fn is_folded(&self, event: &ProviderEvent) -> Result<bool, Error> {
+        let entity = self.calls.entity(&event.call_id).await?;
+        let fate = entity.zip(EntityPosition::of(event)).map(|(entity, position)| entity.fate(&position));
+        Ok(match fate {
+            Some(EntityFate::Folded(_)) => true,
+            Some(EntityFate::NotFolded) | None => false,
+        })
     }
 
     /// Returns a warning if entries were asked for and could not be used, so that the rules for decisions in them did not count.
