@@ -357,8 +357,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     for warning in &plan.warnings {
         writeln!(out, "Warning: {warning}.")?;
     }
-    if plan.calls_without_effect() > 0 {
-        let more = counted(plan.calls_without_effect(), "more call");
+    if let Some(more) = plan.without_effect() {
         writeln!(
             out,
             "The effect on {more} is not worked out, because a plan shows {}. The run makes none of their phones ring.",

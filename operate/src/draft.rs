@@ -71,6 +71,7 @@ impl Draft {
             warnings: Vec::new(),
             effects: Vec::new(),
             calls: 0,
+            entities_without_effect: 0,
             phones: 0,
             corrections: 0,
             domain_events: 0,
@@ -81,7 +82,9 @@ impl Draft {
             plan.add(items, forecast);
         }
         for (call_id, items) in rest {
-            plan.calls += usize::from(call_id.is_some_and(|id| !id.is_entity()));
+            let is_entity = call_id.as_ref().is_some_and(CallId::is_entity);
+            plan.calls += usize::from(call_id.is_some() && !is_entity);
+            plan.entities_without_effect += usize::from(is_entity);
             plan.items.extend(items);
         }
         plan.warnings.extend(stack.entries_warning());
@@ -206,7 +209,7 @@ impl Plan {
     fn work(&self) -> Work {
         let refolds = self.items.iter().filter(|item| item.action == Action::Refold).count();
         let events = self.items.iter().filter(|item| item.event_id.is_some()).count();
-        let calls = self.calls + self.effects_on(Subject::Booking);
+        let calls = self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect;
         Work { events, calls, refolds, domain_events: self.domain_events }
     }
 }

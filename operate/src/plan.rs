@@ -290,6 +290,11 @@ impl fmt::Display for CallSummary {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
 /// Returns the due time of a pending call.
 pub(crate) const fn due_at(call: &Call) -> Option<Timestamp> {
     match call.job {
@@ -298,7 +303,7 @@ pub(crate) const fn due_at(call: &Call) -> Option<Timestamp> {
     }
 }
 
-/// Kind of row that has an effect.
+/// Kind of thing that an effect is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -315,7 +320,7 @@ pub struct Effect {
     pub call_id: CallId,
     #[serde(default)]
     pub about: Subject,
-    /// Number of items of the call.
+    /// Number of items of the call or booking that change something.
     pub items: usize,
     /// `None` if there is no row of the call, and for a booking.
     pub before: Option<CallSummary>,
@@ -415,6 +420,9 @@ pub struct Plan {
     pub effects: Vec<Effect>,
     /// Calls of the items, those without a shown effect included.
     pub calls: usize,
+    /// Entities of the items whose effect is not worked out. Those that are bookings may schedule calls.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub entities_without_effect: usize,
     /// Phones that could ring because of the shown effects.
     pub phones: usize,
     pub corrections: usize,
@@ -430,6 +438,21 @@ impl Plan {
     #[must_use]
     pub fn calls_without_effect(&self) -> usize {
         self.calls.saturating_sub(self.effects_on(Subject::Call))
+    }
+
+    /// Names the calls and bookings whose effect the plan does not show, for example `2 more calls and up to 1 more booking`. `None` if it
+    /// shows all. Entities other than bookings count too. A run makes none of their phones ring.
+    #[must_use]
+    pub fn without_effect(&self) -> Option<String> {
+        let named = |count: usize, up_to: &str, noun: &str| {
+            (count > 0).then(|| format!("{up_to}{count} more {noun}{}", if count == 1 { "" } else { "s" }))
+        };
+        let calls = named(self.calls_without_effect(), "", "call");
+        let bookings = named(self.entities_without_effect, "up to ", "booking");
+        match (calls, bookings) {
+            (Some(calls), Some(bookings)) => Some(format!("{calls} and {bookings}")),
+            (calls, bookings) => calls.or(bookings),
+        }
     }
 
     /// Number of the shown effects on calls, or on bookings.

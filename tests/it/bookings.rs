@@ -16,7 +16,7 @@ use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, T
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
-use switchhook_operate::plan::{Plan, Subject};
+use switchhook_operate::plan::{EFFECTS_MAX, Plan, Subject};
 use switchhook_operate::run::{self, Run, RunId, RunOptions};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{KEY, MINUTE, START_S, World, all_providers, down, is_request_to, options, text};
@@ -283,6 +283,19 @@ async fn run_calls_nothing_off_for_a_booking_that_is_erased_meanwhile() {
 async fn replaced_events(world: &World) -> Vec<String> {
     let keys = world.items(INBOX_TABLE).await.into_iter().map(|item| format!("{:?}", item["event_id"]));
     keys.filter(|key| key.contains("/replaced")).collect()
+}
+
+/// A plan works out the effect on 500 calls and bookings.
+#[tokio::test(start_paused = true)]
+async fn plan_of_many_bookings_names_those_that_it_does_not_work_out() {
+    let world = World::with_options(options(&secret()));
+    for number in 0..=EFFECTS_MAX {
+        post(&world, &created(&format!("b{number}"), 0, 5 * HOUR_S)).await;
+    }
+    let plan = plan_replay(&stack(&world), &everything()).await;
+    assert_eq!((plan.calls, plan.effects_on(Subject::Booking), plan.phones), (0, EFFECTS_MAX, EFFECTS_MAX));
+    assert_eq!((plan.items.len(), plan.entities_without_effect), (EFFECTS_MAX + 1, 1));
+    assert_eq!(plan.without_effect().as_deref(), Some("up to 1 more booking"));
 }
 
 #[tokio::test(start_paused = true)]

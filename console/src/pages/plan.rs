@@ -322,12 +322,14 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
 
 fn summary(plan: &Plan) -> Markup {
     let changed = plan.effects.iter().filter(|effect| effect.before != effect.after).count();
+    let bookings = plan.effects_on(Subject::Booking);
     let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
     let rate = usize::try_from(RATE_DEFAULT).unwrap_or(1);
     html! {
         dl.facts {
             div { dt { "Items" } dd { (plan.items.len()) } }
-            div { dt { "Calls that change" } dd { (changed) } }
+            @if changed > 0 || bookings == 0 { div { dt { "Calls that change" } dd { (changed) } } }
+            @if bookings > 0 { div { dt { "Bookings that schedule a call" } dd { (bookings) } } }
             div { dt { "Domain events" } dd { (plan.domain_events) @if plan.corrections > 0 { ", corrections " (plan.corrections) } } }
             div class=[(plan.phones > 0).then_some("danger")] { dt { "Phones that could ring" } dd { (plan.phones) } }
             @if blocked > 0 { div { dt { "Numbers blocked, if BlockOnRequest is on" } dd { (blocked) } } }
@@ -340,11 +342,14 @@ fn summary(plan: &Plan) -> Markup {
 fn effects(plan: &Plan) -> Markup {
     let (shown, more) = plan.effects.split_at(plan.effects.len().min(EFFECTS_SHOWN));
     let has_bookings = plan.effects_on(Subject::Booking) > 0;
-    let (what, all) = if has_bookings { ("Call or booking", "calls and bookings") } else { ("Call", "calls") };
+    let (what, all, caption) = match has_bookings {
+        true => ("Call or booking", "calls and bookings", "Calls and bookings before and after the run"),
+        false => ("Call", "calls", "Calls before and after the run"),
+    };
     html! {
-        (effects_table("Calls before and after the run", what, shown))
+        (effects_table(caption, what, shown))
         @if !more.is_empty() {
-            details { summary { (more.len()) " more " (all) } (effects_table("More calls before and after the run", what, more)) }
+            details { summary { (more.len()) " more " (all) } (effects_table(&format!("More {all} before and after the run"), what, more)) }
         }
     }
 }
@@ -386,10 +391,9 @@ fn state(summary: Option<&CallSummary>) -> Markup {
 
 /// Items that the plan leaves out, with the reasons.
 fn left_out(plan: &Plan) -> Markup {
-    let hidden = plan.calls_without_effect();
     html! {
-        @if hidden > 0 {
-            p { "The effect on " (counted(hidden, "more call")) " is not worked out, because a plan shows " (EFFECTS_MAX) ". The run makes none of their phones ring." }
+        @if let Some(hidden) = plan.without_effect() {
+            p { "The effect on " (hidden) " is not worked out, because a plan shows " (EFFECTS_MAX) ". The run makes none of their phones ring." }
         }
         @if plan.capped {
             p { (why_capped(plan)) " Run it, and then make the next plan." }
@@ -489,6 +493,12 @@ mod tests {
         let table = effects(&plan(1)).into_string();
         assert!(table.contains("Call or booking") && table.contains("booking <span class=\"id\">"), "{table}");
         assert!(!table.contains("/call?id=entity"), "a booking has no page of a call: {table}");
+        assert!(table.contains("Calls and bookings before and after"), "{table}");
+        let of_booking = summary(&plan(0)).into_string();
+        assert!(of_booking.contains("Bookings that schedule a call") && !of_booking.contains("Calls that change"));
         assert!(!left_out(&plan(0)).into_string().contains("not worked out"));
+        let more = Plan { calls: 2, entities_without_effect: 1, ..plan(0) };
+        let text = left_out(&more).into_string();
+        assert!(text.contains("The effect on 2 more calls and up to 1 more booking is not worked out"), "{text}");
     }
 }
