@@ -424,13 +424,12 @@ async fn fold_steps(
     }))
 }
 
-/// Leaves the events alone that are read differently now, because their call is not folded again. Otherwise a run would store a decision
-/// that the row of the call does not have.
+/// Skips the events that are read differently now, because their call is not folded again. A run would store a decision that the row of
+/// the call does not have, or delete the dead letter of an event that is not in its call as it is read now.
 fn leave_as_stored(steps: &mut [Step], reason: &str) {
     for step in steps {
         match step {
-            Step::ReadsDifferently(Some(_)) => *step = Step::Skip(reason.to_owned()),
-            Step::ReadsDifferently(None) => *step = Step::Unchanged,
+            Step::ReadsDifferently(_) => *step = Step::Skip(reason.to_owned()),
             Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::Skip(_) => {}
         }
     }
@@ -442,5 +441,19 @@ fn could_ring(before: Option<&Call>, after: Option<&Call>) -> bool {
         (_, None) => false,
         (None, Some(_)) => true,
         (Some(before), Some(after)) => after < before,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the dead letter of such an event would be deleted as finished.
+    #[test]
+    fn event_that_is_read_differently_is_skipped_if_its_call_is_not_folded_again() {
+        let mut steps = [Step::ReadsDifferently(None), Step::Unchanged];
+        leave_as_stored(&mut steps, "too many events");
+        assert!(matches!(&steps[0], Step::Skip(reason) if reason == "too many events"));
+        assert!(matches!(&steps[1], Step::Unchanged));
     }
 }
