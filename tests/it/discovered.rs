@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use insta::assert_snapshot;
@@ -10,7 +11,8 @@ use serde_json::json;
 use switchhook_aws::inbox::DiscoveryCursor;
 use switchhook_domain::{Direction, EventId, PhoneNumber, Provider};
 use switchhook_local::INBOX_TABLE;
-use switchhook_local::fake::{Behaviour, DeliveryFaults};
+use switchhook_local::connector::RequestInfo;
+use switchhook_local::fake::{Behaviour, DeliveryFaults, Mode};
 use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options, text};
 
@@ -62,6 +64,12 @@ async fn assert_known_once(world: &World, ids: &[String]) {
 
 async fn cursor(world: &World) -> DiscoveryCursor {
     world.inbox.discovery_cursor(Provider::Retell).await.unwrap().unwrap()
+}
+
+/// True if the request stores an event of Retell.
+fn is_put_of_event(call: &RequestInfo<'_>) -> bool {
+    let is_put = call.operation == "PutItem" && is_request_to(call, INBOX_TABLE);
+    is_put && String::from_utf8_lossy(call.body).contains("retell:call_")
 }
 
 // Limits
@@ -151,12 +159,8 @@ async fn run_that_fails_in_the_middle_of_a_page_loses_no_call_of_it() {
     let (world, ids) = after_calls(25).await;
     // Five calls of the second page are stored.
     let stored = AtomicUsize::new(0);
-    world.set_fault_hook(move |call| {
-        let is_event = call.operation == "PutItem"
-            && is_request_to(call, INBOX_TABLE)
-            && String::from_utf8_lossy(call.body).contains("retell:call_");
-        (is_event && stored.fetch_add(1, Ordering::Relaxed) >= 15).then(down)
-    });
+    world
+        .set_fault_hook(move |call| (is_put_of_event(call) && stored.fetch_add(1, Ordering::Relaxed) >= 15).then(down));
     let page = async || world.inbox.discovery_cursor(Provider::Retell).await.unwrap().map(|cursor| cursor.page);
     world.reconciler.run("test").await.unwrap_err();
     let second_page = page().await;
@@ -170,14 +174,65 @@ async fn run_that_fails_in_the_middle_of_a_page_loses_no_call_of_it() {
     assert_known_once(&world, &ids).await;
 }
 
+/// A page of Telnyx' list has all webhooks of a call. Each in turn cannot be stored.
+#[tokio::test(start_paused = true)]
+async fn call_whose_events_are_stored_in_part_gets_its_answer_and_its_ending() {
+    for failing in ["call.answered", "call.initiated", "call.hangup"] {
+        let world = discovering(&[Provider::Telnyx]);
+        let id =
+            world.cloud.fake().receive_call(Provider::Telnyx, "+447700900123", "+442079460018", Behaviour::Confirms);
+        world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+        world.set_fault_hook(move |call| {
+            let has_type = String::from_utf8_lossy(call.body).contains(&format!("\"{failing}\""));
+            (call.operation == "PutItem" && is_request_to(call, INBOX_TABLE) && has_type).then(down)
+        });
+        world.reconciler.run("test").await.unwrap_err();
+        world.clear_faults();
+        consume_all(&world).await;
+        for _ in 0..4 {
+            world.wait(INACTIVITY_TIMEOUT + MINUTE).await;
+            run(&world).await;
+        }
+        let state = call_state(&world, &format!("telnyx:{id}")).await;
+        assert_eq!(state, "job COMPLETED, appointment Connected, attempts [completed]", "{failing}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn known_call_is_read_once_for_all_of_its_events() {
+    let world = discovering(&[Provider::Telnyx]);
+    let fake = world.cloud.fake();
+    let id = fake.receive_call(Provider::Telnyx, "+447700900123", "+442079460018", Behaviour::Voicemail);
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    assert_eq!(run(&world).await.0.discovered, 1);
+    let call = world.call(&format!("telnyx:{id}")).await;
+    let events: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
+    assert_eq!(events.len(), 3, "{call:?}");
+
+    world.wait(HOUR + MINUTE).await;
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    world.set_fault_hook(move |call| {
+        let is_read = call.operation == "GetItem" && String::from_utf8_lossy(call.body).contains(&id);
+        counted.fetch_add(usize::from(is_read), Ordering::Relaxed);
+        None
+    });
+    assert_eq!(run(&world).await.0.discovered, 0);
+    // If each of the three events asked, it would be more.
+    assert_eq!(reads.load(Ordering::Relaxed), 2);
+}
+
 #[tokio::test(start_paused = true)]
 async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() {
     let (world, ids) = after_calls(CALLS).await;
     let fake = world.cloud.fake();
     assert_eq!(run(&world).await.0.discovered, 100);
     let before = cursor(&world).await;
+    // The provider does not answer, and later answers with an error.
+    fake.set_mode(Mode::Unresponsive);
+    let (report, requests) = run(&world).await;
+    assert_eq!((requests, report.requests.failed, world.logged("not_discovered").len()), (1, 1, 1));
     fake.set_down(true);
-    assert_eq!(run(&world).await.1, 1);
     world.wait(HOUR * 3 - MINUTE).await;
     assert_eq!(run(&world).await.1, 1);
     assert_eq!(cursor(&world).await.page, before.page, "the page may be read later");
@@ -212,8 +267,14 @@ async fn page_of_an_old_period_is_not_given_up_when_it_fails_once() {
     fake.set_down(true);
     assert_eq!(run(&world).await.1, 1);
     assert_eq!(cursor(&world).await.page, before.page);
+    assert!(cursor(&world).await.unreadable_since.is_some());
     fake.set_down(false);
     world.wait(MINUTE).await;
+    // The page is read, and its calls cannot be stored. That is no failure of the page.
+    world.set_fault_hook(|call| is_put_of_event(call).then(down));
+    world.reconciler.run("test").await.unwrap_err();
+    world.clear_faults();
+    assert_eq!((cursor(&world).await.page, cursor(&world).await.unreadable_since), (before.page, None));
     let (report, requests) = run(&world).await;
     assert_eq!((requests, report.discovered), (3, 30));
     assert_known_once(&world, &ids).await;

@@ -5,7 +5,7 @@
 //! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
 //! reads at most [`PAGES_MAX`] pages, and begins none after [`LOOKUPS_MAX`] lookups of calls that a list only names. The next run continues.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use switchhook_aws::Error;
@@ -14,7 +14,7 @@ use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptKey, CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    AccountConfig, CallSearch, Lookup, LookupAnswer, Period, SearchStep, VerifiedWebhook, derived_call_id,
+    AccountConfig, CallPage, CallSearch, Lookup, LookupAnswer, Period, SearchStep, VerifiedWebhook, derived_call_id,
     discovery_api_request, read_discovery_answer, read_with_notes, reporting_event_ids,
 };
 
@@ -86,32 +86,24 @@ impl Reconciler {
             let response = self.api.send(provider, request, asked_at).await;
             let now = self.clock.now();
             requests.add_time(now.millis_since(asked_at));
-            let Ok(response) = response else {
-                requests.failed += 1;
-                break;
-            };
-            let (status, body) = (response.status, &response.body);
-            let page = read_discovery_answer(provider, config, period, cursor.page.as_deref(), status, body, now);
+            let page = response.ok().and_then(|response| {
+                let (status, body) = (response.status, &response.body);
+                read_discovery_answer(provider, config, period, cursor.page.as_deref(), status, body, now)
+            });
             let Some(page) = page else {
                 requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);
-                self.give_up_late(provider, cursor, now).await?;
+                self.note_unreadable_page(provider, cursor, now).await?;
                 break;
             };
-            for field in page.unknown_values {
+            if cursor.unreadable_since.take().is_some() {
+                // Stored now: this run may end before it has finished the page.
+                self.inbox.set_discovery_cursor(provider, &cursor).await?;
+            }
+            for field in &page.unknown_values {
                 log_unknown_value(provider, None, field, "asked_again_later", now);
             }
-            // The calls of this page that were unknown before it. A consumer may fold the first event of a call before the next is stored.
-            let mut unknown: BTreeSet<&str> = BTreeSet::new();
-            for (webhook, event) in &page.endings {
-                let Some(provider_call_id) = event.provider_call_id.as_deref() else { continue };
-                if unknown.contains(provider_call_id) {
-                    self.store(provider, webhook, event, trace_id).await?;
-                } else if !self.is_known(provider, provider_call_id, Some(&event.call_id)).await? {
-                    unknown.insert(provider_call_id);
-                    report.discovered += u64::from(self.store(provider, webhook, event, trace_id).await?);
-                }
-            }
+            self.store_unknown(provider, &page, report, trace_id).await?;
             for provider_call_id in &page.named {
                 if self.is_time_up(stop_at) {
                     // The next run reads this page again, and by then knows the calls that were found on it.
@@ -132,7 +124,6 @@ impl Reconciler {
                 }
             }
             cursor.page = page.next_page;
-            cursor.unreadable_since = None;
             self.inbox.set_discovery_cursor(provider, &cursor).await?;
             if cursor.page.is_none() {
                 break;
@@ -141,9 +132,54 @@ impl Reconciler {
         Ok(())
     }
 
+    /// Stores the events of the calls of a page that were unknown before it. A consumer may fold the first event of a call before the
+    /// next one is stored.
+    ///
+    /// **The ending of a call is its last event.** If this function is killed before it, the call is asked about once the inactivity
+    /// timeout is over. A call that is known only by its ending would never be asked about.
+    ///
+    /// If the first event of a call cannot be stored, the next run finds the call unknown, and stores it whole. After that, the others are
+    /// stored although one failed: the next run leaves the call alone.
+    async fn store_unknown(
+        &self,
+        provider: Provider,
+        page: &CallPage,
+        report: &mut Report,
+        trace_id: &str,
+    ) -> Result<(), Error> {
+        let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut stored: BTreeSet<&str> = BTreeSet::new();
+        let mut failed: Option<(&str, Error)> = None;
+        for (webhook, event) in &page.events {
+            let Some(provider_call_id) = event.provider_call_id.as_deref() else { continue };
+            if failed.as_ref().is_some_and(|(call, _)| *call != provider_call_id) {
+                break;
+            }
+            let is_known = match known.get(provider_call_id) {
+                Some(is_known) => *is_known,
+                None => self.is_known(provider, provider_call_id, Some(&event.call_id)).await?,
+            };
+            known.insert(provider_call_id, is_known);
+            if is_known {
+                continue;
+            }
+            match self.store(provider, webhook, event, trace_id).await {
+                Ok(is_new) => report.discovered += u64::from(stored.insert(provider_call_id) && is_new),
+                Err(error) if !stored.contains(provider_call_id) => return Err(error),
+                Err(error) => failed = failed.or(Some((provider_call_id, error))),
+            }
+        }
+        failed.map_or(Ok(()), |(_, error)| Err(error))
+    }
+
     /// Gives the rest of a period up if its next page has been unreadable for a long time. It must not keep later calls from being read.
     /// The time counts from the first failure of this page, because a period may have so many pages that it is old at the last one.
-    async fn give_up_late(&self, provider: Provider, cursor: DiscoveryCursor, now: Timestamp) -> Result<(), Error> {
+    async fn note_unreadable_page(
+        &self,
+        provider: Provider,
+        cursor: DiscoveryCursor,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         if cursor.page.is_none() {
             return Ok(());
         }

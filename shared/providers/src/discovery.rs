@@ -1,7 +1,8 @@
 //! Discovery: reads a provider's own list of recent calls, page by page.
 //!
 //! **Every ended call of the list is rewritten as a webhook of the same provider**, as in a lookup. So a call enters like
-//! every other event, even if all its webhooks were lost.
+//! every other event, even if all its webhooks were lost. If the list has the webhooks of a call, as Telnyx' does, they are taken as they
+//! are.
 
 use http::StatusCode;
 use switchhook_domain::{EventId, Provider, ProviderEvent, Timestamp};
@@ -17,9 +18,9 @@ use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPage {
-    /// The ended calls of the page: the webhook to store, and the event that [`read`] makes of it. A call may have several, the one that
-    /// ends it first.
-    pub endings: Vec<(VerifiedWebhook, ProviderEvent)>,
+    /// Events of the ended calls of the page: the webhook to store, and the event that [`read`] makes of it. Those of one call stand
+    /// together, the one that ends it last.
+    pub events: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// Provider call ids of the calls that the page only names, and that have ended or have a status that Switchhook does not know. A
     /// [`CallSearch`](crate::CallSearch) returns the ending of each.
     pub named: Vec<String>,
@@ -81,15 +82,15 @@ pub fn read_discovery_answer(
         Provider::SignalWire => signalwire::parse_page(body, period),
         Provider::ElevenLabs => {
             let (named, next_page) = elevenlabs::parse_page(body)?;
-            return Some(CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page });
+            return Some(CallPage { events: Vec::new(), named, unknown_values: Vec::new(), next_page });
         }
         Provider::Bland => {
             let (named, next_page) = bland::parse_page(body, period, page)?;
-            return Some(CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page });
+            return Some(CallPage { events: Vec::new(), named, unknown_values: Vec::new(), next_page });
         }
         Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }?;
-    let endings = calls.webhooks.into_iter().filter_map(|(query, body)| {
+    let events = calls.webhooks.into_iter().filter_map(|(query, body)| {
         // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
         let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
         match read(&webhook, now) {
@@ -97,8 +98,8 @@ pub fn read_discovery_answer(
             Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
         }
     });
-    let endings = endings.collect();
-    Some(CallPage { endings, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
+    let events = events.collect();
+    Some(CallPage { events, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
 }
 
 /// Ids of the webhooks that may have reported a listed call, although its dial has another provider call id. If the inbox has one of them,

@@ -9,7 +9,7 @@
 //! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a
 //! later command.
 
-use std::iter;
+use std::cmp::Reverse;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -126,6 +126,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
     if let Some(id) = lookup.provider_call_id {
         return Some((get(config, format!("/v2/calls/{}", encoded(id)))?, Search::ById));
     }
+    lookup.dialled_at?;
     let filters = number_filters(lookup)?;
     Some((events_request(config, &filters, 1)?, Search::Events { found: None, filters, page: 1 }))
 }
@@ -134,15 +135,12 @@ fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
     Some(ApiRequest::get(path, bearer(&account(config)?.api_key)))
 }
 
-/// Filters for the webhooks of all calls between both numbers since our dial.
+/// Filters for the webhooks of all calls between both numbers, since our dial if the call has one.
 fn number_filters(lookup: &Lookup<'_>) -> Option<String> {
-    let since = created_from(lookup.dialled_at?).to_string();
-    Some(query([
-        ("filter[from]", lookup.from?.as_str()),
-        ("filter[to]", lookup.to?.as_str()),
-        ("filter[type]", "webhook"),
-        ("filter[occurred_at][gte]", since.as_str()),
-    ]))
+    let since = lookup.dialled_at.map(|at| created_from(at).to_string());
+    let numbers =
+        [("filter[from]", lookup.from?.as_str()), ("filter[to]", lookup.to?.as_str()), ("filter[type]", "webhook")];
+    Some(query(numbers.into_iter().chain(since.as_deref().map(|since| ("filter[occurred_at][gte]", since)))))
 }
 
 fn events_request(config: &AccountConfig, filters: &str, page: u64) -> Option<ApiRequest> {
@@ -252,7 +250,8 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 }
 
 /// Reads one page, and takes the hangups of the period. A hangup does not say whether the call was answered, so the other events of its
-/// call on this page are taken too. Each hangup comes first: a call that is known without its hangup would look as if it went on.
+/// call on this page are taken too, the latest first: it tells most about an answer. Each hangup comes after them: a call that is known
+/// without its hangup is asked about, and one that is known only by its hangup is not.
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
     let answer = object(body).filter(|answer| answer.contains_key("data"))?;
     let number: u64 = page.map_or(Some(1), |page| page.parse().ok())?;
@@ -267,7 +266,9 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
         let id = call_control_id(hangup);
         let is_other =
             move |event: &&Map<String, Value>| !is_hangup(event) && id.is_some() && call_control_id(event) == id;
-        iter::once(hangup).chain(raw_events(&answer).filter(is_other))
+        let mut events: Vec<&Map<String, Value>> = raw_events(&answer).filter(is_other).collect();
+        events.sort_by_key(|event| Reverse(occurred_at(event)));
+        events.into_iter().chain([hangup])
     });
     Some((endings(events.map(ended)), next_page))
 }

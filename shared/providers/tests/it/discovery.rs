@@ -24,7 +24,7 @@ fn read(provider: Provider, page: Option<&str>, body: &Value) -> CallPage {
 
 /// Ids of the events of a page, and the next page.
 fn events(page: &CallPage) -> (Vec<&str>, Option<&str>) {
-    (page.endings.iter().map(|(_, event)| event.event_id.as_str()).collect(), page.next_page.as_deref())
+    (page.events.iter().map(|(_, event)| event.event_id.as_str()).collect(), page.next_page.as_deref())
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     inbound["direction"] = "inbound".into();
     inbound["from_number"] = "+447700900000".into();
     let page = read(Provider::Retell, None, &json!({"items": [inbound], "has_more": false}));
-    let (_, event) = &page.endings[0];
+    let (_, event) = &page.events[0];
     assert_eq!((event.call_id.as_str(), event.direction), ("retell:c3", Some(Direction::Inbound)));
     assert_eq!(event.from.as_ref().map(PhoneNumber::as_str), Some("+447700900000"));
 
@@ -133,7 +133,7 @@ fn ended_calls_become_the_events_of_their_webhooks() {
         })
     };
     let page = read(Provider::Vapi, None, &(0..10).map(call).collect());
-    assert_eq!(page.endings.len(), 10);
+    assert_eq!(page.events.len(), 10);
     let next_page = page.next_page.unwrap();
     assert!(request(Provider::Vapi, Some(&next_page)).contains("createdAtGe=2025-10-20T12%3A14%3A09.000Z"));
     let page = read(Provider::Vapi, Some(&next_page), &json!([call(9)]));
@@ -152,8 +152,10 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     ];
     let list = |rows: &[Value]| json!({"data": rows, "meta": {"total_pages": 3}});
     // The hangup does not say whether the call was answered. The events of a call that may go on are left out.
-    let page = list(&[&[of_other_call], &rows[..2]].concat());
-    assert_eq!(events(&read(Provider::Telnyx, Some("1"), &page)), (vec!["telnyx:e2", "telnyx:e1"], Some("2")));
+    let initiated = row("e4", "call.initiated", "2025-10-20T12:14:45Z");
+    let page = list(&[&[initiated, of_other_call], &rows[..2]].concat());
+    let expected = vec!["telnyx:e1", "telnyx:e4", "telnyx:e2"];
+    assert_eq!(events(&read(Provider::Telnyx, Some("1"), &page)), (expected, Some("2")));
     assert_eq!(events(&read(Provider::Telnyx, Some("2"), &list(&rows[1..]))), (vec!["telnyx:e2"], None));
 }
 
@@ -174,7 +176,7 @@ fn plivo_records_of_ended_calls_become_events() {
     let page = |next: Value| json!({"objects": calls, "meta": {"next": next, "offset": 0}});
     let first = read(Provider::Plivo, None, &page(json!("/v1/Account/MA1/Call/?offset=20")));
     assert_eq!(events(&first), (vec!["plivo:p1:CallRecord:completed"], Some("20")));
-    let (_, event) = &first.endings[0];
+    let (_, event) = &first.events[0];
     assert_eq!((event.call_id.as_str(), event.direction), ("plivo:p1", Some(Direction::Inbound)));
     let last = read(Provider::Plivo, Some("20"), &page(Value::Null));
     assert_eq!(events(&last), (vec!["plivo:p1:CallRecord:completed"], None));
@@ -200,7 +202,7 @@ fn vonage_calls_that_ended_become_events() {
     let ids = || vec!["vonage:v1:completed:call_record", "vonage:v4:busy:call_record"];
     let first = read(Provider::Vonage, None, &page(104));
     assert_eq!(events(&first), (ids(), Some("4")));
-    let (_, event) = &first.endings[0];
+    let (_, event) = &first.events[0];
     assert_eq!((event.call_id.as_str(), event.direction), ("vonage:v1", Some(Direction::Inbound)));
     let last = read(Provider::Vonage, Some("100"), &page(104));
     assert_eq!(events(&last), (ids(), None));
@@ -215,7 +217,7 @@ fn elevenlabs_list_names_the_conversations_that_have_ended() {
     for (has_more, next_page) in [(true, Some("x".to_owned())), (false, None)] {
         // Nobody knows what "new" means, so the provider is asked about that conversation too.
         let named = vec!["c1".to_owned(), "c3".to_owned(), "c4".to_owned()];
-        let expected = CallPage { endings: Vec::new(), named, unknown_values: Vec::new(), next_page };
+        let expected = CallPage { events: Vec::new(), named, unknown_values: Vec::new(), next_page };
         assert_eq!(read(Provider::ElevenLabs, None, &page(has_more)), expected);
     }
 }
@@ -266,7 +268,7 @@ fn bland_list_names_the_calls_of_the_period_that_have_ended() {
     ];
     let page = |rows: &[Value]| json!({"count": rows.len(), "calls": rows});
     let expected = |named: &[&str], next: Option<&str>| CallPage {
-        endings: Vec::new(),
+        events: Vec::new(),
         named: named.iter().map(|id| (*id).to_owned()).collect(),
         unknown_values: Vec::new(),
         next_page: next.map(str::to_owned),
