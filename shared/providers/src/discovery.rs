@@ -1,7 +1,7 @@
 //! Discovery: reads a provider's own list of recent calls, page by page.
 //!
 //! **Every ended call of the list is rewritten as a webhook of the same provider**, as in a lookup. So a call enters like
-//! every other event, even if all its webhooks were lost. If the list has the webhooks of a call, as Telnyx' does, they are taken as they
+//! every other event, even if all its webhooks were lost. If the list has the webhooks of a call, as Telnyx's does, they are taken as they
 //! are.
 
 use http::StatusCode;
