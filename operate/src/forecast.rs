@@ -424,8 +424,8 @@ async fn fold_steps(
     }))
 }
 
-/// Skips the events that are read differently now, because their call is not folded again. A run would store a decision that the row of
-/// the call does not have, or delete the dead letter of an event that is not in its call as it is read now.
+/// Skips the events that are read differently now, because their call is not folded again. Otherwise a run would store a decision that
+/// the row of the call does not have. It would also delete the dead letter of an event that its call has in another meaning.
 fn leave_as_stored(steps: &mut [Step], reason: &str) {
     for step in steps {
         match step {

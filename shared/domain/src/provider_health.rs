@@ -14,8 +14,9 @@
 //!
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
-//! a call was really dialled does, if that call was sent after the doubt began. If the first such report is about the probe that
-//! closed the circuit, the probe failed after all, and the circuit opens again: unless a later call was reported as dialled meanwhile.
+//! a call was really dialled does, if that call was sent after the doubt began. If the report that begins the doubt is about the probe
+//! that closed the circuit, the probe failed after all, and the circuit opens again. A later call that was reported as dialled meanwhile
+//! prevents that.
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
@@ -170,8 +171,8 @@ impl ProviderHealth {
         self.doubted_since.is_some()
     }
 
-    /// True if a report that a call of now was dialled would tell something: the provider is doubted, or a report about the probe that
-    /// closed the circuit may still open it again.
+    /// True if it matters whether a call that is sent now is reported as dialled. It does while the provider is doubted, and while a report
+    /// about the probe that closed the circuit may open it again.
     #[must_use]
     pub fn watches_dials(&self, now: Timestamp) -> bool {
         let closed_at = self.closed_by.as_ref().and(self.changed_at);

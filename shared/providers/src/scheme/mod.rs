@@ -5,8 +5,8 @@
 //! * [`TokenScheme`]: a JSON Web Token with a hash of the body.
 //! * A shared secret, which signs nothing.
 //!
-//! The folder of a provider has a constant, unless no other provider could use its scheme: a webhook of Twilio may name one of several
-//! keys, and the tokens of LiveKit and Vonage have claims of their own. The entry of Vapi may configure another scheme, and the entry
+//! The folder of a provider has a constant, unless no other provider could use its scheme. A webhook of Twilio may name one of several
+//! keys. The tokens of LiveKit and Vonage have claims of their own. The entry of Vapi may configure another scheme, and the entry
 //! of a configured provider must.
 //!
 //! **Verifying and signing use the same data**, so a webhook that [`Scheme::sign`] made is accepted by [`Scheme::verify`]. If the

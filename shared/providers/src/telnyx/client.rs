@@ -250,8 +250,8 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 }
 
 /// Reads one page, and takes the hangups of the period. A hangup does not say whether the call was answered, so the other events of its
-/// call on this page are taken too, the latest first: it tells most about an answer. Each hangup comes after them: a call that is known
-/// without its hangup is asked about, and one that is known only by its hangup is not.
+/// call on this page are taken too. The latest of them comes first, because it tells most about an answer. The hangup comes last. A call
+/// that is known without its hangup is asked about, and one that is known only by its hangup is not.
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
     let answer = object(body).filter(|answer| answer.contains_key("data"))?;
     let number: u64 = page.map_or(Some(1), |page| page.parse().ok())?;
