@@ -7,7 +7,7 @@
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, submit};
 use switchhook_domain::{EntityFate, EntityPosition, Provider, ProviderEvent};
-use switchhook_providers::{Entry, WebhookConfig};
+use switchhook_providers::{Entry, WebhookConfig, replaced_booking};
 
 use crate::entries::StoredEntries;
 use crate::stack::Stack;
@@ -57,7 +57,7 @@ impl Stack {
     pub(crate) async fn make_foldable(&self, stored: &StoredEvent, event: &ProviderEvent) -> Result<bool, Error> {
         // The event is stored before the booking, so that a run that is killed schedules no call too many. It is queued last, because it
         // calls a call off, and the booking may have been erased since it was read.
-        let replaced = NewEvent::of_replaced_booking(event, stored);
+        let replaced = NewEvent::of_replaced_booking(event, stored.key_index, &stored.trace_id);
         if let Some((new_event, _)) = &replaced {
             drop(self.inbox.put(new_event).await?);
         }
@@ -68,7 +68,7 @@ impl Stack {
         let reread = self.inbox.make_foldable(stored, config).await?;
         let is_kept = matches!(&reread, Reread::Foldable(kept) if has_same_meaning(kept, event));
         let replaces = match &reread {
-            Reread::Foldable(kept) => NewEvent::of_replaced_booking(kept, stored).is_some(),
+            Reread::Foldable(kept) => replaced_booking(kept).is_some(),
             Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => false,
         };
         match replaced {

@@ -218,6 +218,9 @@ async fn recorded_booking_is_replayed_once_a_rule_knows_it_and_the_plan_counts_i
     assert_eq!(waiting_calls(&world).await, 1);
 }
 
+/// Id of the event that moves `b1` to `b2`.
+const MOVED_B2: &str = "x-calcom:b2:BOOKING_RESCHEDULED:2026-01-01T00%3A00%3A10.000Z";
+
 /// A stack that has recorded the move of the booking `b1` to `b2`, because no rule knew it. Now a rule does.
 async fn with_recorded_move() -> World {
     let mut old = secret();
@@ -267,8 +270,7 @@ async fn run_calls_nothing_off_for_a_booking_that_is_erased_meanwhile() {
         });
         let erase = async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let id = EventId::new("x-calcom:b2:BOOKING_RESCHEDULED:2026-01-01T00%3A00%3A10.000Z");
-            assert!(world.inbox.erase(&id, world.now()).await.unwrap());
+            assert!(world.inbox.erase(&EventId::new(MOVED_B2), world.now()).await.unwrap());
         };
         let (run, ()) = tokio::join!(run, erase);
         assert_eq!(run.unwrap().result(), "0 done, 0 unchanged, 1 skipped");
@@ -277,6 +279,22 @@ async fn run_calls_nothing_off_for_a_booking_that_is_erased_meanwhile() {
         assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
         assert_eq!(replaced_events(&world).await, [""; 0]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn recorded_move_that_was_erased_and_arrives_again_calls_nothing_off() {
+    let world = with_recorded_move().await;
+    assert!(world.inbox.erase(&EventId::new(MOVED_B2), world.now()).await.unwrap());
+    // Ingress has read the corrected entry by then.
+    world.wait(MINUTE * 10).await;
+    post(&world, &moved("b1", "b2", 10, 6 * HOUR_S)).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(outcome(&world, &["b1"]).await, ["b1: PENDING", "dials: 0"]);
+    assert_eq!(replaced_events(&world).await, [""; 0]);
+
+    // The entry is indeed another one.
+    receive(&world, &[moved("b1", "b3", 20, 6 * HOUR_S)]).await;
+    assert_eq!(outcome(&world, &["b1", "b3"]).await, ["b1: no call", "b3: PENDING", "dials: 0"]);
 }
 
 /// Keys of the stored events that call a booking off because another one replaces it.

@@ -31,7 +31,7 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
     DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, is_question,
-    key_number, read_as_configured, replaced_booking, verify,
+    key_number, read_as_configured, verify,
 };
 
 use self::answer::{Answer, respond_to_question};
@@ -233,21 +233,6 @@ impl Ingress {
         };
         match reading {
             Reading::Event(event) => {
-                // First, because it calls a call off: a function that dies between schedules none too many.
-                if let Some(replaced) = replaced_booking(&event) {
-                    let new_event = NewEvent {
-                        call_id: Some(replaced.call_id.clone()),
-                        event_type: replaced.event_type.clone(),
-                        occurred_at: replaced.occurred_at(),
-                        // The body stands in the event that was received.
-                        body: Vec::new(),
-                        reading: Some(replaced.clone()),
-                        ..new_event(replaced.event_id.clone())
-                    };
-                    match submit(&self.inbox, &self.queue, &new_event, &replaced).await? {
-                        PutOutcome::Stored | PutOutcome::Duplicate { .. } => {}
-                    }
-                }
                 let new_event = NewEvent {
                     call_id: Some(event.call_id.clone()),
                     event_type: event.event_type.clone(),

@@ -1,5 +1,7 @@
 //! Result of every provider's `normalize.rs`, and its conversion into a [`Reading`].
 
+use std::collections::BTreeMap;
+
 use switchhook_domain::{
     BookingReport, CallEvent, CallId, Direction, ENTITY_PREFIX, EntityReport, EventId, NUMBER_BYTES_MAX, Origin,
     PhoneNumber, Provider, ProviderEvent, Timestamp,
@@ -108,7 +110,8 @@ pub(crate) fn of_entity(
 /// Returns the event that ends the booking which this one replaces. `None` if the event replaces no booking.
 ///
 /// It is an event of its own, with an id that follows from the first. So the booking that was replaced finds out in the same way as
-/// from any event, and in any order.
+/// from any event, and in any order. It carries no values of the body, which belong to the event that was received. So nothing of the
+/// person is in it when the new booking is forgotten.
 #[must_use]
 pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
     let (Origin::Provider(provider), Some(BookingReport::Booked(booked))) = (event.origin, event.booking.as_deref())
@@ -123,7 +126,7 @@ pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
         call_id: entity_key(provider, &id),
         appointment_id: None,
         to: None,
-        entity: Some(EntityReport { id: Some(id), ..report }),
+        entity: Some(EntityReport { id: Some(id), data: BTreeMap::new(), ..report }),
         booking: Some(Box::new(BookingReport::Canceled)),
         ..event.clone()
     })

@@ -138,7 +138,11 @@ impl NewEvent {
     /// Event that calls off the booking that `event` replaces, for the inbox. It must be stored before `event`. `None` if `event`
     /// replaces no booking.
     #[must_use]
-    pub fn of_replaced_booking(event: &ProviderEvent, stored: &StoredEvent) -> Option<(Self, ProviderEvent)> {
+    pub fn of_replaced_booking(
+        event: &ProviderEvent,
+        key_index: usize,
+        trace_id: &str,
+    ) -> Option<(Self, ProviderEvent)> {
         let replaced = replaced_booking(event)?;
         let new_event = Self {
             event_id: replaced.event_id.clone(),
@@ -146,17 +150,17 @@ impl NewEvent {
             origin: replaced.origin,
             event_type: replaced.event_type.clone(),
             occurred_at: replaced.occurred_at(),
-            received_at: stored.received_at,
-            query: stored.query.clone(),
-            // The body stands in the event that was received.
+            received_at: replaced.received_at,
+            // The body stands in the event that was received, with its query and headers.
+            query: String::new(),
             body: Vec::new(),
-            key_index: stored.key_index,
+            key_index,
             headers: BTreeMap::new(),
             disposition: None,
             reading: Some(replaced.clone()),
             decision: None,
             cause: None,
-            trace_id: stored.trace_id.clone(),
+            trace_id: trace_id.to_owned(),
         };
         Some((new_event, replaced))
     }

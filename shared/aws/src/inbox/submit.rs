@@ -1,6 +1,7 @@
 //! Storing and queueing an event, and giving stored events to another call.
 
 use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
+use switchhook_providers::replaced_booking;
 
 use super::event::{PutOutcome, StoredEvent};
 use super::new_event::NewEvent;
@@ -11,6 +12,10 @@ use crate::queue::Queue;
 
 /// Stores an event and queues it. An event that is stored already is queued again from the inbox.
 ///
+/// A booking that replaces another one comes with a second event, which calls the other one off. It is stored first and queued first, so
+/// that a caller that dies between schedules no call too many. If the booking turns out to be stored without that meaning, for example
+/// because its person was forgotten, the second event is removed again.
+///
 /// # Errors
 /// Any error that kept the event from being stored or queued. The caller may safely try again.
 pub async fn submit(
@@ -19,20 +24,53 @@ pub async fn submit(
     new_event: &NewEvent,
     event: &ProviderEvent,
 ) -> Result<PutOutcome, Error> {
+    let replaced = NewEvent::of_replaced_booking(event, new_event.key_index, &new_event.trace_id);
+    let replaced_outcome = match &replaced {
+        Some((new_event, _)) => Some(inbox.put(new_event).await?),
+        None => None,
+    };
     let outcome = inbox.put(new_event).await?;
-    match &outcome {
-        PutOutcome::Stored => queue.send(event, &new_event.trace_id).await?,
-        PutOutcome::Duplicate { stored, same_content: true } if stored.lacks_reading() => {
-            let event = ProviderEvent { received_at: stored.received_at, ..event.clone() };
-            if inbox.adopt_reading(stored, &event).await? {
-                queue.send(&event, &stored.trace_id).await?;
-            } else if let Some(stored) = inbox.get(&stored.event_id).await? {
-                resend(inbox, queue, &stored).await?;
-            }
+    let stored = match &outcome {
+        PutOutcome::Stored => Some((event.clone(), new_event.trace_id.as_str())),
+        PutOutcome::Duplicate { stored, same_content } => {
+            let is_adopted = *same_content && stored.lacks_reading();
+            let kept =
+                if is_adopted { adopt_reading(inbox, stored, event).await? } else { inbox.renormalize(stored).await? };
+            kept.map(|event| (event, stored.trace_id.as_str()))
         }
-        PutOutcome::Duplicate { stored, .. } => resend(inbox, queue, stored).await?,
+    };
+    if let (Some((_, replaced)), Some(replaced_outcome)) = (&replaced, &replaced_outcome) {
+        let kept = stored.as_ref().and_then(|(event, _)| replaced_booking(event));
+        match replaced_outcome {
+            PutOutcome::Stored if kept.as_ref().is_some_and(|kept| kept.call_id == replaced.call_id) => {
+                queue.send(replaced, &new_event.trace_id).await?;
+            }
+            PutOutcome::Stored => inbox.remove(&replaced.event_id).await?,
+            PutOutcome::Duplicate { stored, .. } if kept.is_some() => resend(inbox, queue, stored).await?,
+            PutOutcome::Duplicate { .. } => {}
+        }
+    }
+    if let Some((event, trace_id)) = stored {
+        queue.send(&event, trace_id).await?;
     }
     Ok(outcome)
+}
+
+/// Stores the meaning of an event that had none when it was stored. Returns the event as it is stored then: another writer may have been
+/// faster.
+async fn adopt_reading(
+    inbox: &Inbox,
+    stored: &StoredEvent,
+    event: &ProviderEvent,
+) -> Result<Option<ProviderEvent>, Error> {
+    let event = ProviderEvent { received_at: stored.received_at, ..event.clone() };
+    if inbox.adopt_reading(stored, &event).await? {
+        return Ok(Some(event));
+    }
+    match inbox.get(&stored.event_id).await? {
+        Some(stored) => inbox.renormalize(&stored).await,
+        None => Ok(None),
+    }
 }
 
 /// Queues a stored event again. Does nothing if ingress decided that the event is not to be folded.

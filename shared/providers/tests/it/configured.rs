@@ -64,7 +64,10 @@ fn shown(reading: &Reading) -> String {
                     format!(", booked {starts_at} for {to}")
                 }
             };
-            let replaced = replaced_booking(event)
+            let replaced = replaced_booking(event);
+            let has_data = |event: &ProviderEvent| event.entity.as_ref().is_some_and(|report| !report.data.is_empty());
+            assert!(!replaced.as_ref().is_some_and(has_data), "values of the body stay in the event that was received");
+            let replaced = replaced
                 .map_or_else(String::new, |replaced| format!(", and {} of {}", replaced.event_id, replaced.call_id));
             format!("{event_id} of {call_id}: received {event_type} {at} {data}{booking}{replaced}")
         }
