@@ -105,7 +105,7 @@ template: $(VENV)/installed
 	$(IN_VENV) python tools/expand_template.py template.yaml > .make/expanded.json
 	$(IN_VENV) python tools/expand_template.py template.yaml Deployment=Canary10Percent15Minutes > .make/gradual.json
 	$(IN_VENV) cfn-lint --ignore-checks W7001 --template .make/expanded.json .make/gradual.json \
-		infra/budget.yaml infra/edge.yaml infra/export.yaml infra/forward.yaml
+		infra/budget.yaml infra/capacity.yaml infra/edge.yaml infra/export.yaml infra/forward.yaml
 
 # --- parts of `make test` --------------------------------------------------------------------------------------------
 

@@ -13,6 +13,11 @@ pub mod price {
     /// Per unit, on demand.
     pub const WRITE_UNIT: f64 = 0.625 / 1e6;
     pub const READ_UNIT: f64 = 0.125 / 1e6;
+    /// Per unit of a provisioned table that is used in every second of the hour. An hour of one unit costs $0.00065 and $0.00013.
+    const PROVISIONED_WRITE_UNIT: f64 = 0.000_65 / 3_600.0;
+    const PROVISIONED_READ_UNIT: f64 = 0.000_13 / 3_600.0;
+    /// Share of the capacity of a provisioned table that is used. It is an assumption: auto scaling keeps busy tables at 70 %.
+    pub const PROVISIONED_USE: f64 = 0.6;
     /// Per request of up to 64 KB. A batch of messages is one request.
     pub const SQS_FIFO: f64 = 0.50 / 1e6;
     /// Per event of up to 64 KB.
@@ -25,6 +30,13 @@ pub mod price {
     /// Per other request to CloudWatch.
     pub const CLOUDWATCH: f64 = 0.01 / 1e3;
     pub const SECRET: f64 = 0.05 / 1e4;
+
+    /// USD by which these units cost less in provisioned tables than on demand, with the assumed use of their capacity.
+    #[must_use]
+    pub const fn saved_by_provisioning(write_units: f64, read_units: f64) -> f64 {
+        write_units * (WRITE_UNIT - PROVISIONED_WRITE_UNIT / PROVISIONED_USE)
+            + read_units * (READ_UNIT - PROVISIONED_READ_UNIT / PROVISIONED_USE)
+    }
 
     /// Per invocation of a function.
     #[must_use]

@@ -591,7 +591,7 @@ def test_the_scheduler_is_invoked_for_writes_of_calls_that_are_due_soon_and_for_
 @pytest.mark.parametrize("table", ["InboxTable", "CallsTable"])
 def test_a_table_survives_the_stack_and_can_be_restored(table):
     found = properties(table)
-    assert found["BillingMode"] == "PAY_PER_REQUEST"
+    assert found["BillingMode"] == {"Fn::If": ["IsProvisioned", "PROVISIONED", "PAY_PER_REQUEST"]}
     assert found["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     assert found["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
     assert found["DeletionProtectionEnabled"] == {"Fn::If": ["IsProtected", True, False]}

@@ -235,18 +235,22 @@ fn growth(sizes: &[Traffic]) -> String {
     });
     let titles =
         ["webhooks a day", "USD per month", "traffic, per million", "storage", "fixed", "together", "difference"];
-    let one = sizes.first().map_or(0.0, |traffic| bill(traffic).batches_of_one);
+    let first = sizes.first().map(bill);
+    let one = first.as_ref().map_or(0.0, |bill| bill.batches_of_one);
+    let provisioned = first.as_ref().map_or(0.0, |bill| bill.provisioned_tables);
     format!(
         "## Growth of the cost\n\n{}\n\
          The cost per webhook does not grow, because no unit depends on how much is stored or how much else arrives. A month has \
          {MONTH_DAYS}\ndays, and the stack stores as much as it deletes. With batches of one message instead of {}, a million \
-         webhooks cost ${} more.\n\n\
+         webhooks cost ${} more.\nWith [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
          {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs,\n\
          and {} per GB that is stored for a month. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
         table(titles, rows),
         number(BATCH),
         dollars(one),
+        number(100.0 * price::PROVISIONED_USE),
+        dollars(provisioned),
         usd(1e6 * price::HTTP_API),
         usd(1e6 * price::invocation()),
         usd(1e6 * price::WRITE_UNIT),

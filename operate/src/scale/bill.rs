@@ -43,6 +43,8 @@ pub struct Bill {
     pub dollars_per_month: f64,
     /// Addition to the dollars per million if the consumer gets batches of one message.
     pub batches_of_one: f64,
+    /// Reduction of the dollars per million by provisioned tables, with the assumed use of their capacity.
+    pub provisioned_tables: f64,
 }
 
 /// Returns the costs of a month in which the stack stores as much as it deletes.
@@ -51,6 +53,9 @@ pub fn bill(traffic: &Traffic) -> Bill {
     let units = traffic.units();
     let millions = traffic.webhooks_per_day * MONTH_DAYS / 1e6;
     let batches = |batch: f64| units.messages / batch * 2.0 * (price::invocation() + price::SQS_FIFO);
+    let writes =
+        units.inbox_writes + units.calls_writes + units.received_writes + units.wake_writes + units.other_index_writes;
+    let reads = units.reads + units.sweep_reads;
     let stored = |bytes: f64, days: f64| bytes * days / MONTH_DAYS / quota::GB * price::STORED_GB;
     let lines = [
         ("HTTP API", "requests to the HTTP API × price", units.http_requests * price::HTTP_API),
@@ -69,11 +74,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
             "write units of the four indexes × price",
             (units.received_writes + units.wake_writes + units.other_index_writes) * price::WRITE_UNIT,
         ),
-        (
-            "tables, read",
-            "read units, with those of the sweep × price",
-            (units.reads + units.sweep_reads) * price::READ_UNIT,
-        ),
+        ("tables, read", "read units, with those of the sweep × price", reads * price::READ_UNIT),
         (
             "queues",
             "(requests to SQS + 2 × messages / b) × price",
@@ -116,6 +117,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
         dollars_per_million: charges.iter().map(|charge| charge.dollars_per_million).sum(),
         dollars_per_month: charges.iter().map(|charge| charge.dollars_per_month).sum(),
         batches_of_one: (batches(1.0) - batches(BATCH)) * 1e6,
+        provisioned_tables: price::saved_by_provisioning(writes, reads) * 1e6,
         charges,
     }
 }

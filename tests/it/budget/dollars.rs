@@ -16,6 +16,9 @@ use crate::traffic::{Webhook, retell_call, twilio_call};
 const DOLLARS_MAX: f64 = 7.90;
 /// Upper limit for the same webhooks if they come by the URL of ingress, without the API and its access log.
 const DOLLARS_BY_URL_MAX: f64 = 6.80;
+/// Upper limit for the same webhooks by the API, with provisioned tables (the parameter `TableUnits`) of whose capacity the assumed share
+/// is used.
+const DOLLARS_PROVISIONED_MAX: f64 = 6.00;
 /// Upper limit for the additional cost of the index of phone numbers, while the parameter `IndexNumbers` is on.
 const NUMBERS_DOLLARS_MAX: f64 = 0.25;
 
@@ -42,6 +45,11 @@ impl Ledger {
             self.index_write_units += count.index_write_units;
             self.read_units += count.read_units;
         }
+    }
+
+    /// Reduction of the USD per million webhooks by provisioned tables.
+    fn saved_by_provisioning(&self) -> f64 {
+        price::saved_by_provisioning(self.write_units + self.index_write_units, self.read_units) * 1e6 / self.webhooks
     }
 
     /// USD per million webhooks by purpose, if each webhook causes this number of domain events.
@@ -170,6 +178,11 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
         let by_url = as_budgeted - 1e6 * (price::HTTP_API + access_log_bytes() / 1e9 * price::LOG_GB);
         assert!(by_url <= DOLLARS_BY_URL_MAX, "{kind}: {by_url}");
         add_row("by the URL of ingress, without the index of numbers", by_url);
+        let provisioned = as_budgeted - ledger.saved_by_provisioning();
+        assert!(provisioned <= DOLLARS_PROVISIONED_MAX, "{kind}: {provisioned}");
+        add_row("by the API, with provisioned tables, without the index of numbers", provisioned);
+        let provisioned_by_url = by_url - ledger.saved_by_provisioning();
+        add_row("by the URL of ingress, with provisioned tables, without the index of numbers", provisioned_by_url);
     }
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cost.md")).unwrap();
     for (name, cells) in rows {

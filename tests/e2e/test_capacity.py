@@ -1,0 +1,79 @@
+"""Tests of infra/capacity.yaml and of TableUnits: every table and index has a capacity that follows its traffic, and on demand none has one."""
+
+import botocore.session
+import pytest
+from botocore.validate import ParamValidator
+from samcli.yamlhelper import yaml_parse
+
+from harness import ROOT
+from test_template import RESOURCES, TEMPLATE, properties, ref
+
+CAPACITY = yaml_parse((ROOT / "infra" / "capacity.yaml").read_text())
+NAMES = {"InboxTable": "InboxTableName", "CallsTable": "CallsTableName"}
+CAPACITIES = ("ReadCapacityUnits", "WriteCapacityUnits")
+# `TableUnits` and nothing else decides, for the tables and for each of their indexes.
+THROUGHPUT = {"Fn::If": ["IsProvisioned", {name: ref("TableUnits") for name in CAPACITIES}, ref("AWS::NoValue")]}
+
+
+def indexes(table: str) -> list[dict]:
+    return properties(table)["GlobalSecondaryIndexes"]
+
+
+def of_type(kind: str) -> dict[str, dict]:
+    return {name: each["Properties"] for name, each in CAPACITY["Resources"].items() if each["Type"] == f"AWS::ApplicationAutoScaling::{kind}"}
+
+
+@pytest.mark.parametrize("table", NAMES)
+def test_tables_are_on_demand_unless_the_parameter_says_how_many_units_they_have(table):
+    assert TEMPLATE["Parameters"]["TableUnits"]["Default"] == 0
+    assert TEMPLATE["Conditions"]["IsProvisioned"] == {"Fn::Not": [{"Fn::Equals": [ref("TableUnits"), 0]}]}
+    assert all(each["ProvisionedThroughput"] == THROUGHPUT for each in [properties(table), *indexes(table)])
+
+
+def test_every_capacity_follows_its_traffic():
+    wanted = set()
+    for table, name in NAMES.items():
+        wanted |= {(f"table/${{{name}}}", f"dynamodb:table:{capacity}") for capacity in CAPACITIES}
+        for index in indexes(table):
+            wanted |= {(f"table/${{{name}}}/index/{index['IndexName']}", f"dynamodb:index:{capacity}") for capacity in CAPACITIES}
+    targets, policies = of_type("ScalableTarget"), of_type("ScalingPolicy")
+    assert {(each["ResourceId"]["Fn::Sub"], each["ScalableDimension"]) for each in targets.values()} == wanted
+    assert len(targets) == len(wanted) == len(policies)
+    assert {each["ScalingTargetId"]["Ref"] for each in policies.values()} == set(targets)
+    for policy in policies.values():
+        tracking = policy["TargetTrackingScalingPolicyConfiguration"]
+        capacity = targets[policy["ScalingTargetId"]["Ref"]]["ScalableDimension"].rsplit(":", 1)[1]
+        metric = f"DynamoDB{capacity.removesuffix('Units')}Utilization"
+        assert tracking["PredefinedMetricSpecification"] == {"PredefinedMetricType": metric}
+
+
+def test_application_auto_scaling_takes_the_targets_and_the_policies():
+    model = botocore.session.get_session().get_service_model("application-autoscaling")
+
+    def check(operation: str, request: dict):
+        shape = model.operation_model(operation).input_shape
+        report = ParamValidator().validate(request, shape)
+        assert not report.has_errors(), report.generate_report()
+        # The validator does not look at the values of enumerations.
+        allowed = {name: member.enum for name, member in shape.members.items() if getattr(member, "enum", None)}
+        assert {name for name in request if name in allowed and request[name] not in allowed[name]} == set()
+
+    targets = of_type("ScalableTarget")
+    for target in targets.values():
+        request = target | {"ResourceId": "table/t", "MinCapacity": 1}
+        assert target["MinCapacity"] == ref("Units") and target["MaxCapacity"] == TEMPLATE["Parameters"]["TableUnits"]["MaxValue"]
+        check("RegisterScalableTarget", request)
+    for policy in of_type("ScalingPolicy").values():
+        target = targets[policy["ScalingTargetId"]["Ref"]]
+        request = {name: value for name, value in policy.items() if name != "ScalingTargetId"}
+        check("PutScalingPolicy", request | {"ServiceNamespace": target["ServiceNamespace"], "ResourceId": "table/t", "ScalableDimension": target["ScalableDimension"]})
+
+
+def test_the_stack_hands_its_tables_to_the_capacities():
+    nested = RESOURCES["CapacityStack"]
+    assert nested["Condition"] == "IsProvisioned"
+    assert "      TemplateURL: infra/capacity.yaml\n" in (ROOT / "template.yaml").read_text()
+    expected = {name: ref(table) for table, name in NAMES.items()} | {"Units": ref("TableUnits")}
+    assert nested["Properties"]["Parameters"] == expected and set(expected) == set(CAPACITY["Parameters"])
+    inner, outer = CAPACITY["Parameters"]["Units"], TEMPLATE["Parameters"]["TableUnits"]
+    assert (inner["MinValue"], inner["MaxValue"]) == (1, outer["MaxValue"])
