@@ -48,6 +48,10 @@ mod words;
 
 use std::process::ExitCode;
 
+/// The local stack needs 6 % less CPU time with it than with the allocator of the system (`docs/performance.md`).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     arguments::run(std::env::args_os(), &mut std::io::stdout(), &mut std::io::stderr())
 }
