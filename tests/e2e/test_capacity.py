@@ -11,6 +11,8 @@ from test_template import RESOURCES, TEMPLATE, properties, ref
 CAPACITY = yaml_parse((ROOT / "infra" / "capacity.yaml").read_text())
 NAMES = {"InboxTable": "InboxTableName", "CallsTable": "CallsTableName"}
 CAPACITIES = ("ReadCapacityUnits", "WriteCapacityUnits")
+# Default quotas of an account: units of one table or index, and of all of them together.
+TABLE_UNITS_MAX, ACCOUNT_UNITS_MAX = 40_000, 80_000
 # `TableUnits` and nothing else decides, for the tables and for each of their indexes.
 THROUGHPUT = {"Fn::If": ["IsProvisioned", {name: ref("TableUnits") for name in CAPACITIES}, ref("AWS::NoValue")]}
 
@@ -47,6 +49,20 @@ def test_every_capacity_follows_its_traffic():
         assert tracking["PredefinedMetricSpecification"] == {"PredefinedMetricType": metric}
 
 
+def test_capacities_are_made_one_after_the_other():
+    before = None
+    for name, each in CAPACITY["Resources"].items():
+        if each["Type"] == "AWS::ApplicationAutoScaling::ScalableTarget":
+            assert each.get("DependsOn") == before
+        else:
+            before = name
+
+
+def test_the_quotas_of_an_account_allow_the_largest_number():
+    places = sum(1 + len(indexes(table)) for table in NAMES)
+    assert TEMPLATE["Parameters"]["TableUnits"]["MaxValue"] * places <= ACCOUNT_UNITS_MAX
+
+
 def test_application_auto_scaling_takes_the_targets_and_the_policies():
     model = botocore.session.get_session().get_service_model("application-autoscaling")
 
@@ -61,7 +77,7 @@ def test_application_auto_scaling_takes_the_targets_and_the_policies():
     targets = of_type("ScalableTarget")
     for target in targets.values():
         request = target | {"ResourceId": "table/t", "MinCapacity": 1}
-        assert target["MinCapacity"] == ref("Units") and target["MaxCapacity"] == TEMPLATE["Parameters"]["TableUnits"]["MaxValue"]
+        assert target["MinCapacity"] == ref("Units") and target["MaxCapacity"] == TABLE_UNITS_MAX
         check("RegisterScalableTarget", request)
     for policy in of_type("ScalingPolicy").values():
         target = targets[policy["ScalingTargetId"]["Ref"]]

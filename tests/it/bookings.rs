@@ -297,6 +297,22 @@ async fn recorded_move_that_was_erased_and_arrives_again_calls_nothing_off() {
     assert_eq!(outcome(&world, &["b1", "b3"]).await, ["b1: no call", "b3: PENDING", "dials: 0"]);
 }
 
+/// The second webhook has the id of the first and says something else. Nobody reads it, so it must not call a booking off.
+#[tokio::test(start_paused = true)]
+async fn webhook_that_contradicts_a_stored_move_calls_nothing_off() {
+    let mut world = World::with_secret(&secret());
+    world.start();
+    receive(&world, &[created("b0", 0, 5 * HOUR_S), created("b1", 0, 5 * HOUR_S), moved("b1", "b2", 10, 6 * HOUR_S)])
+        .await;
+    let all = ["b0: PENDING", "b1: no call", "b2: PENDING", "dials: 0"];
+    assert_eq!(outcome(&world, &["b0", "b1", "b2"]).await, all);
+
+    post(&world, &moved("b0", "b2", 10, 6 * HOUR_S)).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(outcome(&world, &["b0", "b1", "b2"]).await, all);
+    assert_eq!(replaced_events(&world).await.len(), 1);
+}
+
 /// Keys of the stored events that call a booking off because another one replaces it.
 async fn replaced_events(world: &World) -> Vec<String> {
     let keys = world.items(INBOX_TABLE).await.into_iter().map(|item| format!("{:?}", item["event_id"]));

@@ -163,24 +163,29 @@ impl Inbox {
         }
     }
 
-    /// Returns the stored event, and whether it has the same content as the new one. The content is compared only if
-    /// the bytes differ: a provider that repeats an event may format it differently.
+    /// Returns the stored event, and whether it has the same content as the new one.
     async fn duplicate(&self, item: Item, event: &NewEvent, body_hash: &str) -> Result<PutOutcome, Error> {
         let stored = Box::new(StoredEvent::decode(EventItem::parse(item)?)?);
+        let same_content = self.has_same_content(&stored, event, body_hash).await?;
+        Ok(PutOutcome::Duplicate { stored, same_content })
+    }
+
+    /// True if a stored event has the same content as a new one, whose body has this hash. The content is compared only if the bytes
+    /// differ: a provider that repeats an event may format it differently.
+    pub(super) async fn has_same_content(
+        &self,
+        stored: &StoredEvent,
+        event: &NewEvent,
+        body_hash: &str,
+    ) -> Result<bool, Error> {
         // A provider writes its answer to a lookup and its webhook differently. That is no contradiction. Nobody knows any more
         // what an erased event said.
-        let same_content = stored.from_lookup
-            || stored.is_from_row
-            || stored.erased_at.is_some()
-            || stored.body_hash == body_hash
-            || match event.origin {
-                Origin::Switchhook => false,
-                Origin::Provider(provider) => {
-                    let before = self.read_body(&stored).await?;
-                    content_hash(provider, &before) == content_hash(provider, &event.body)
-                }
-            };
-        Ok(PutOutcome::Duplicate { stored, same_content })
+        if stored.from_lookup || stored.is_from_row || stored.erased_at.is_some() || stored.body_hash == body_hash {
+            return Ok(true);
+        }
+        let Origin::Provider(provider) = event.origin else { return Ok(false) };
+        let before = self.read_body(stored).await?;
+        Ok(content_hash(provider, &before) == content_hash(provider, &event.body))
     }
 
     /// Reads the event with this id. `None` if there is none, or if the id is the key of a companion item.

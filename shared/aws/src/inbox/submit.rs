@@ -3,7 +3,7 @@
 use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
 use switchhook_providers::replaced_booking;
 
-use super::event::{PutOutcome, StoredEvent};
+use super::event::{PutOutcome, StoredEvent, body_hash};
 use super::new_event::NewEvent;
 use super::table::Inbox;
 use crate::calls::{Alias, AliasOutcome, Calls};
@@ -12,9 +12,9 @@ use crate::queue::Queue;
 
 /// Stores an event and queues it. An event that is stored already is queued again from the inbox.
 ///
-/// A booking that replaces another one comes with a second event, which calls the other one off. It is stored first and queued first, so
-/// that a caller that dies between schedules no call too many. If the booking turns out to be stored without that meaning, for example
-/// because its person was forgotten, the second event is removed again.
+/// A booking that replaces another one comes with a second event, which calls the other one off. The second event is stored first and
+/// queued first, so that a caller that dies between schedules no call too many. Before that, the inbox is read: it may hold the booking
+/// without that meaning, for example because the booking was recorded and then erased. Then there is no second event.
 ///
 /// # Errors
 /// Any error that kept the event from being stored or queued. The caller may safely try again.
@@ -24,13 +24,14 @@ pub async fn submit(
     new_event: &NewEvent,
     event: &ProviderEvent,
 ) -> Result<PutOutcome, Error> {
-    let replaced = NewEvent::of_replaced_booking(event, new_event.key_index, &new_event.trace_id);
-    let replaced_outcome = match &replaced {
-        Some((new_event, _)) => Some(inbox.put(new_event).await?),
-        None => None,
+    let second = match NewEvent::of_replaced_booking(event, new_event.key_index, &new_event.trace_id) {
+        Some((new_second, second)) if will_replace(inbox, new_event, &second).await? => {
+            Some((inbox.put(&new_second).await?, second))
+        }
+        Some(_) | None => None,
     };
     let outcome = inbox.put(new_event).await?;
-    let stored = match &outcome {
+    let kept = match &outcome {
         PutOutcome::Stored => Some((event.clone(), new_event.trace_id.as_str())),
         PutOutcome::Duplicate { stored, same_content } => {
             let is_adopted = *same_content && stored.lacks_reading();
@@ -39,21 +40,30 @@ pub async fn submit(
             kept.map(|event| (event, stored.trace_id.as_str()))
         }
     };
-    if let (Some((_, replaced)), Some(replaced_outcome)) = (&replaced, &replaced_outcome) {
-        let kept = stored.as_ref().and_then(|(event, _)| replaced_booking(event));
-        match replaced_outcome {
-            PutOutcome::Stored if kept.as_ref().is_some_and(|kept| kept.call_id == replaced.call_id) => {
-                queue.send(replaced, &new_event.trace_id).await?;
-            }
-            PutOutcome::Stored => inbox.remove(&replaced.event_id).await?,
-            PutOutcome::Duplicate { stored, .. } if kept.is_some() => resend(inbox, queue, stored).await?,
-            PutOutcome::Duplicate { .. } => {}
-        }
+    let Some((kept, trace_id)) = kept else { return Ok(outcome) };
+    match second {
+        Some((second_outcome, second)) if replaces(&kept, &second) => match second_outcome {
+            PutOutcome::Stored => queue.send(&second, trace_id).await?,
+            PutOutcome::Duplicate { stored, .. } => resend(inbox, queue, &stored).await?,
+        },
+        Some(_) | None => {}
     }
-    if let Some((event, trace_id)) = stored {
-        queue.send(&event, trace_id).await?;
-    }
+    queue.send(&kept, trace_id).await?;
     Ok(outcome)
+}
+
+/// True if the inbox holds the event as one that replaces the booking of `second`, or if [`submit`] is going to store it so.
+async fn will_replace(inbox: &Inbox, new_event: &NewEvent, second: &ProviderEvent) -> Result<bool, Error> {
+    let Some(stored) = inbox.get(&new_event.event_id).await? else { return Ok(true) };
+    if stored.lacks_reading() {
+        return inbox.has_same_content(&stored, new_event, &body_hash(&new_event.body)).await;
+    }
+    Ok(inbox.renormalize(&stored).await?.is_some_and(|kept| replaces(&kept, second)))
+}
+
+/// True if `second` is the event that calls off the booking which `event` replaces.
+fn replaces(event: &ProviderEvent, second: &ProviderEvent) -> bool {
+    replaced_booking(event).is_some_and(|expected| expected.event_id == second.event_id)
 }
 
 /// Stores the meaning of an event that had none when it was stored. Returns the event as it is stored then: another writer may have been
