@@ -48,7 +48,7 @@ mod words;
 
 use std::process::ExitCode;
 
-/// The local stack needs 6 % less CPU time with it than with the allocator of the system (`docs/performance.md`).
+/// The local stack needs 5 % less CPU time with it than with the allocator of the system (`docs/performance.md`).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -49,6 +49,15 @@ def test_every_capacity_follows_its_traffic():
         assert tracking["PredefinedMetricSpecification"] == {"PredefinedMetricType": metric}
 
 
+def test_capacities_that_every_webhook_uses_never_fall_below_the_parameter():
+    """docs/cost.md reckons with five of them, and with 5 units for each of the others."""
+    targets = of_type("ScalableTarget")
+    floors = {name: each["MinCapacity"] for name, each in targets.items()}
+    busy = {name for name, floor in floors.items() if floor == ref("Units")}
+    assert busy == {"InboxTableWrites", "InboxByReceivedWrites", "CallsTableReads", "CallsTableWrites", "CallsByWakeWrites"}
+    assert {floors[name] for name in floors.keys() - busy} == {5}
+
+
 def test_capacities_are_made_one_after_the_other():
     before = None
     for name, each in CAPACITY["Resources"].items():
@@ -77,7 +86,7 @@ def test_application_auto_scaling_takes_the_targets_and_the_policies():
     targets = of_type("ScalableTarget")
     for target in targets.values():
         request = target | {"ResourceId": "table/t", "MinCapacity": 1}
-        assert target["MinCapacity"] == ref("Units") and target["MaxCapacity"] == TABLE_UNITS_MAX
+        assert target["MaxCapacity"] == TABLE_UNITS_MAX
         check("RegisterScalableTarget", request)
     for policy in of_type("ScalingPolicy").values():
         target = targets[policy["ScalingTargetId"]["Ref"]]

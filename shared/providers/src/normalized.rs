@@ -11,7 +11,7 @@ use crate::correlation::Correlation;
 use crate::ids::{self, bounded};
 use crate::reading::{ReadError, Reading};
 
-/// Stands between the id of an event and the id of the booking that it replaces, in the id of the event that ends that booking.
+/// Stands between the id of an event and a hash of the id of the booking that it replaces, in the id of the event that ends that booking.
 const REPLACED: &str = "/replaced/";
 
 /// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its
@@ -122,7 +122,7 @@ pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
     let report = event.entity.clone().filter(|report| report.id.as_ref() != Some(&id))?;
     let own_id = event.event_id.as_str().strip_prefix(provider.as_str()).unwrap_or_default().trim_start_matches(':');
     Some(ProviderEvent {
-        event_id: ids::event_id(provider, &format!("{own_id}{REPLACED}{id}")),
+        event_id: ids::event_id(provider, &format!("{own_id}{REPLACED}{}", ids::short_hash(id.as_bytes()))),
         call_id: entity_key(provider, &id),
         appointment_id: None,
         to: None,
