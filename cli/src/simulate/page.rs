@@ -175,7 +175,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
     let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
     format!(
-        "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB, {} of which its writes alone need.\n\
+        "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB. The writes of calls alone need {}.\n\
          - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
          - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n\

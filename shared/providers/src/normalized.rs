@@ -11,7 +11,8 @@ use crate::correlation::Correlation;
 use crate::ids::{self, bounded};
 use crate::reading::{ReadError, Reading};
 
-/// Stands between the id of an event and a hash of the id of the booking that it replaces, in the id of the event that ends that booking.
+/// Part of the id of an event that ends a replaced booking. The id of the event that replaces it stands before, and a hash of the replaced
+/// id behind.
 const REPLACED: &str = "/replaced/";
 
 /// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its
