@@ -5,9 +5,9 @@
 //! and run, and only if such an event is selected.
 
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, submit};
+use switchhook_aws::inbox::{NewEvent, Reread, StoredEvent, replaces, submit};
 use switchhook_domain::{EntityFate, EntityPosition, Provider, ProviderEvent};
-use switchhook_providers::{Entry, WebhookConfig, replaced_booking};
+use switchhook_providers::{Entry, WebhookConfig};
 
 use crate::entries::StoredEntries;
 use crate::stack::Stack;
@@ -67,20 +67,16 @@ impl Stack {
         };
         let reread = self.inbox.make_foldable(stored, config).await?;
         let is_kept = matches!(&reread, Reread::Foldable(kept) if has_same_meaning(kept, event));
-        let replaces = match &reread {
-            Reread::Foldable(kept) => {
-                let expected = replaced_booking(kept).map(|second| second.event_id);
-                expected.is_some() && expected.as_ref() == replaced.as_ref().map(|(_, second)| &second.event_id)
-            }
-            Reread::Recorded | Reread::Quarantined(_) | Reread::Erased => false,
-        };
+        let is_replacing = |second: &ProviderEvent| matches!(&reread, Reread::Foldable(kept) if replaces(kept, second));
         match replaced {
             Some((new_event, replaced)) if is_kept => {
                 drop(submit(&self.inbox, &self.events_queue, &new_event, &replaced).await?);
             }
             // Ingress stores no such event for one that it does not have folded, as long as no webhook contradicts another one. So a run
             // stored it: this one, or one that was killed.
-            Some((_, replaced)) if !replaces && stored.disposition.is_some() && !self.is_folded(&replaced).await? => {
+            Some((_, replaced))
+                if !is_replacing(&replaced) && stored.disposition.is_some() && !self.is_folded(&replaced).await? =>
+            {
                 self.inbox.remove(&replaced.event_id).await?;
             }
             Some(_) | None => {}

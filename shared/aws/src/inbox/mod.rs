@@ -52,6 +52,6 @@ pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::{READ_AT_ONCE_MAX, is_kept_without_event};
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use reread::Reread;
-pub use submit::{adopt, resend, submit, write_alias_and_adopt};
+pub use submit::{adopt, replaces, resend, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

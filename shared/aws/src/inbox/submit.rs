@@ -62,7 +62,8 @@ async fn will_replace(inbox: &Inbox, new_event: &NewEvent, second: &ProviderEven
 }
 
 /// True if `second` is the event that calls off the booking which `event` replaces.
-fn replaces(event: &ProviderEvent, second: &ProviderEvent) -> bool {
+#[must_use]
+pub fn replaces(event: &ProviderEvent, second: &ProviderEvent) -> bool {
     replaced_booking(event).is_some_and(|expected| expected.event_id == second.event_id)
 }
 
