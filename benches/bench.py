@@ -261,6 +261,9 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
     (first_row,) = await kept_requests(consumer, [batch(of_one[:1])], "PutItem")
     (row,) = await kept_requests(consumer, [batch(of_one)], "PutItem")
     ended_row = {"GetItem": ok({"Item": row["Item"]})}
+    repeated = [each["MessageBody"].replace("evt_1_", f"evt_1_{again}_") for again in range(1, 10) for each in of_one]
+    (long_row,) = await kept_requests(consumer, [batch([*of_one, *({**of_one[0], "MessageBody": body} for body in repeated)])], "PutItem")
+    long_row = {"GetItem": ok({"Item": long_row["Item"]})}
     accepted, refused = answers_status(200), answers_status(401)
     return [
         Case("ingress", "Retell, 5 KB, accepted", retell, is_right=accepted),
@@ -270,6 +273,7 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
         Case("consumer", "10 events of a new call", [batch([*of_one, *ringing[1:]])], per_event=10, is_right=folds_all),
         Case("consumer", "10 events of 10 new calls", [batch(of_calls)], per_event=10, is_right=folds_all),
         Case("consumer", "1 event of a call with 5", [batch(ringing[1:2])], answers=ended_row, is_right=folds_all),
+        Case("consumer", "1 event of a call with 50", [batch(ringing[1:2])], answers=long_row, is_right=folds_all),
         Case("consumer", "1 duplicate of a call with 5", [batch(of_one[1:2])], answers=ended_row, is_right=folds_all),
         Case("relay", "row with new domain events", [stream_record(first_row["Item"])], is_right=folds_all),
         Case("scheduler", "nothing is due", [sample("scheduler-tick")]),

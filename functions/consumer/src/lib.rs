@@ -434,7 +434,9 @@ fn disposition_of(call: &Call, event_id: &EventId) -> Option<Disposition> {
 fn unparked(before: Option<&Call>, after: Option<&Call>) -> u64 {
     let (Some(before), Some(after)) = (before, after) else { return 0 };
     let is_parked = |call: &Call, id: &EventId| disposition_of(call, id) == Some(Disposition::Parked);
-    let ids: BTreeSet<&EventId> = before.history.iter().map(|entry| &entry.source_event_id).collect();
+    // Few entries are parked, and most calls have none.
+    let parked = before.history.iter().filter(|entry| entry.disposition == Disposition::Parked);
+    let ids: BTreeSet<&EventId> = parked.map(|entry| &entry.source_event_id).collect();
     let reached = |id: &&&EventId| is_parked(before, id) && after.contains_event(id) && !is_parked(after, id);
     ids.iter().filter(reached).count() as u64
 }

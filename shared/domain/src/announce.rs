@@ -160,8 +160,8 @@ fn appointment_announcements(
     };
     let mut new = appointment_outcome_announcements(call, attempts, latest);
     let is_changed = !new.is_empty() || last != Some(present);
-    if let Some(missed) = call.missed_retry(attempts)
-        && present == AnnouncementKind::Appointment(AppointmentStatus::Inconclusive)
+    if present == AnnouncementKind::Appointment(AppointmentStatus::Inconclusive)
+        && let Some(missed) = call.missed_retry(attempts)
     {
         new.extend(Some(call_announcement(call, present, Some(missed), now)).filter(|_| is_changed));
     } else if let Some(source) = source_of_status(call, attempts, latest, present) {

@@ -236,8 +236,8 @@ impl AnnouncementKind {
 
     /// Returns the outcome that the announcement reports as the status of the appointment.
     pub(crate) fn outcome_of_appointment(self) -> Option<Outcome> {
-        let is_own = |outcome: &Outcome| self == Self::Appointment(AppointmentStatus::from_outcome(*outcome));
-        Outcome::ALL.iter().copied().find(is_own)
+        let Self::Appointment(status) = self else { return None };
+        Outcome::ALL.iter().copied().find(|outcome| status == AppointmentStatus::from_outcome(*outcome))
     }
 
     /// Returns the outcome that the announcement reports for a call without an appointment.

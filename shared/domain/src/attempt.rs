@@ -139,21 +139,20 @@ impl Call {
 
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
         let entries = self.entries_of_attempt(index, number == 1, started_at);
-        let last_event_at = entries
-            .iter()
-            .filter(|(_, entry)| entry.event.kind.restarts_timeout())
-            .map(|(_, entry)| entry.received_at)
-            .max()
-            .unwrap_or(started_at);
-        let is_deadline = |(_, entry): &&(usize, &HistoryEntry)| entry.event.kind == EventKind::DeadlinePassed;
-        let deadlines: Vec<(usize, &HistoryEntry)> = entries.iter().filter(is_deadline).copied().collect();
+        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
+        let of_kind = |is_wanted: fn(EventKind) -> bool| {
+            let found = entries.iter().zip(&kinds).filter(move |(_, kind)| is_wanted(**kind));
+            found.map(|(entry, _)| *entry)
+        };
+        let restarts = of_kind(EventKind::restarts_timeout).map(|(_, entry)| entry.received_at);
+        let last_event_at = restarts.max().unwrap_or(started_at);
+        let deadlines: Vec<(usize, &HistoryEntry)> = of_kind(|kind| kind == EventKind::DeadlinePassed).collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
         let evidence = entries.iter().find(|(_, entry)| entry.event.kind.is_evidence());
         let first = evidence.or_else(|| deadlines.first()).map(|(at, _)| *at);
         let deadline =
             deadlines.iter().find(|(_, entry)| entry.event.occurred_at >= Some(last_event_at)).map(|(at, _)| *at);
 
-        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
         let presuming = !deadlines.is_empty();
         let lifecycle = LIFECYCLE.fold(&kinds, presuming);
         let outcome = OUTCOME.fold(&kinds, presuming);
@@ -214,11 +213,11 @@ impl Call {
         for (at, entry) in self.history.iter().enumerate().filter(|(_, entry)| is_of_attempt(entry)) {
             let is_before = |(_, other): &(usize, &HistoryEntry)| other.canonical_cmp(entry).is_le();
             // Most events arrive in canonical order, so most belong at the end.
-            let place = match entries.last() {
-                Some(last) if !is_before(last) => entries.partition_point(is_before),
-                Some(_) | None => entries.len(),
-            };
-            entries.insert(place, (at, entry));
+            if entries.last().is_none_or(is_before) {
+                entries.push((at, entry));
+            } else {
+                entries.insert(entries.partition_point(is_before), (at, entry));
+            }
         }
         entries
     }
@@ -232,13 +231,14 @@ fn verdicts(
     deadline: Option<usize>,
     presumption_matters: bool,
 ) -> Vec<(usize, Verdict)> {
-    let first_initiated = entries.iter().position(|(_, entry)| entry.event.kind == EventKind::Initiated);
+    let first_initiated = entries.iter().find(|(_, entry)| entry.event.kind == EventKind::Initiated);
+    let first_initiated = first_initiated.map(|(index, _)| *index);
     entries
         .iter()
-        .enumerate()
-        .map(|(at, (index, entry))| {
+        .zip(lifecycle.verdicts.iter().zip(&outcome.verdicts))
+        .map(|((index, entry), (lifecycle, outcome))| {
             let verdict = match entry.event.kind {
-                EventKind::Initiated if first_initiated == Some(at) => Verdict::Applied,
+                EventKind::Initiated if first_initiated == Some(*index) => Verdict::Applied,
                 EventKind::DeadlinePassed if deadline == Some(*index) || presumption_matters => Verdict::Applied,
                 EventKind::Alive => Verdict::Applied,
                 EventKind::Initiated | EventKind::DialNotFound | EventKind::DeadlinePassed => Verdict::Stale,
@@ -253,7 +253,7 @@ fn verdicts(
                 | EventKind::Busy
                 | EventKind::Failed
                 | EventKind::Completed
-                | EventKind::RetryScheduled => lifecycle.verdict(at).stronger(outcome.verdict(at)),
+                | EventKind::RetryScheduled => lifecycle.stronger(*outcome),
             };
             (*index, verdict)
         })

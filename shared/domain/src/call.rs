@@ -363,9 +363,10 @@ impl Call {
     /// True if the history contains this provider event.
     #[must_use]
     pub fn contains_event(&self, event_id: &EventId) -> bool {
-        // The ids of a call's events have the same beginning, so comparing them from the end is faster.
-        let is_same = |id: &EventId| id.as_str().bytes().rev().eq(event_id.as_str().bytes().rev());
-        self.history.iter().any(|entry| is_same(&entry.source_event_id))
+        // The ids of a call's events begin alike, so their ends are compared first.
+        let end = |id: &EventId| id.as_str().as_bytes().last_chunk::<8>().copied();
+        let wanted = end(event_id);
+        self.history.iter().any(|entry| end(&entry.source_event_id) == wanted && entry.source_event_id == *event_id)
     }
 
     /// True if the two rows have the same state. The moves, the version, and the time of the last write are not part of it.
@@ -434,8 +435,9 @@ impl Call {
     pub(crate) fn is_withdrawn(&self, index: usize) -> bool {
         let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
         let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
-        let is_disproved = entries.clone().any(|entry| entry.disproves_withdrawal());
-        is_dialled && !is_disproved && entries.any(HistoryEntry::is_withdrawal)
+        is_dialled
+            && !entries.clone().any(HistoryEntry::disproves_withdrawal)
+            && entries.any(HistoryEntry::is_withdrawal)
     }
 
     /// Returns the number of dials that reached nobody.

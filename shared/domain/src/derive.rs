@@ -65,9 +65,11 @@ impl Call {
         let retry = self.external_retry(attempts);
         let withdrawn: Vec<bool> = (0..self.attempt_records.len()).map(|index| self.is_withdrawn(index)).collect();
         let mut strongest = vec![Verdict::Unhandled; self.history.len()];
-        for (at, verdict) in attempts.iter().flat_map(|attempt| &attempt.verdicts) {
-            if let Some(strongest) = strongest.get_mut(*at) {
-                *strongest = strongest.stronger(*verdict);
+        for attempt in attempts {
+            for (at, verdict) in &attempt.verdicts {
+                if let Some(strongest) = strongest.get_mut(*at) {
+                    *strongest = strongest.stronger(*verdict);
+                }
             }
         }
         for (index, (entry, verdict)) in self.history.iter_mut().zip(strongest).enumerate() {

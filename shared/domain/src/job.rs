@@ -136,8 +136,10 @@ impl Call {
     /// Returns the announcement of a retry by another system that still may come, with its index into the history. `None` if
     /// the person has decided, or Switchhook places the call, or the retry has been missed.
     pub(crate) fn awaited_retry(&self, attempts: &[AttemptState]) -> Option<(usize, &HistoryEntry)> {
-        let is_decided = attempts.iter().any(|attempt| attempt.decision().is_some());
-        let index = self.external_retry(attempts).filter(|_| self.plan.is_none() && !is_decided)?;
+        if self.plan.is_some() || attempts.iter().any(|attempt| attempt.decision().is_some()) {
+            return None;
+        }
+        let index = self.external_retry(attempts)?;
         let retry = (index, self.history.get(index)?);
         self.miss_of(retry.1).is_none().then_some(retry)
     }
@@ -145,8 +147,10 @@ impl Call {
     /// Returns the index into the history of the event that says that the latest retry by another system was missed. `None` if
     /// no retry was missed, or a later attempt has started since.
     pub(crate) fn missed_retry(&self, attempts: &[AttemptState]) -> Option<usize> {
-        let index = self.external_retry(attempts).filter(|_| self.plan.is_none())?;
-        self.miss_of(self.history.get(index)?)
+        if self.plan.is_some() {
+            return None;
+        }
+        self.miss_of(self.history.get(self.external_retry(attempts)?)?)
     }
 
     /// Returns the index into the history of the first event that says that this retry was missed.

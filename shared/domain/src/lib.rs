@@ -77,7 +77,7 @@ pub use explain::{explain, explain_all, explain_not_folded};
 pub use finding::ALIVE_MAX;
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
-pub use machine::{Machine, MachineFold, State, StateEdges, Verdict};
+pub use machine::{Input, Machine, MachineFold, State, StateEdges, Verdict};
 pub use moves::{MOVES_MAX, Move, MoveKind};
 pub use number::{NUMBER_BYTES_MAX, NumberTag, PhoneNumber};
 pub use operator::OperatorAction;

@@ -1,13 +1,23 @@
 //! The two state machines of an attempt, as tables: its lifecycle (what the line does) and its outcome (whether
 //! the person was reached, and decided).
 
+use std::sync::OnceLock;
+
 use crate::event::EventKind::{
     self, Busy, Canceled, Completed, Failed, InProgress, NoAnswer, Ringing, UserConfirmed, UserDeclined,
     VoicemailDetected,
 };
-use crate::machine::{Machine, State, states};
+use crate::machine::{INPUTS_MAX, Input, Machine, State, states};
 use Lifecycle as L;
 use Outcome as O;
+
+const _: () = assert!(EventKind::ALL.len() <= INPUTS_MAX, "the kinds of events are the inputs");
+
+impl Input for EventKind {
+    fn number(self) -> u8 {
+        self as u8
+    }
+}
 
 states! {
     /// State of an attempt. An answered call has precedence over an unanswered one. So the endings that can follow an answer
@@ -59,6 +69,7 @@ pub static LIFECYCLE: Machine<Lifecycle, EventKind> = Machine {
             ],
         ),
     ],
+    sources: OnceLock::new(),
 };
 
 states! {
@@ -87,6 +98,7 @@ pub static OUTCOME: Machine<Outcome, EventKind> = Machine {
         ),
     ],
     presumed_edges: &[(O::Dialing, &[(UserConfirmed, O::Confirmed), (UserDeclined, O::Declined)])],
+    sources: OnceLock::new(),
 };
 
 impl Lifecycle {

@@ -7,6 +7,7 @@
 //! So the order of delivery, repetitions and late arrivals do not change the result. Adding an event can only add states.
 
 use std::fmt::Debug;
+use std::sync::OnceLock;
 
 /// State of a machine. States are ordered by precedence: the highest reached state is the state of the machine.
 pub trait State: Copy + Ord + Debug + 'static {
@@ -16,6 +17,14 @@ pub trait State: Copy + Ord + Debug + 'static {
     /// Position in [`State::ALL`].
     fn rank(self) -> u8;
 }
+
+/// Input of a machine. Each has a number, less than [`INPUTS_MAX`].
+pub trait Input: Copy + Eq + 'static {
+    fn number(self) -> u8;
+}
+
+/// Largest number of inputs of a machine.
+pub(crate) const INPUTS_MAX: usize = 32;
 
 /// Declares the states of a machine by precedence, lowest first: `First < Second < Third`.
 macro_rules! states {
@@ -45,6 +54,8 @@ pub struct Machine<S: 'static, I: 'static> {
     pub edges: &'static [StateEdges<S, I>],
     /// Edges that are legal only after a deadline has passed. Each of them presumes that an event happened which never arrived.
     pub presumed_edges: &'static [StateEdges<S, I>],
+    /// States with an edge for each input, presumed edges included, by the number of the input. Made once, by the first fold.
+    pub(crate) sources: OnceLock<[StateSet; INPUTS_MAX]>,
 }
 
 /// Effect of one event in one machine. The variants are in ascending strength.
@@ -84,13 +95,6 @@ pub struct MachineFold<S> {
     pub verdicts: Vec<Verdict>,
 }
 
-impl<S> MachineFold<S> {
-    /// Returns the verdict on the event at this index.
-    pub(crate) fn verdict(&self, event: usize) -> Verdict {
-        self.verdicts.get(event).copied().unwrap_or(Verdict::Unhandled)
-    }
-}
-
 /// Explanation of the [`Verdict`] on one event in one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Finding<S, I> {
@@ -124,8 +128,8 @@ impl<S, I> Finding<S, I> {
 }
 
 /// Set of at most 16 states.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct StateSet(u16);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StateSet(u16);
 
 impl StateSet {
     /// Returns the states that are in this set and not in the other.
@@ -151,13 +155,24 @@ impl StateSet {
     }
 }
 
+/// Set of inputs.
+#[derive(Clone, Copy, Default)]
+struct InputSet(u32);
+
+impl InputSet {
+    fn contains(self, input: impl Input) -> bool {
+        self.0 & (1 << input.number()) != 0
+    }
+
+    fn insert(&mut self, input: impl Input) {
+        self.0 |= 1 << input.number();
+    }
+}
+
 /// Legal edges for one input, given the states that are reached before it.
-#[derive(Clone, Copy)]
-struct Targets<I> {
-    input: I,
-    /// States with an edge for the input, presumed edges included. Empty if the machine has no edge for the input.
-    sources: StateSet,
-    /// Sources that are reached.
+#[derive(Clone, Copy, Default)]
+struct Targets {
+    /// Reached states with an edge for the input.
     reached: StateSet,
     /// States that the legal edges from the reached sources lead to.
     states: StateSet,
@@ -184,7 +199,7 @@ struct Step<S, I> {
     input: I,
 }
 
-impl<S: State, I: Copy + Eq> Machine<S, I> {
+impl<S: State, I: Input> Machine<S, I> {
     /// Folds `events`, which must be in canonical order. With `presuming`, the presumed edges are legal too.
     #[must_use]
     pub fn fold(&self, events: &[I], presuming: bool) -> MachineFold<S> {
@@ -196,6 +211,9 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         for step in &path {
             on_path.insert(step.to);
         }
+        // Each step of the path has a later event than the step before it.
+        let mut ahead = path.iter().rev().peekable();
+        let mut applied = InputSet::default();
         let verdicts = events
             .iter()
             .zip(targets)
@@ -203,9 +221,10 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
             .map(|(event, (input, targets))| {
                 // No event without an edge is on the path, nor repeats one that is.
                 let Some(targets) = targets else { return Verdict::Unhandled };
-                if path.iter().any(|step| step.event == event) {
+                if ahead.next_if(|step| step.event == event).is_some() {
+                    applied.insert(*input);
                     Verdict::Applied
-                } else if repeated(&path, *input, event).is_some() {
+                } else if applied.contains(*input) {
                     Verdict::Repeated
                 } else if targets.is_empty() {
                     Verdict::Parked
@@ -298,28 +317,15 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
         let mut highest = self.initial;
         let mut steps: Vec<Step<S, I>> = Vec::with_capacity(S::ALL.len());
         let mut running_maxima = Vec::new();
-        let mut targets = Vec::with_capacity(events.len());
-        // A long history repeats its inputs, and the reached states seldom change.
-        let mut known: Vec<Targets<I>> = Vec::with_capacity(events.len().min(S::ALL.len()));
-        for (event, input) in events.iter().enumerate() {
-            let at = known.iter().position(|entry| entry.input == *input).unwrap_or_else(|| {
-                let sources = self.sources(*input);
-                known.push(Targets {
-                    input: *input,
-                    sources,
-                    reached: StateSet::default(),
-                    states: StateSet::default(),
-                });
-                known.len() - 1
-            });
-            let Some(entry) = known.get_mut(at).filter(|entry| !entry.sources.is_empty()) else {
-                targets.push(None);
-                continue;
-            };
+        // A long history repeats its inputs, and the reached states seldom change. The index is the number of the input.
+        let mut known = [Targets::default(); INPUTS_MAX];
+        let targets_of = |(event, input): (usize, &I)| {
+            let sources = self.sources(*input);
+            let entry = known.get_mut(usize::from(input.number())).filter(|_| !sources.is_empty())?;
             let before = reached;
             // If no source was reached since the last event with this input, the edges lead to nothing new.
-            if entry.reached != before.and(entry.sources) {
-                entry.reached = before.and(entry.sources);
+            if entry.reached != before.and(sources) {
+                entry.reached = before.and(sources);
                 for (from, to) in self.legal(*input, presuming, before) {
                     entry.states.insert(to);
                     if before.contains(to) {
@@ -338,20 +344,26 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
                     running_maxima.push((highest, event));
                 }
             }
-            targets.push(Some(entry.states));
-        }
+            Some(entry.states)
+        };
+        let targets = events.iter().enumerate().map(targets_of).collect();
         Walk { highest, running_maxima, steps, targets }
     }
 
     /// Returns the states with an edge for `input`, presumed edges included.
     fn sources(&self, input: I) -> StateSet {
-        let mut sources = StateSet::default();
-        for (from, edges) in self.rows(true) {
-            if edges.iter().any(|(on, _)| *on == input) {
-                sources.insert(*from);
+        let sources = self.sources.get_or_init(|| {
+            let mut sources = [StateSet::default(); INPUTS_MAX];
+            for (from, edges) in self.rows(true) {
+                for (on, _) in *edges {
+                    if let Some(sources) = sources.get_mut(usize::from(on.number())) {
+                        sources.insert(*from);
+                    }
+                }
             }
-        }
-        sources
+            sources
+        });
+        sources.get(usize::from(input.number())).copied().unwrap_or_default()
     }
 
     /// True if any edge has this input, presumed edges included.
@@ -374,12 +386,12 @@ impl<S: State, I: Copy + Eq> Machine<S, I> {
 }
 
 /// Returns the step on the path that an earlier event with the same input made.
-fn repeated<S: State, I: Copy + Eq>(path: &[Step<S, I>], input: I, event: usize) -> Option<Step<S, I>> {
+fn repeated<S: State, I: Input>(path: &[Step<S, I>], input: I, event: usize) -> Option<Step<S, I>> {
     path.iter().copied().find(|step| step.event < event && step.input == input)
 }
 
 /// Returns the steps from `state` back to the initial state, the last one first.
-fn path_to<S: State, I: Copy>(state: S, steps: &[Step<S, I>]) -> Vec<Step<S, I>> {
+fn path_to<S: State, I: Input>(state: S, steps: &[Step<S, I>]) -> Vec<Step<S, I>> {
     let mut path = Vec::new();
     let mut at = state;
     while let Some(step) = steps.iter().find(|step| step.to == at) {
