@@ -57,7 +57,6 @@ ENVIRONMENT = {
     "AWS_LAMBDA_FUNCTION_VERSION": "1",
     "AWS_LAMBDA_LOG_GROUP_NAME": "group",
     "AWS_LAMBDA_LOG_STREAM_NAME": "stream",
-    "RUST_LOG": "INFO",
     "STACK_NAME": "bench",
     "INBOX_TABLE": "inbox",
     "CALLS_TABLE": "calls",

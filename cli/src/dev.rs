@@ -93,7 +93,7 @@ keys the providers file has. To create calls, the file needs a \"dial\" entry fo
     behaviours!(),
     "
 
-Log lines go to standard error. RUST_LOG sets their level; the default is warn.
+Log lines go to standard error. RUST_LOG sets their level: error, warn or info. The default is warn.
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack cannot start or stops by itself."
 );
 

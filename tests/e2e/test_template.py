@@ -458,7 +458,7 @@ ENVIRONMENT = {
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_told_what_its_configuration_reads(function):
     variables = properties(name_of(function))["Environment"]["Variables"]
-    assert sorted(variables) == sorted([*ENVIRONMENT[function], "RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"])
+    assert sorted(variables) == sorted([*ENVIRONMENT[function], "STACK_NAME", "AWS_ENDPOINT_URL"])
     source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
     read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"[,)]', source))
     if "environment.shards()" in source:

@@ -146,7 +146,7 @@ mod tests {
             <OutputValue>switchhook-InboxTable-1</OutputValue>
           </member>
         </Outputs>
-        <Parameters><member><ParameterKey>LogLevel</ParameterKey><ParameterValue>info</ParameterValue></member></Parameters>
+        <Parameters><member><ParameterKey>Tracing</ParameterKey><ParameterValue>Active</ParameterValue></member></Parameters>
       </member>
     </Stacks>
   </DescribeStacksResult>
@@ -157,7 +157,7 @@ mod tests {
     fn outputs_and_parameters_are_read_by_key() {
         let StackDescription { status, outputs, parameters } = description(DESCRIBED);
         assert_eq!(status, "UPDATE_COMPLETE");
-        assert_eq!(parameters, BTreeMap::from([("LogLevel".to_owned(), "info".to_owned())]));
+        assert_eq!(parameters, BTreeMap::from([("Tracing".to_owned(), "Active".to_owned())]));
         assert_eq!(outputs.len(), 2);
         assert_eq!(outputs["ApiUrl"], "https://abc.execute-api.eu-west-1.amazonaws.com");
         assert_eq!(outputs["InboxTableName"], "switchhook-InboxTable-1");

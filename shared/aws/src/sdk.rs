@@ -8,6 +8,7 @@ pub use aws_config::SdkConfig;
 use aws_config::environment::{EnvironmentVariableCredentialsProvider, EnvironmentVariableRegionProvider};
 use aws_config::meta::region::ProvideRegion;
 use aws_config::retry::RetryConfig;
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_credential_types::Credentials;
@@ -108,7 +109,9 @@ pub fn with_timeouts_and_retries(config: &SdkConfig) -> SdkConfig {
         .connect_timeout(CONNECT_TIMEOUT)
         .build();
     let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX).with_initial_backoff(BACKOFF_FIRST);
-    config.to_builder().timeout_config(timeouts).retry_config(retries).build()
+    let builder = config.to_builder().timeout_config(timeouts).retry_config(retries);
+    // An attempt ends before the SDK would call its stream stalled, so the SDK need not watch the stream.
+    builder.stalled_stream_protection(StalledStreamProtectionConfig::disabled()).build()
 }
 
 /// Clock of the SDK, which every function uses, so that a test can set the time of both.

@@ -15,8 +15,8 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use switchhook_domain::{ENTITY_PREFIX, Timestamp};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::filter::Targets;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 pub use self::metrics::{METRICS, Metric, Unit};
@@ -239,9 +239,8 @@ pub fn init() {
     if let Some(name) = std::env::var("STACK_NAME").ok().filter(|name| !name.is_empty()) {
         STACK.get_or_init(|| name);
     }
-    let set = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
-    let filter = set.unwrap_or_else(|| Targets::new().with_default(Level::INFO));
-    let subscriber = tracing_subscriber::registry().with(filter).with(JsonLines::new(std::io::stdout()));
+    let lines = JsonLines::new(std::io::stdout());
+    let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(lines);
     // Only a second call can fail, and it would set the same subscriber.
     drop(tracing::subscriber::set_global_default(subscriber));
 }

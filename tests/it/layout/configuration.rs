@@ -13,7 +13,7 @@ use crate::files::{Page, yaml};
 
 const PAGE: &str = "docs/configuration.md";
 /// Variables that every function reads before its configuration. The page lists them as read by `all`.
-const READ_BY_ALL: [&str; 2] = ["RUST_LOG", "STACK_NAME"];
+const READ_BY_ALL: [&str; 1] = ["STACK_NAME"];
 
 /// Variables that each function reads from its environment.
 fn variables_read() -> BTreeMap<&'static str, BTreeSet<String>> {
@@ -62,7 +62,7 @@ fn template_sets_exactly_what_each_function_reads() {
     let globals = names(&template["Globals"]["Function"]["Environment"]["Variables"]);
     assert_eq!(
         globals,
-        BTreeSet::from(["RUST_LOG", "STACK_NAME", "AWS_ENDPOINT_URL"].map(str::to_owned)),
+        BTreeSet::from(["STACK_NAME", "AWS_ENDPOINT_URL"].map(str::to_owned)),
         "variables that every function reads"
     );
     for (function, read) in variables_read() {
