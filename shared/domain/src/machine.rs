@@ -18,7 +18,7 @@ pub trait State: Copy + Ord + Debug + 'static {
     fn rank(self) -> u8;
 }
 
-/// Input of a machine. Each has a number, less than [`INPUTS_MAX`].
+/// Input of a machine. Each has a number less than 32.
 pub trait Input: Copy + Eq + 'static {
     fn number(self) -> u8;
 }
