@@ -11,7 +11,7 @@ use crate::machine::{INPUTS_MAX, Input, Machine, State, states};
 use Lifecycle as L;
 use Outcome as O;
 
-const _: () = assert!(EventKind::ALL.len() <= INPUTS_MAX, "the kinds of events are the inputs");
+const _: () = assert!(EventKind::ALL.len() <= INPUTS_MAX, "each kind of event is an input with a number");
 
 impl Input for EventKind {
     fn number(self) -> u8 {

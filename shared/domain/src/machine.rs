@@ -18,8 +18,9 @@ pub trait State: Copy + Ord + Debug + 'static {
     fn rank(self) -> u8;
 }
 
-/// Input of a machine. Each has a number less than 32.
+/// Input of a machine.
 pub trait Input: Copy + Eq + 'static {
+    /// Number of the input, less than 32. No other input has it.
     fn number(self) -> u8;
 }
 
@@ -54,7 +55,7 @@ pub struct Machine<S: 'static, I: 'static> {
     pub edges: &'static [StateEdges<S, I>],
     /// Edges that are legal only after a deadline has passed. Each of them presumes that an event happened which never arrived.
     pub presumed_edges: &'static [StateEdges<S, I>],
-    /// States with an edge for each input, presumed edges included, by the number of the input. Made once, by the first fold.
+    /// For each input, by its number: the states with an edge for it, presumed edges included. Computed at first use.
     pub(crate) sources: OnceLock<[StateSet; INPUTS_MAX]>,
 }
 
