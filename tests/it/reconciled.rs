@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, AliasOutcome, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
 use switchhook_local::connector::{Fault, RequestInfo};
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
     CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, generic, is_request_to, options, text,
 };
 
 use crate::budget::{request_counts, reset_counters};
-use crate::outbound::{HOUR, call_request, call_state, create, get_call};
+use crate::outbound::{HOUR, all_accounts, call_request, call_state, create, get_call};
 
 /// Timeout of the reconciler, in ms.
 const RECONCILER_TIMEOUT_MS: i64 = 50_000;
@@ -222,6 +222,31 @@ async fn call_that_was_alive_when_its_period_was_read_is_discovered_later() {
 }
 
 // The provider answers that a call is alive
+
+/// Telnyx delivers a webhook again for a minute at most, so a longer outage loses the answer and the ending of a call.
+#[tokio::test(start_paused = true)]
+async fn answer_that_was_lost_with_the_ending_is_found_with_it() {
+    let world = World::with_options(options(&all_accounts()));
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let id = fake.receive_call(Provider::Telnyx, "+447700900123", "+442079460018", Behaviour::Confirms);
+    world.wait(MINUTE).await;
+    let listed = fake.handle("GET", "/v2/call_events", Some("Bearer key"), b"");
+    let listed: Value = serde_json::from_str(&listed.body).unwrap();
+    let initiated = &listed["data"][0]["metadata"]["event"];
+    assert_eq!(initiated["event_type"], "call.initiated", "{listed}");
+    world.accept(Provider::Telnyx, &json!({"data": initiated}).to_string()).await;
+    consume_all(&world).await;
+
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    world.reconciler.run("test").await.unwrap();
+    consume_all(&world).await;
+    let call_id = format!("telnyx:{id}");
+    let call = world.call(&call_id).await;
+    let events: BTreeSet<&EventId> = call.history.iter().map(|entry| &entry.source_event_id).collect();
+    assert_eq!(events.len(), 3, "{events:?}");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Connected, attempts [completed]");
+}
 
 #[tokio::test(start_paused = true)]
 async fn call_that_others_placed_and_that_is_told_to_live_gets_its_patience_anew_and_no_alias() {

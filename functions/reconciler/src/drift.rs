@@ -300,10 +300,12 @@ impl Reconciler {
             }
             let drift = match lookups.look_up(&call, record, Urgency::Drift, now).await? {
                 LookupOutcome::Ended(ending) if is_recent(&ending.event, attempt, now) => continue,
-                LookupOutcome::Ended(ending) => match reported_lifecycle(&call, attempt, &ending.event, &self.policy) {
-                    Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
-                    Some(_) | None => continue,
-                },
+                LookupOutcome::Ended(ending) => {
+                    match reported_lifecycle(&call, attempt, &ending.events(), &self.policy) {
+                        Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
+                        Some(_) | None => continue,
+                    }
+                }
                 LookupOutcome::Alive(_) if !attempt.has_ended() => continue,
                 // The provider may need a moment to register an ending.
                 LookupOutcome::Alive(_) if attempt.last_event_at.plus(DELIVERY_MARGIN) >= now => continue,
@@ -416,20 +418,22 @@ impl Reconciler {
 
 /// Label of the lifecycle of an attempt, as its provider reports it. `None` if the report adds nothing to what the call knows.
 ///
-/// A report that says how the attempt ended counts alone, so that it can disagree with all that the call shows. One that does not
-/// say whether anybody answered counts together with the events of the call. Example: Telnyx's `normal_clearing`.
+/// `events` are those of the report, the ending last. An ending that says how the attempt ended counts alone, so that it can
+/// disagree with all that the call shows. One that does not say whether anybody answered counts together with the other events.
+/// Example: Telnyx's `normal_clearing`.
 fn reported_lifecycle(
     call: &Call,
     attempt: &AttemptState,
-    event: &ProviderEvent,
+    events: &[ProviderEvent],
     policy: &Policy,
 ) -> Option<&'static str> {
-    let fold_into = |call| fold(call, std::slice::from_ref(event), policy, event.received_at).transition;
-    let alone = fold_into(None)?.call.attempts().pop()?;
+    let ending = events.last()?;
+    let fold_into = |call, events| fold(call, events, policy, ending.received_at).transition;
+    let alone = fold_into(None, std::slice::from_ref(ending))?.call.attempts().pop()?;
     if alone.has_ended() {
         return Some(alone.lifecycle_label());
     }
-    let attempts = fold_into(Some(call))?.call.attempts();
+    let attempts = fold_into(Some(call), events)?.call.attempts();
     attempts.iter().find(|other| other.index == attempt.index).map(AttemptState::lifecycle_label)
 }
 
@@ -467,7 +471,7 @@ mod tests {
     fn shown_and_reported(events: &[ProviderEvent], report: &ProviderEvent) -> (&'static str, Option<&'static str>) {
         let call = fold(None, events, &POLICY, report.received_at).transition.unwrap().call;
         let attempt = call.attempts().pop().unwrap();
-        (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, report, &POLICY))
+        (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, std::slice::from_ref(report), &POLICY))
     }
 
     #[test]

@@ -11,11 +11,10 @@ use crate::reconciler::Reconciler;
 
 /// Result of storing an ending.
 pub(crate) enum StoredEnding {
+    /// The event is new in the inbox, or one before it is.
     New,
     /// The event was in the inbox already, for this call or for another. `since` is the time of its receipt.
-    Known {
-        since: Timestamp,
-    },
+    Known { since: Timestamp },
     /// Nothing was stored: the call that the provider reported belongs to another attempt.
     OfAnotherAttempt,
 }
@@ -30,8 +29,9 @@ pub(crate) enum StoredId {
 }
 
 impl Reconciler {
-    /// Stores and queues the ending that a provider reported for an attempt. **If another attempt has the provider call id, nothing is
-    /// stored.** A search by numbers and time may find the call of another dial to the same person.
+    /// Stores and queues the ending that a provider reported for an attempt, and before it the earlier events that the call lacks.
+    /// **If another attempt has the provider call id, nothing is stored.** A search by numbers and time may find the call of another
+    /// dial to the same person.
     pub(crate) async fn store_ending(
         &self,
         call: &Call,
@@ -49,6 +49,12 @@ impl Reconciler {
         {
             return Ok(StoredEnding::OfAnotherAttempt);
         }
+        let mut is_new = false;
+        for (webhook, event) in &ending.earlier {
+            let new_event = NewEvent::from_lookup(webhook, event, trace_id);
+            let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
+            is_new |= matches!(outcome, PutOutcome::Stored);
+        }
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
         let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
         let PutOutcome::Duplicate { stored, .. } = outcome else { return Ok(StoredEnding::New) };
@@ -59,7 +65,7 @@ impl Reconciler {
         {
             return Ok(StoredEnding::OfAnotherAttempt);
         }
-        Ok(StoredEnding::Known { since: stored.received_at })
+        Ok(if is_new { StoredEnding::New } else { StoredEnding::Known { since: stored.received_at } })
     }
 
     /// Stores and queues the provider call id of an attempt whose dial got no answer. Does nothing if Switchhook did not dial the

@@ -75,10 +75,19 @@ pub(crate) enum LookupOutcome {
 
 /// Ending that a provider reported in its answer to a lookup.
 pub(crate) struct ReportedEnding {
+    /// Events before the ending that the call lacks, in the same form.
+    pub(crate) earlier: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// The ending as an event of the call and the attempt that were looked up.
     pub(crate) event: Box<ProviderEvent>,
     /// The answer in the form of a webhook, to be stored in the inbox.
     pub(crate) webhook: VerifiedWebhook,
+}
+
+impl ReportedEnding {
+    /// Returns copies of all events, the ending last.
+    pub(crate) fn events(&self) -> Vec<ProviderEvent> {
+        self.earlier.iter().map(|(_, event)| event).chain([self.event.as_ref()]).cloned().collect()
+    }
 }
 
 /// The lookups of one run.
@@ -242,14 +251,19 @@ impl Lookups<'_> {
             }
         };
         let (is_answered, outcome) = match answer {
-            LookupAnswer::Ended { webhook, event } => {
-                // The event belongs to the attempt that was looked up, whatever ids the provider echoes.
-                let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
-                let event = Box::new(ProviderEvent { call_id, attempt, ..*event });
+            LookupAnswer::Ended { mut earlier, webhook, event } => {
+                // The events belong to the attempt that was looked up, whatever ids the provider echoes.
+                let of_attempt = |event: ProviderEvent| {
+                    let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
+                    ProviderEvent { call_id, attempt, ..event }
+                };
+                earlier.retain(|(_, event)| !call.contains_event(&event.event_id));
+                let earlier = earlier.into_iter().map(|(webhook, event)| (webhook, of_attempt(event))).collect();
+                let event = Box::new(of_attempt(*event));
                 if let Some(field) = read_with_notes(&webhook, now).1.unknown_value {
                     log_unknown_value(provider, Some(&call.call_id), field, "read_without_it", now);
                 }
-                (true, LookupOutcome::Ended(ReportedEnding { event, webhook }))
+                (true, LookupOutcome::Ended(ReportedEnding { earlier, event, webhook }))
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),

@@ -170,14 +170,21 @@ fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
 
 fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
-        ParsedAnswer::Ended { query, body } => {
+        ParsedAnswer::Ended { earlier, query, body } => {
             // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-            let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
-            match read(&webhook, now) {
-                Reading::Event(event) => LookupAnswer::Ended { webhook, event: Box::new(event) },
-                Reading::Recorded { .. } | Reading::Quarantined { .. } => {
-                    LookupAnswer::RetryLater { reason: "unreadable" }
+            let event_of = |query: &str, body| {
+                let webhook = VerifiedWebhook::new(provider, query, body, 0).decided_by(config.decision());
+                match read(&webhook, now) {
+                    Reading::Event(event) => Some((webhook, event)),
+                    Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
                 }
+            };
+            match event_of(&query, body) {
+                Some((webhook, event)) => {
+                    let earlier = earlier.into_iter().filter_map(|body| event_of("", body)).collect();
+                    LookupAnswer::Ended { earlier, webhook, event: Box::new(event) }
+                }
+                None => LookupAnswer::RetryLater { reason: "unreadable" },
             }
         }
         ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },

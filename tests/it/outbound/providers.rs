@@ -146,11 +146,10 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
         let confirmed = match provider {
             // A call that is over has left its room, and nothing else tells how it ended.
             Provider::LiveKit => "job FAILED, appointment Inconclusive, attempts [inconclusive]",
-            // The list of Telnyx's events has the hangup, which does not say whether anybody answered.
-            Provider::Telnyx => "job COMPLETED, appointment Inconclusive, attempts [completed]",
             Provider::Retell
             | Provider::Twilio
             | Provider::Vapi
+            | Provider::Telnyx
             | Provider::ElevenLabs
             | Provider::Plivo
             | Provider::Vonage

@@ -270,7 +270,11 @@ fn parse_call(fields: Map<String, Value>) -> ParsedAnswer {
             let mut body: Map<String, Value> =
                 fields.into_iter().filter(|(name, _)| KEPT.contains(&name.as_str())).collect();
             body.insert("event".to_owned(), json!(CALL_RECORD));
-            ParsedAnswer::Ended { query: String::new(), body: Value::Object(body).to_string().into_bytes() }
+            ParsedAnswer::Ended {
+                earlier: Vec::new(),
+                query: String::new(),
+                body: Value::Object(body).to_string().into_bytes(),
+            }
         }
         (Some(false), _) => ParsedAnswer::Alive { provider_call_id: bounded("", &id) },
         (None, Some(field)) => ParsedAnswer::UnknownValue(field),

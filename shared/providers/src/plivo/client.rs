@@ -408,7 +408,9 @@ fn parse_call(kind: Kind, call: &Map<String, Value>, ids: String) -> ParsedAnswe
         Kind::Queued | Kind::Live => ParsedAnswer::Alive { provider_call_id: bounded("", id) },
         Kind::Ended if text(call, "end_time").is_none() => ParsedAnswer::Unreadable,
         Kind::Ended => match record_status(call) {
-            Some(status) => ParsedAnswer::Ended { query: ids, body: callback(call, status).into_bytes() },
+            Some(status) => {
+                ParsedAnswer::Ended { earlier: Vec::new(), query: ids, body: callback(call, status).into_bytes() }
+            }
             None => ParsedAnswer::UnknownValue("hangup_cause_code"),
         },
     }

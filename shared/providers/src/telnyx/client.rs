@@ -104,15 +104,16 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
 pub(crate) enum Search {
     ById,
     /// Events in which the hangup of a call with a known id is looked for. `call` is the ended call, if Telnyx still
-    /// knows it.
+    /// knows it. `earlier` are the other events of the call so far.
     Hangup {
         call: Option<Map<String, Value>>,
+        earlier: Vec<Map<String, Value>>,
         filters: String,
         page: u64,
     },
-    /// Events in which our ids are looked for. `found` is the id of our call, whose hangup was not seen yet.
+    /// Events in which our ids are looked for. `earlier` are those of our call so far, and no hangup is among them.
     Events {
-        found: Option<String>,
+        earlier: Vec<Map<String, Value>>,
         filters: String,
         page: u64,
     },
@@ -128,7 +129,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
     }
     lookup.dialled_at?;
     let filters = number_filters(lookup)?;
-    Some((events_request(config, &filters, 1)?, Search::Events { found: None, filters, page: 1 }))
+    Some((events_request(config, &filters, 1)?, Search::Events { earlier: Vec::new(), filters, page: 1 }))
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
@@ -183,40 +184,40 @@ pub(crate) fn next_step(
             let leg_id = call.as_ref().and_then(|call| text(call, "call_leg_id"));
             let by_leg = leg_id.map(|id| query([("filter[leg_id]", id), ("filter[type]", "webhook")]));
             match by_leg.or_else(|| number_filters(lookup)) {
-                Some(filters) => ask(events_request(config, &filters, 1), Search::Hangup { call, filters, page: 1 }),
-                None => Step::Answer(without_hangup(call)),
+                Some(filters) => ask(
+                    events_request(config, &filters, 1),
+                    Search::Hangup { call, earlier: Vec::new(), filters, page: 1 },
+                ),
+                None => Step::Answer(without_hangup(call, &[])),
             }
         }
-        Search::Hangup { call, filters, page } => {
-            let Some(events) = answer else { return Step::Answer(without_hangup(call)) };
-            let ours = |payload: &Map<String, Value>| text(payload, "call_control_id") == lookup.provider_call_id;
-            if let Some(hangup) = raw_events(&events).find(|event| is_hangup(event) && payload(event).is_some_and(ours))
-            {
-                return Step::Answer(ended(hangup));
+        Search::Hangup { call, mut earlier, filters, page } => {
+            let Some(events) = answer else { return Step::Answer(without_hangup(call, &earlier)) };
+            let ours = raw_events(&events).filter(|event| call_control_id(event) == lookup.provider_call_id);
+            if let Some(hangup) = hangup_among(ours, &mut earlier) {
+                return Step::Answer(ended(&earlier, hangup));
             }
             if has_next_page(&events, page) {
                 let request = events_request(config, &filters, page + 1);
-                return ask(request, Search::Hangup { call, filters, page: page + 1 });
+                return ask(request, Search::Hangup { call, earlier, filters, page: page + 1 });
             }
-            Step::Answer(without_hangup(call))
+            Step::Answer(without_hangup(call, &earlier))
         }
-        Search::Events { mut found, filters, page } => {
+        Search::Events { mut earlier, filters, page } => {
             let Some(events) = answer.filter(|answer| answer.contains_key("data")) else {
                 return Step::Answer(ParsedAnswer::Unreadable);
             };
-            for event in raw_events(&events) {
-                let Some(payload) = payload(event).filter(|payload| lookup.matches(&echo(payload))) else { continue };
-                if is_hangup(event) {
-                    return Step::Answer(ended(event));
-                }
-                found = found.or_else(|| text(payload, "call_control_id").map(str::to_owned));
+            let is_ours = |payload: &Map<String, Value>| lookup.matches(&echo(payload));
+            let ours = raw_events(&events).filter(|event| payload(event).is_some_and(is_ours));
+            if let Some(hangup) = hangup_among(ours, &mut earlier) {
+                return Step::Answer(ended(&earlier, hangup));
             }
             if has_next_page(&events, page) {
                 let request = events_request(config, &filters, page + 1);
-                return ask(request, Search::Events { found, filters, page: page + 1 });
+                return ask(request, Search::Events { earlier, filters, page: page + 1 });
             }
-            match found {
-                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", &id) }),
+            match earlier.iter().find_map(call_control_id) {
+                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", id) }),
                 None => ask(active_calls_request(config, 1), Search::ActiveCalls { page: 1 }),
             }
         }
@@ -270,7 +271,7 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
         events.sort_by_key(|event| Reverse(occurred_at(event)));
         events.into_iter().chain([hangup])
     });
-    Some((endings(events.map(ended)), next_page))
+    Some((endings(events.map(|event| ended(&[], event))), next_page))
 }
 
 /// Answer about a call that has not ended. A call that is neither alive nor has an end time is still being set up, so
@@ -286,17 +287,37 @@ fn state_of(call: &Map<String, Value>) -> Option<ParsedAnswer> {
     }
 }
 
+/// Returns the hangup among the events of a call on one page, and adds the others to `earlier`. Telnyx does not document the order of
+/// the events.
+fn hangup_among<'a>(
+    events: impl Iterator<Item = &'a Map<String, Value>>,
+    earlier: &mut Vec<Map<String, Value>>,
+) -> Option<&'a Map<String, Value>> {
+    let (hangups, others): (Vec<_>, Vec<_>) = events.partition(|event| is_hangup(event));
+    earlier.extend(others.into_iter().cloned());
+    hangups.first().copied()
+}
+
 /// Answer about a call whose hangup is not among the events. If Telnyx still knows the call, that is a `call.hangup`
 /// without a cause, because `GET /v2/calls/{id}` gives none.
-fn without_hangup(call: Option<Map<String, Value>>) -> ParsedAnswer {
+fn without_hangup(call: Option<Map<String, Value>>, earlier: &[Map<String, Value>]) -> ParsedAnswer {
     let Some(call) = call else { return ParsedAnswer::Gone };
-    let event = json!({"data": {"record_type": "event", "event_type": HANGUP, "payload": call}});
-    ParsedAnswer::Ended { query: String::new(), body: event.to_string().into_bytes() }
+    let hangup = json!({"record_type": "event", "event_type": HANGUP, "payload": call});
+    hangup.as_object().map_or(ParsedAnswer::Unreadable, |hangup| ended(earlier, hangup))
+}
+
+/// Answer about a call that has ended, with its events before the hangup.
+fn ended(earlier: &[Map<String, Value>], hangup: &Map<String, Value>) -> ParsedAnswer {
+    ParsedAnswer::Ended {
+        earlier: earlier.iter().map(raw_webhook).collect(),
+        query: String::new(),
+        body: raw_webhook(hangup),
+    }
 }
 
 /// The raw webhook, as Telnyx posted it or would have posted it. Its own id is the id of the event.
-fn ended(event: &Map<String, Value>) -> ParsedAnswer {
-    ParsedAnswer::Ended { query: String::new(), body: json!({"data": event}).to_string().into_bytes() }
+fn raw_webhook(event: &Map<String, Value>) -> Vec<u8> {
+    json!({"data": event}).to_string().into_bytes()
 }
 
 fn rows(answer: &Map<String, Value>) -> &[Value] {

@@ -198,7 +198,11 @@ fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
                 message.extend([("type".to_owned(), "status-update".into()), ("status".to_owned(), "ended".into())]);
             }
             message.insert("call".to_owned(), Value::Object(call));
-            ParsedAnswer::Ended { query: String::new(), body: json!({"message": message}).to_string().into_bytes() }
+            ParsedAnswer::Ended {
+                earlier: Vec::new(),
+                query: String::new(),
+                body: json!({"message": message}).to_string().into_bytes(),
+            }
         }
         Some(CallStatus::Other) => ParsedAnswer::UnknownValue("status"),
         Some(CallStatus::NotFound) | None => ParsedAnswer::Unreadable,

@@ -271,7 +271,11 @@ fn parse_call(call: &Map<String, Value>) -> ParsedAnswer {
                 let time = text(call, name).and_then(parse_time);
                 event.extend(time.map(|time| (name.to_owned(), time.to_string().into())));
             }
-            ParsedAnswer::Ended { query: String::new(), body: Value::Object(event).to_string().into_bytes() }
+            ParsedAnswer::Ended {
+                earlier: Vec::new(),
+                query: String::new(),
+                body: Value::Object(event).to_string().into_bytes(),
+            }
         }
         Status::Ignored | Status::Other => ParsedAnswer::UnknownValue("status"),
     }

@@ -66,7 +66,7 @@ fn undecided(reason: &'static str) -> LookupAnswer {
 #[test]
 fn known_call_is_read_by_its_id() {
     let by_id = |call: Value| play(Some("b1"), &[(200, call)]).1;
-    let LookupAnswer::Ended { webhook, event } = by_id(call("b1", &ours())) else { panic!("it has ended") };
+    let LookupAnswer::Ended { webhook, event, .. } = by_id(call("b1", &ours())) else { panic!("it has ended") };
     assert!(event.event_id.as_str().starts_with("bland:b1:call_record:"), "{}", event.event_id);
     assert_eq!((event.call_id.as_str(), event.provider_call_id.as_deref()), ("call 1/ä", Some("b1")));
     let kinds: Vec<EventKind> = event.call_events.iter().map(|event| event.kind).collect();

@@ -149,7 +149,8 @@ fn answer_to_a_lookup_is_decided_alike() {
     let search = CallSearch::start(Provider::Retell, config, lookup(&call_id, &attempt)).unwrap();
     let analysis = json!({"custom_analysis_data": {"result": "yes"}});
     let answer = retell("user_hangup", &analysis)["call"].to_string();
-    let SearchStep::Answer(LookupAnswer::Ended { webhook, event }) = search.respond(200, answer.as_bytes(), NOW) else {
+    let SearchStep::Answer(LookupAnswer::Ended { webhook, event, .. }) = search.respond(200, answer.as_bytes(), NOW)
+    else {
         panic!("the call has ended");
     };
     assert_eq!(webhook.decision(), Some(UserDecision::Confirmed));

@@ -140,7 +140,7 @@ fn answer(provider: Provider, provider_call_id: Option<&str>, answer: &Value) ->
 
 /// Event of an ended call. Also checks that reading the webhook from the inbox gives the same event.
 fn event(answer: LookupAnswer) -> ProviderEvent {
-    let LookupAnswer::Ended { webhook, event } = answer else { panic!("{answer:?}") };
+    let LookupAnswer::Ended { webhook, event, .. } = answer else { panic!("{answer:?}") };
     let (query, body) = (webhook.query().to_owned(), webhook.body().to_vec());
     let from_inbox = VerifiedWebhook::from_inbox(webhook.provider(), query, body, webhook.key_index());
     assert_eq!(read(&from_inbox, NOW), Reading::Event((*event).clone()));
@@ -344,7 +344,7 @@ fn elevenlabs_tells_how_a_conversation_ended() {
     // The webhook of the same conversation is the same event.
     let webhook = json!({"type": "post_call_transcription", "event_timestamp": 7, "data": conversation("c1", "done")});
     let webhook = VerifiedWebhook::from_inbox(Provider::ElevenLabs, String::new(), webhook.to_string().into_bytes(), 0);
-    let LookupAnswer::Ended { webhook: looked_up, event } =
+    let LookupAnswer::Ended { webhook: looked_up, event, .. } =
         answer(Provider::ElevenLabs, Some("c1"), &conversation("c1", "done"))
     else {
         panic!("ended")
@@ -411,6 +411,11 @@ fn telnyx_page(rows: &[Value], page: u64, pages: u64) -> (u16, Value) {
     (200, json!({"data": rows, "meta": {"page_number": page, "total_pages": pages}}))
 }
 
+fn earlier_ids(answer: Option<&LookupAnswer>) -> Vec<&str> {
+    let Some(LookupAnswer::Ended { earlier, .. }) = answer else { panic!("{answer:?}") };
+    earlier.iter().map(|(_, event)| event.event_id.as_str()).collect()
+}
+
 #[test]
 fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     let gone = (404, json!({"errors": [{"code": "10005"}]}));
@@ -423,6 +428,7 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
             [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(std::slice::from_ref(&hangup), 2, 2)];
         let (requests, answer) = play(Provider::Telnyx, Some("v3:1"), [first].into_iter().chain(pages));
         assert_eq!(requests.len(), 3, "{requests:?}");
+        assert_eq!(earlier_ids(answer.as_ref()), ["telnyx:e1"], "the event of another call is left out");
         let event = event(answer.unwrap());
         assert_eq!((event.event_id.as_str(), event.event_type.as_str()), ("telnyx:e2", "call.hangup"));
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::Busy));
@@ -430,10 +436,11 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     // An ended call is asked about by its leg, and a forgotten call by its numbers.
     let (requests, _) = play(Provider::Telnyx, Some("v3:1"), [ended.clone(), telnyx_page(&[], 1, 0)]);
     assert_snapshot!(requests.last().unwrap(), @"GET /v2/call_events?filter%5Bleg_id%5D=l1&filter%5Btype%5D=webhook&page%5Bnumber%5D=1&page%5Bsize%5D=100");
-    // Raw webhooks may lie deeper in the metadata.
+    // Raw webhooks may lie deeper in the metadata, and nobody knows the order of the list.
     let mut deeper = hangup.clone();
     deeper["metadata"] = json!({"raw": {"data": hangup["metadata"]}, "delivered": true});
-    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone.clone(), telnyx_page(&[deeper], 1, 1)]);
+    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone.clone(), telnyx_page(&[deeper, initiated], 1, 1)]);
+    assert_eq!(earlier_ids(answer.as_ref()), ["telnyx:e1"]);
     assert_eq!(event(answer.unwrap()).event_id.as_str(), "telnyx:e2");
     // Without the event, the end of the call is all that is known.
     let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [ended, telnyx_page(&[], 1, 0)]);

@@ -170,7 +170,7 @@ proptest! {
                     requests += 1;
                 }
                 prop_assert!(requests <= 30);
-                if let SearchStep::Answer(LookupAnswer::Ended { webhook, event }) = search.respond(status, &body, NOW) {
+                if let SearchStep::Answer(LookupAnswer::Ended { webhook, event, .. }) = search.respond(status, &body, NOW) {
                     check(&Reading::Event(*event.clone()));
                     prop_assert_eq!(read(&webhook, NOW), Reading::Event(*event));
                 }

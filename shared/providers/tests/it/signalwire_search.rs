@@ -57,7 +57,7 @@ fn known_call_is_read_by_its_sid() {
     }
     let (requests, answer) = by_id(call("s1", "completed", json!({})));
     assert_eq!(requests, ["/api/laml/2010-04-01/Accounts/project-1/Calls/s1.json"]);
-    let LookupAnswer::Ended { webhook, event } = answer else { panic!("it has ended") };
+    let LookupAnswer::Ended { webhook, event, .. } = answer else { panic!("it has ended") };
     // Our ids are in the query, as in a callback.
     assert_eq!((event.call_id.as_str(), event.provider_call_id.as_deref()), ("call 1/ä", Some("s1")));
     let kinds: Vec<EventKind> = event.call_events.iter().map(|event| event.kind).collect();
