@@ -259,7 +259,7 @@ impl Reconciler {
         requests.add_time(now.millis_since(asked_at));
         let answer = response.map(|response| search.respond(response.status, &response.body, now));
         match answer {
-            Ok(SearchStep::Answer(LookupAnswer::Ended { webhook, event, earlier: _ })) => Some((webhook, *event)),
+            Ok(SearchStep::Answer(LookupAnswer::Ended { webhook, event, others: _ })) => Some((webhook, *event)),
             Ok(SearchStep::Answer(LookupAnswer::UnknownValue { field })) => {
                 log_unknown_value(provider, Some(&call_id), field, "asked_again_later", now);
                 None

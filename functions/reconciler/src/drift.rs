@@ -299,7 +299,9 @@ impl Reconciler {
                 continue;
             }
             let drift = match lookups.look_up(&call, record, Urgency::Drift, now).await? {
-                LookupOutcome::Ended(ending) if is_recent(&ending.event, attempt, now) => continue,
+                LookupOutcome::Ended(ending) if ending.events().iter().any(|event| is_recent(event, attempt, now)) => {
+                    continue;
+                }
                 LookupOutcome::Ended(ending) => {
                     match reported_lifecycle(&call, attempt, &ending.events(), &self.policy) {
                         Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),

@@ -11,7 +11,7 @@ use crate::reconciler::Reconciler;
 
 /// Result of storing an ending.
 pub(crate) enum StoredEnding {
-    /// The event is new in the inbox, or one before it is.
+    /// The event is new in the inbox, or another event of the call is.
     New,
     /// The event was in the inbox already, for this call or for another. `since` is the time of its receipt.
     Known { since: Timestamp },
@@ -29,7 +29,7 @@ pub(crate) enum StoredId {
 }
 
 impl Reconciler {
-    /// Stores and queues the ending that a provider reported for an attempt, and before it the earlier events that the call lacks.
+    /// Stores and queues the ending that a provider reported for an attempt, and then the other events that say more about it.
     /// **If another attempt has the provider call id, nothing is stored.** A search by numbers and time may find the call of another
     /// dial to the same person.
     pub(crate) async fn store_ending(
@@ -49,23 +49,37 @@ impl Reconciler {
         {
             return Ok(StoredEnding::OfAnotherAttempt);
         }
-        let mut is_new = false;
-        for (webhook, event) in &ending.earlier {
-            let new_event = NewEvent::from_lookup(webhook, event, trace_id);
-            let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
-            is_new |= matches!(outcome, PutOutcome::Stored);
-        }
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
-        let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
-        let PutOutcome::Duplicate { stored, .. } = outcome else { return Ok(StoredEnding::New) };
-        // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges that call
-        // into this one.
-        if let Some(provider_call_id) = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id))
-            && !self.write_alias(call, record, provider_call_id, Some(&event.event_id), now).await?
-        {
-            return Ok(StoredEnding::OfAnotherAttempt);
+        let known_since = match submit(&self.inbox, &self.queue, &new_event, event).await? {
+            PutOutcome::Stored => None,
+            PutOutcome::Duplicate { stored, .. } => {
+                // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges
+                // that call into this one.
+                let elsewhere = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id));
+                if let Some(provider_call_id) = elsewhere
+                    && !self.write_alias(call, record, provider_call_id, Some(&event.event_id), now).await?
+                {
+                    return Ok(StoredEnding::OfAnotherAttempt);
+                }
+                Some(stored.received_at)
+            }
+        };
+        let mut is_new = false;
+        for (webhook, event) in &ending.others {
+            let new_event = NewEvent::from_lookup(webhook, event, trace_id);
+            match submit(&self.inbox, &self.queue, &new_event, event).await {
+                Ok(outcome) => is_new |= matches!(outcome, PutOutcome::Stored),
+                // An unreadable event must not keep the call from being settled.
+                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
+                    self.log_unreadable(&event.event_id, &call.call_id, &error);
+                }
+                Err(error) => return Err(error),
+            }
         }
-        Ok(if is_new { StoredEnding::New } else { StoredEnding::Known { since: stored.received_at } })
+        Ok(match known_since {
+            Some(since) if !is_new => StoredEnding::Known { since },
+            Some(_) | None => StoredEnding::New,
+        })
     }
 
     /// Stores and queues the provider call id of an attempt whose dial got no answer. Does nothing if Switchhook did not dial the

@@ -16,7 +16,7 @@ use switchhook_aws::Error;
 use switchhook_aws::inbox::{Inbox, minute_of};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{AttemptRecord, Call, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptRecord, Call, Policy, Provider, ProviderEvent, Timestamp, fold};
 use switchhook_providers::{
     AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook, read_with_notes,
 };
@@ -75,8 +75,8 @@ pub(crate) enum LookupOutcome {
 
 /// Ending that a provider reported in its answer to a lookup.
 pub(crate) struct ReportedEnding {
-    /// Events before the ending that the call lacks, in the same form.
-    pub(crate) earlier: Vec<(VerifiedWebhook, ProviderEvent)>,
+    /// Other events of the call, in the same form. Empty if they say no more about the attempt than the call and its ending do.
+    pub(crate) others: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// The ending as an event of the call and the attempt that were looked up.
     pub(crate) event: Box<ProviderEvent>,
     /// The answer in the form of a webhook, to be stored in the inbox.
@@ -86,7 +86,7 @@ pub(crate) struct ReportedEnding {
 impl ReportedEnding {
     /// Returns copies of all events, the ending last.
     pub(crate) fn events(&self) -> Vec<ProviderEvent> {
-        self.earlier.iter().map(|(_, event)| event).chain([self.event.as_ref()]).cloned().collect()
+        self.others.iter().map(|(_, event)| event).chain([self.event.as_ref()]).cloned().collect()
     }
 }
 
@@ -96,6 +96,7 @@ pub(crate) struct Lookups<'a> {
     accounts: &'a Entries<AccountConfig>,
     inbox: &'a Inbox,
     clock: &'a Clock,
+    policy: &'a Policy,
     stop_at: Timestamp,
     is_over_budget: AtomicBool,
     /// Locked while a request to the shared budget is under way, so that each is sent once.
@@ -122,6 +123,7 @@ impl Reconciler {
             accounts,
             inbox: &self.inbox,
             clock: &self.clock,
+            policy: &self.policy,
             stop_at,
             is_over_budget: AtomicBool::new(false),
             grants: tokio::sync::Mutex::default(),
@@ -251,19 +253,30 @@ impl Lookups<'_> {
             }
         };
         let (is_answered, outcome) = match answer {
-            LookupAnswer::Ended { mut earlier, webhook, event } => {
+            LookupAnswer::Ended { others, webhook, event } => {
                 // The events belong to the attempt that was looked up, whatever ids the provider echoes.
                 let of_attempt = |event: ProviderEvent| {
                     let (call_id, attempt) = (call.call_id.clone(), Some(attempt.clone()));
                     ProviderEvent { call_id, attempt, ..event }
                 };
-                earlier.retain(|(_, event)| !call.contains_event(&event.event_id));
-                let earlier = earlier.into_iter().map(|(webhook, event)| (webhook, of_attempt(event))).collect();
-                let event = Box::new(of_attempt(*event));
-                if let Some(field) = read_with_notes(&webhook, now).1.unknown_value {
-                    log_unknown_value(provider, Some(&call.call_id), field, "read_without_it", now);
+                let missing = others.into_iter().filter(|(_, event)| !call.contains_event(&event.event_id));
+                let others = missing.map(|(webhook, event)| (webhook, of_attempt(event))).collect();
+                let mut ending = ReportedEnding { others, event: Box::new(of_attempt(*event)), webhook };
+                let state_after = |events: &[ProviderEvent]| {
+                    let folded = fold(Some(call), events, self.policy, now).transition;
+                    let attempts = folded.map_or_else(|| call.attempts(), |folded| folded.call.attempts());
+                    let state = attempts.iter().find(|other| Some(other.index) == index);
+                    state.map(|state| (state.lifecycle, state.outcome))
+                };
+                if state_after(&ending.events()) == state_after(std::slice::from_ref(&*ending.event)) {
+                    ending.others.clear();
                 }
-                (true, LookupOutcome::Ended(ReportedEnding { earlier, event, webhook }))
+                for webhook in ending.others.iter().map(|(webhook, _)| webhook).chain([&ending.webhook]) {
+                    if let Some(field) = read_with_notes(webhook, now).1.unknown_value {
+                        log_unknown_value(provider, Some(&call.call_id), field, "read_without_it", now);
+                    }
+                }
+                (true, LookupOutcome::Ended(ending))
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),

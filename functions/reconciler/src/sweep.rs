@@ -318,7 +318,7 @@ impl Reconciler {
         Ok(true)
     }
 
-    fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {
+    pub(crate) fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {
         let decision = Decision {
             function: "reconciler",
             message: "stored event cannot be read",

@@ -333,10 +333,8 @@ impl Reconciler {
         let Some(record) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
         let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
         match lookups.look_up(call, record, urgency, now).await? {
-            // The call has all of this already, and it did not end the attempt.
-            LookupOutcome::Ended(ending)
-                if ending.earlier.is_empty() && call.contains_event(&ending.event.event_id) =>
-            {
+            // The call has this ending already, it did not end the attempt, and no other event says more.
+            LookupOutcome::Ended(ending) if ending.others.is_empty() && call.contains_event(&ending.event.event_id) => {
                 Ok(Resolution::DeadlinePassed)
             }
             LookupOutcome::Ended(ending) => match self.store_ending(call, record, &ending, now, trace_id).await? {

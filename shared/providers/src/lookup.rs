@@ -49,9 +49,9 @@ impl Lookup<'_> {
 pub enum LookupAnswer {
     /// The call is over.
     Ended {
-        /// Events of the call before its ending, in the same form. Only a list of webhooks has them: Telnyx' ending does not say
-        /// whether anybody answered. Store them before the ending.
-        earlier: Vec<(VerifiedWebhook, ProviderEvent)>,
+        /// Other events of the call, in the same form. Only a list of webhooks has them. They may say more than the ending: that of Telnyx
+        /// does not say whether anybody answered.
+        others: Vec<(VerifiedWebhook, ProviderEvent)>,
         /// The response as a webhook. Store its query and body in the inbox.
         webhook: VerifiedWebhook,
         /// The event that [`read`](crate::read) makes of this webhook, now and from the inbox.
@@ -84,10 +84,10 @@ pub(crate) enum Step<S> {
 
 /// Result of a search, in the terms of one provider's `client.rs`.
 pub(crate) enum ParsedAnswer {
-    /// The call is over. `query` and `body` are those of the webhook that reports the same ending. `earlier` are the bodies of the
-    /// call's webhooks before it, if the provider lists them.
+    /// The call is over. `query` and `body` are those of the webhook that reports the same ending. `others` are the bodies of the
+    /// call's other webhooks, if the provider lists them.
     Ended {
-        earlier: Vec<Vec<u8>>,
+        others: Vec<Vec<u8>>,
         query: String,
         body: Vec<u8>,
     },
@@ -142,7 +142,7 @@ pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> ListedCall
     let mut calls = ListedCalls::default();
     for answer in answers {
         match answer {
-            ParsedAnswer::Ended { query, body, earlier: _ } => calls.webhooks.push((query, body)),
+            ParsedAnswer::Ended { query, body, others: _ } => calls.webhooks.push((query, body)),
             ParsedAnswer::UnknownValue(field) => calls.unknown_values.push(field),
             ParsedAnswer::Alive { .. }
             | ParsedAnswer::NotFound

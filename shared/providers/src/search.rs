@@ -170,7 +170,7 @@ fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
 
 fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
-        ParsedAnswer::Ended { earlier, query, body } => {
+        ParsedAnswer::Ended { others, query, body } => {
             // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
             let event_of = |query: &str, body| {
                 let webhook = VerifiedWebhook::new(provider, query, body, 0).decided_by(config.decision());
@@ -181,8 +181,8 @@ fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswe
             };
             match event_of(&query, body) {
                 Some((webhook, event)) => {
-                    let earlier = earlier.into_iter().filter_map(|body| event_of("", body)).collect();
-                    LookupAnswer::Ended { earlier, webhook, event: Box::new(event) }
+                    let others = others.into_iter().filter_map(|body| event_of("", body)).collect();
+                    LookupAnswer::Ended { others, webhook, event: Box::new(event) }
                 }
                 None => LookupAnswer::RetryLater { reason: "unreadable" },
             }

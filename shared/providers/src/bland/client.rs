@@ -271,7 +271,7 @@ fn parse_call(fields: Map<String, Value>) -> ParsedAnswer {
                 fields.into_iter().filter(|(name, _)| KEPT.contains(&name.as_str())).collect();
             body.insert("event".to_owned(), json!(CALL_RECORD));
             ParsedAnswer::Ended {
-                earlier: Vec::new(),
+                others: Vec::new(),
                 query: String::new(),
                 body: Value::Object(body).to_string().into_bytes(),
             }

@@ -203,7 +203,7 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
             ParsedAnswer::Alive { provider_call_id: bounded("", id) }
         }
         Some(Status::Done | Status::Failed) => ParsedAnswer::Ended {
-            earlier: Vec::new(),
+            others: Vec::new(),
             query: String::new(),
             body: json!({"type": "post_call_transcription", "data": conversation}).to_string().into_bytes(),
         },

@@ -409,7 +409,7 @@ fn parse_call(kind: Kind, call: &Map<String, Value>, ids: String) -> ParsedAnswe
         Kind::Ended if text(call, "end_time").is_none() => ParsedAnswer::Unreadable,
         Kind::Ended => match record_status(call) {
             Some(status) => {
-                ParsedAnswer::Ended { earlier: Vec::new(), query: ids, body: callback(call, status).into_bytes() }
+                ParsedAnswer::Ended { others: Vec::new(), query: ids, body: callback(call, status).into_bytes() }
             }
             None => ParsedAnswer::UnknownValue("hangup_cause_code"),
         },

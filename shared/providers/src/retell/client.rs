@@ -159,7 +159,7 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
             let analysed = call.get("call_analysis").and_then(Value::as_object).is_some_and(|data| !data.is_empty());
             let event = if analysed { "call_analyzed" } else { "call_ended" };
             ParsedAnswer::Ended {
-                earlier: Vec::new(),
+                others: Vec::new(),
                 query: String::new(),
                 body: json!({"event": event, "call": call}).to_string().into_bytes(),
             }

@@ -16,6 +16,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
+use super::payload::EventType;
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
 use crate::config::{Account, AccountConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
@@ -104,16 +105,18 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
 pub(crate) enum Search {
     ById,
     /// Events in which the hangup of a call with a known id is looked for. `call` is the ended call, if Telnyx still
-    /// knows it. `earlier` are the other events of the call so far.
+    /// knows it. `others` are the other events of the call so far.
     Hangup {
         call: Option<Map<String, Value>>,
-        earlier: Vec<Map<String, Value>>,
+        others: Vec<Map<String, Value>>,
         filters: String,
         page: u64,
     },
-    /// Events in which our ids are looked for. `earlier` are those of our call so far, and no hangup is among them.
+    /// Events in which our ids are looked for. `found` is the id of our call, whose hangup was not seen yet. `others` are its events so
+    /// far.
     Events {
-        earlier: Vec<Map<String, Value>>,
+        found: Option<String>,
+        others: Vec<Map<String, Value>>,
         filters: String,
         page: u64,
     },
@@ -129,7 +132,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
     }
     lookup.dialled_at?;
     let filters = number_filters(lookup)?;
-    Some((events_request(config, &filters, 1)?, Search::Events { earlier: Vec::new(), filters, page: 1 }))
+    Some((events_request(config, &filters, 1)?, Search::Events { found: None, others: Vec::new(), filters, page: 1 }))
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
@@ -186,38 +189,39 @@ pub(crate) fn next_step(
             match by_leg.or_else(|| number_filters(lookup)) {
                 Some(filters) => ask(
                     events_request(config, &filters, 1),
-                    Search::Hangup { call, earlier: Vec::new(), filters, page: 1 },
+                    Search::Hangup { call, others: Vec::new(), filters, page: 1 },
                 ),
                 None => Step::Answer(without_hangup(call, &[])),
             }
         }
-        Search::Hangup { call, mut earlier, filters, page } => {
-            let Some(events) = answer else { return Step::Answer(without_hangup(call, &earlier)) };
+        Search::Hangup { call, mut others, filters, page } => {
+            let Some(events) = answer else { return Step::Answer(without_hangup(call, &others)) };
             let ours = raw_events(&events).filter(|event| call_control_id(event) == lookup.provider_call_id);
-            if let Some(hangup) = hangup_among(ours, &mut earlier) {
-                return Step::Answer(ended(&earlier, hangup));
+            if let Some(hangup) = hangup_among(ours, &mut others) {
+                return Step::Answer(ended(&others, hangup));
             }
             if has_next_page(&events, page) {
                 let request = events_request(config, &filters, page + 1);
-                return ask(request, Search::Hangup { call, earlier, filters, page: page + 1 });
+                return ask(request, Search::Hangup { call, others, filters, page: page + 1 });
             }
-            Step::Answer(without_hangup(call, &earlier))
+            Step::Answer(without_hangup(call, &others))
         }
-        Search::Events { mut earlier, filters, page } => {
+        Search::Events { mut found, mut others, filters, page } => {
             let Some(events) = answer.filter(|answer| answer.contains_key("data")) else {
                 return Step::Answer(ParsedAnswer::Unreadable);
             };
             let is_ours = |payload: &Map<String, Value>| lookup.matches(&echo(payload));
-            let ours = raw_events(&events).filter(|event| payload(event).is_some_and(is_ours));
-            if let Some(hangup) = hangup_among(ours, &mut earlier) {
-                return Step::Answer(ended(&earlier, hangup));
+            let ours = || raw_events(&events).filter(|event| payload(event).is_some_and(is_ours));
+            found = found.or_else(|| ours().find_map(call_control_id).map(str::to_owned));
+            if let Some(hangup) = hangup_among(ours(), &mut others) {
+                return Step::Answer(ended(&others, hangup));
             }
             if has_next_page(&events, page) {
                 let request = events_request(config, &filters, page + 1);
-                return ask(request, Search::Events { earlier, filters, page: page + 1 });
+                return ask(request, Search::Events { found, others, filters, page: page + 1 });
             }
-            match earlier.iter().find_map(call_control_id) {
-                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", id) }),
+            match found {
+                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", &id) }),
                 None => ask(active_calls_request(config, 1), Search::ActiveCalls { page: 1 }),
             }
         }
@@ -287,32 +291,29 @@ fn state_of(call: &Map<String, Value>) -> Option<ParsedAnswer> {
     }
 }
 
-/// Returns the hangup among the events of a call on one page, and adds the others to `earlier`. Telnyx does not document the order of
-/// the events.
+/// Returns the hangup among the events of a call on one page. Adds those of its other events that may change it to `others`. Telnyx does not
+/// document the order of the events.
 fn hangup_among<'a>(
     events: impl Iterator<Item = &'a Map<String, Value>>,
-    earlier: &mut Vec<Map<String, Value>>,
+    others: &mut Vec<Map<String, Value>>,
 ) -> Option<&'a Map<String, Value>> {
-    let (hangups, others): (Vec<_>, Vec<_>) = events.partition(|event| is_hangup(event));
-    earlier.extend(others.into_iter().cloned());
+    let (hangups, rest): (Vec<_>, Vec<_>) = events.partition(|event| is_hangup(event));
+    others.extend(rest.into_iter().filter(|event| may_change_a_call(event)).cloned());
     hangups.first().copied()
 }
 
 /// Answer about a call whose hangup is not among the events. If Telnyx still knows the call, that is a `call.hangup`
 /// without a cause, because `GET /v2/calls/{id}` gives none.
-fn without_hangup(call: Option<Map<String, Value>>, earlier: &[Map<String, Value>]) -> ParsedAnswer {
+fn without_hangup(call: Option<Map<String, Value>>, others: &[Map<String, Value>]) -> ParsedAnswer {
     let Some(call) = call else { return ParsedAnswer::Gone };
     let hangup = json!({"record_type": "event", "event_type": HANGUP, "payload": call});
-    hangup.as_object().map_or(ParsedAnswer::Unreadable, |hangup| ended(earlier, hangup))
+    hangup.as_object().map_or(ParsedAnswer::Unreadable, |hangup| ended(others, hangup))
 }
 
-/// Answer about a call that has ended, with its events before the hangup.
-fn ended(earlier: &[Map<String, Value>], hangup: &Map<String, Value>) -> ParsedAnswer {
-    ParsedAnswer::Ended {
-        earlier: earlier.iter().map(raw_webhook).collect(),
-        query: String::new(),
-        body: raw_webhook(hangup),
-    }
+/// Answer about a call that has ended, with the other events of the same leg. Another leg may have our ids too.
+fn ended(others: &[Map<String, Value>], hangup: &Map<String, Value>) -> ParsedAnswer {
+    let of_leg = others.iter().filter(|event| call_control_id(event) == call_control_id(hangup));
+    ParsedAnswer::Ended { others: of_leg.map(raw_webhook).collect(), query: String::new(), body: raw_webhook(hangup) }
 }
 
 /// The raw webhook, as Telnyx posted it or would have posted it. Its own id is the id of the event.
@@ -344,6 +345,19 @@ fn payload(event: &Map<String, Value>) -> Option<&Map<String, Value>> {
 
 fn call_control_id(event: &Map<String, Value>) -> Option<&str> {
     text(payload(event)?, "call_control_id")
+}
+
+fn may_change_a_call(event: &Map<String, Value>) -> bool {
+    match text(event, "event_type").map(EventType::from_name) {
+        Some(
+            EventType::Initiated
+            | EventType::Answered
+            | EventType::Hangup
+            | EventType::MachineDetection
+            | EventType::Analyzed,
+        ) => true,
+        Some(EventType::Ignored | EventType::Other) | None => false,
+    }
 }
 
 fn is_hangup(event: &Map<String, Value>) -> bool {

@@ -24,7 +24,7 @@ pub(crate) fn parse_call(ids: String, call: &Map<String, Value>) -> ParsedAnswer
             ParsedAnswer::Alive { provider_call_id: bounded("", call_sid) }
         }
         CallStatus::Completed | CallStatus::Busy | CallStatus::NoAnswer | CallStatus::Failed | CallStatus::Canceled => {
-            ParsedAnswer::Ended { earlier: Vec::new(), query: ids, body: callback(call).into_bytes() }
+            ParsedAnswer::Ended { others: Vec::new(), query: ids, body: callback(call).into_bytes() }
         }
         CallStatus::Other => ParsedAnswer::UnknownValue("status"),
     }

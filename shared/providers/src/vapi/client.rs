@@ -199,7 +199,7 @@ fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
             }
             message.insert("call".to_owned(), Value::Object(call));
             ParsedAnswer::Ended {
-                earlier: Vec::new(),
+                others: Vec::new(),
                 query: String::new(),
                 body: json!({"message": message}).to_string().into_bytes(),
             }

@@ -272,7 +272,7 @@ fn parse_call(call: &Map<String, Value>) -> ParsedAnswer {
                 event.extend(time.map(|time| (name.to_owned(), time.to_string().into())));
             }
             ParsedAnswer::Ended {
-                earlier: Vec::new(),
+                others: Vec::new(),
                 query: String::new(),
                 body: Value::Object(event).to_string().into_bytes(),
             }

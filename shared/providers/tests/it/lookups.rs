@@ -411,9 +411,9 @@ fn telnyx_page(rows: &[Value], page: u64, pages: u64) -> (u16, Value) {
     (200, json!({"data": rows, "meta": {"page_number": page, "total_pages": pages}}))
 }
 
-fn earlier_ids(answer: Option<&LookupAnswer>) -> Vec<&str> {
-    let Some(LookupAnswer::Ended { earlier, .. }) = answer else { panic!("{answer:?}") };
-    earlier.iter().map(|(_, event)| event.event_id.as_str()).collect()
+fn other_ids(answer: Option<&LookupAnswer>) -> Vec<&str> {
+    let Some(LookupAnswer::Ended { others, .. }) = answer else { panic!("{answer:?}") };
+    others.iter().map(|(_, event)| event.event_id.as_str()).collect()
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
             [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(std::slice::from_ref(&hangup), 2, 2)];
         let (requests, answer) = play(Provider::Telnyx, Some("v3:1"), [first].into_iter().chain(pages));
         assert_eq!(requests.len(), 3, "{requests:?}");
-        assert_eq!(earlier_ids(answer.as_ref()), ["telnyx:e1"], "the event of another call is left out");
+        assert_eq!(other_ids(answer.as_ref()), ["telnyx:e1"], "the event of another call is left out");
         let event = event(answer.unwrap());
         assert_eq!((event.event_id.as_str(), event.event_type.as_str()), ("telnyx:e2", "call.hangup"));
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::Busy));
@@ -440,7 +440,7 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     let mut deeper = hangup.clone();
     deeper["metadata"] = json!({"raw": {"data": hangup["metadata"]}, "delivered": true});
     let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone.clone(), telnyx_page(&[deeper, initiated], 1, 1)]);
-    assert_eq!(earlier_ids(answer.as_ref()), ["telnyx:e1"]);
+    assert_eq!(other_ids(answer.as_ref()), ["telnyx:e1"]);
     assert_eq!(event(answer.unwrap()).event_id.as_str(), "telnyx:e2");
     // Without the event, the end of the call is all that is known.
     let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [ended, telnyx_page(&[], 1, 0)]);
