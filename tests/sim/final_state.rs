@@ -174,9 +174,12 @@ impl Sim {
         let dials = self.world.cloud.fake().dials().into_iter();
         let truth: Vec<Truth> = dials
             .filter(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial))
-            .map(|dial| {
+            .enumerate()
+            .map(|(index, dial)| {
                 let truth = truth_of(dial.behaviour, dial.provider.as_str());
-                if self.is_answer_unreported(&dial) { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
+                let is_inconclusive = attempts.get(index).is_some_and(|attempt| attempt.outcome == INCONCLUSIVE);
+                let may_be = is_inconclusive && self.is_answer_unreported(&dial);
+                if may_be { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
             })
             .collect();
         // The provider took such a call, dialled nobody because it had too many calls, and forgot it without a word. Nobody can know that.
@@ -224,8 +227,8 @@ impl Sim {
         self.state().result.verified_calls += 1;
     }
 
-    /// True if somebody answered, and the webhook that reports the answer was lost. Telnyx reports it there alone: a lookup and the
-    /// hangup do not.
+    /// True if somebody answered at Telnyx, and the webhook that reports the answer was lost. The hangup does not report it. A lookup does,
+    /// but the provider may not answer lookups for two inactivity timeouts.
     fn is_answer_unreported(&self, dial: &Dial) -> bool {
         let answer = format!("telnyx:{}:call.answered", dial.provider_call_id);
         dial.provider == Provider::Telnyx

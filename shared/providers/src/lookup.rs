@@ -49,7 +49,7 @@ impl Lookup<'_> {
 pub enum LookupAnswer {
     /// The call is over.
     Ended {
-        /// Other events of the call, in the same form. Only a list of webhooks has them. They may say more than the ending: that of Telnyx
+        /// Other events of the call, in the same form. Only a list of webhooks has them. They may say more than the ending: Telnyx's ending
         /// does not say whether anybody answered.
         others: Vec<(VerifiedWebhook, ProviderEvent)>,
         /// The response as a webhook. Store its query and body in the inbox.
