@@ -246,8 +246,8 @@ impl Sim {
     }
 }
 
-/// Tells for each attempt whether no event reports it, and its provider's lists never prove that there was no call, or the provider
-/// may have forgotten a call that it never dialled.
+/// Tells for each attempt whether nobody can know if it happened. Either no event reports it, and its provider's lists never prove that
+/// there was no call. Or the provider may have forgotten a call that it never dialled.
 fn unproven_attempts(shown: &Value, may_be_forgotten: bool) -> Vec<bool> {
     let attempts = shown["attempts"].as_array().into_iter().flatten();
     let is_unproven = |attempt: &Value| {

@@ -153,10 +153,13 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
         })
     };
     let exceeded: Vec<&&Resource> = ordered.iter().filter(|resource| resource.is_exceeded()).collect();
-    let list: Vec<String> = exceeded.iter().map(|wall| format!("{} ({})", wall.name, met(wall))).collect();
+    let list: Vec<String> = exceeded.iter().map(|wall| format!("- {} ({})\n", wall.name, met(wall))).collect();
     let exceeded = match list.as_slice() {
         [] => "No limit is exceeded at this size.\n".to_owned(),
-        list => format!("Exceeded, each with the webhooks a day at which it is met: {}.\n", list.join("; ")),
+        list => format!(
+            "These limits are exceeded. The numbers are the webhooks a day at which they are met:\n\n{}",
+            list.concat()
+        ),
     };
     let refusing = ordered.iter().find(|resource| resource.effect == Effect::RefusesWebhooks);
     format!(
@@ -175,7 +178,8 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
     let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
     format!(
-        "- Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB. The writes of calls alone need {}.\n\
+        "Other numbers of this size:\n\n\
+         - Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB. The writes of calls alone need {}.\n\
          - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
          - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n\

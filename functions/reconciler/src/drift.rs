@@ -299,11 +299,12 @@ impl Reconciler {
                 continue;
             }
             let drift = match lookups.look_up(&call, record, Urgency::Drift, now).await? {
-                LookupOutcome::Ended(ending) if ending.events().iter().any(|event| is_recent(event, attempt, now)) => {
-                    continue;
-                }
                 LookupOutcome::Ended(ending) => {
-                    match reported_lifecycle(&call, attempt, &ending.events(), &self.policy) {
+                    let events = ending.events();
+                    if events.iter().any(|event| is_recent(event, attempt, now)) {
+                        continue;
+                    }
+                    match reported_lifecycle(&call, attempt, &events, &self.policy) {
                         Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
                         Some(_) | None => continue,
                     }

@@ -1,7 +1,7 @@
 //! The sweep: finds stored events that are missing in their call, and queues them again.
 //!
 //! **Everything before the cursor is swept: each shard up to the end of the cursor's minute, or up to the position that the cursor has for
-//! it.** What was swept once stays swept. So an old position that is written late is still true. It only makes a worker sweep again.
+//! it.** An event that was swept stays swept. So an old position that is written late is still true. It only makes a worker sweep again.
 //!
 //! A run sweeps minute after minute, two minutes behind the clock. It does not sweep a shard of a minute that has more than a page, or
 //! that it has no time for. It leaves such a shard to a worker: it stores the shard's position together with the new minute, and then
@@ -38,8 +38,8 @@ const SWEEP_BEHIND_MINUTES: i64 = 2;
 const SWEEP_MINUTES_MAX: i64 = 60;
 /// Events of a shard and minute that are read at once. A run that finds more leaves the shard to a worker.
 pub const PAGE: i32 = 1_000;
-/// Messages in the events queue, for each shard of the inbox, above which the sweep pauses: the consumer is behind, and the missing
-/// events are probably in the queue. A shard takes 1,000 events per second, each of which is in the queue for about 0.05 s. So five
+/// Messages in the events queue, for each shard of the inbox, above which the sweep pauses. The consumer is behind then, and the missing
+/// events are probably in the queue. A shard takes 1,000 events per second, and each is in the queue for about 0.05 s. So five
 /// times as many messages wait as at the highest rate.
 ///
 /// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.

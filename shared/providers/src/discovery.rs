@@ -9,16 +9,15 @@ use switchhook_domain::{EventId, Provider, ProviderEvent, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::AccountConfig;
-use crate::dispatch::read;
 use crate::lookup::Period;
-use crate::reading::Reading;
+use crate::search::read_answer;
 use crate::webhook::VerifiedWebhook;
 use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, vonage};
 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPage {
-    /// Events of the ended calls of the page: the webhook to store, and the event that [`read`] makes of it. Those of one call stand
+    /// Events of the ended calls of the page: the webhook to store, and the event that [`read`](crate::read) makes of it. Those of one call stand
     /// together, the one that ends it last.
     pub events: Vec<(VerifiedWebhook, ProviderEvent)>,
     /// Provider call ids of the calls that the page only names, and that have ended or have a status that Switchhook does not know. A
@@ -90,15 +89,8 @@ pub fn read_discovery_answer(
         }
         Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
     }?;
-    let events = calls.webhooks.into_iter().filter_map(|(query, body)| {
-        // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-        let webhook = VerifiedWebhook::new(provider, &query, body, 0).decided_by(config.decision());
-        match read(&webhook, now) {
-            Reading::Event(event) => Some((webhook, event)),
-            Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
-        }
-    });
-    let events = events.collect();
+    let webhooks = calls.webhooks.into_iter();
+    let events = webhooks.filter_map(|(query, body)| read_answer(provider, config, &query, body, now)).collect();
     Some(CallPage { events, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
 }
 

@@ -11,8 +11,8 @@ use crate::correlation::Correlation;
 use crate::ids::{self, bounded};
 use crate::reading::{ReadError, Reading};
 
-/// Part of the id of an event that ends a replaced booking. The id of the event that replaces it stands before, and a hash of the replaced
-/// id behind.
+/// Part of the id of an event that ends a replaced booking. Before it is the id of the event that replaces the booking, and after it a hash
+/// of the replaced id.
 const REPLACED: &str = "/replaced/";
 
 /// Plausible times, in milliseconds since the Unix epoch: the years 2000 to 2099. Any other time is a mistake of its

@@ -4,7 +4,7 @@
 //! the call is found or the lists end.
 
 use http::StatusCode;
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::{Provider, ProviderEvent, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::AccountConfig;
@@ -168,25 +168,32 @@ fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
     SearchStep::Answer(LookupAnswer::RetryLater { reason })
 }
 
+/// Reads a provider's answer that was rewritten as a webhook. `None` if it makes no event.
+pub(crate) fn read_answer(
+    provider: Provider,
+    config: &AccountConfig,
+    query: &str,
+    body: Vec<u8>,
+    now: Timestamp,
+) -> Option<(VerifiedWebhook, ProviderEvent)> {
+    // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
+    let webhook = VerifiedWebhook::new(provider, query, body, 0).decided_by(config.decision());
+    match read(&webhook, now) {
+        Reading::Event(event) => Some((webhook, event)),
+        Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
+    }
+}
+
 fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
-        ParsedAnswer::Ended { others, query, body } => {
-            // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-            let event_of = |query: &str, body| {
-                let webhook = VerifiedWebhook::new(provider, query, body, 0).decided_by(config.decision());
-                match read(&webhook, now) {
-                    Reading::Event(event) => Some((webhook, event)),
-                    Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
-                }
-            };
-            match event_of(&query, body) {
-                Some((webhook, event)) => {
-                    let others = others.into_iter().filter_map(|body| event_of("", body)).collect();
-                    LookupAnswer::Ended { others, webhook, event: Box::new(event) }
-                }
-                None => LookupAnswer::RetryLater { reason: "unreadable" },
+        ParsedAnswer::Ended { others, query, body } => match read_answer(provider, config, &query, body, now) {
+            Some((webhook, event)) => {
+                let others = others.into_iter().filter_map(|body| read_answer(provider, config, "", body, now));
+                let others = others.collect();
+                LookupAnswer::Ended { others, webhook, event: Box::new(event) }
             }
-        }
+            None => LookupAnswer::RetryLater { reason: "unreadable" },
+        },
         ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
         ParsedAnswer::NotFound => LookupAnswer::NotFound,
         ParsedAnswer::Undecided(reason) => LookupAnswer::Undecided { reason },

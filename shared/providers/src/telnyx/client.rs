@@ -306,8 +306,8 @@ fn hangup_among<'a>(
 /// without a cause, because `GET /v2/calls/{id}` gives none.
 fn without_hangup(call: Option<Map<String, Value>>, others: &[Map<String, Value>]) -> ParsedAnswer {
     let Some(call) = call else { return ParsedAnswer::Gone };
-    let hangup = json!({"record_type": "event", "event_type": HANGUP, "payload": call});
-    hangup.as_object().map_or(ParsedAnswer::Unreadable, |hangup| ended(others, hangup))
+    let fields = [("record_type", "event".into()), ("event_type", HANGUP.into()), ("payload", Value::Object(call))];
+    ended(others, &fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// Answer about a call that has ended, with the other events of the same leg. Another leg may have our ids too.
