@@ -185,7 +185,7 @@ pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<Stuc
             if !is_long(since) {
                 return None;
             }
-            let provider = latest.and_then(|attempt| attempt.provider);
+            let provider = latest.and_then(|attempt| call.attempt_provider(attempt.index));
             let (kind, why) = match latest.map(|attempt| attempt.lifecycle) {
                 Some(state @ (Lifecycle::Initiated | Lifecycle::Ringing)) => {
                     (StuckKind::Dialling, format!("{} without an event since {since}", state.label()))

@@ -356,7 +356,7 @@ fn write_in_story(call: &Call, write: &Write) -> WriteInStory {
 
 fn summary(call: &Call, attempts: &[AttemptState], job_state: Option<JobState>) -> CallSummary {
     let latest = attempts.last();
-    let of_latest = latest.and_then(|attempt| attempt.provider);
+    let of_latest = latest.and_then(|attempt| call.attempt_provider(attempt.index));
     let provider = match &call.job {
         Job::Pending { .. } => call.dial_provider().or(of_latest),
         Job::Claimed { provider, .. } => Some(*provider),
@@ -405,7 +405,7 @@ fn attempt_summary(call: &Call, attempt: &AttemptState) -> AttemptSummary {
     let record = call.attempt_records.get(attempt.index);
     AttemptSummary {
         number: attempt.number,
-        provider: attempt.provider,
+        provider: call.attempt_provider(attempt.index),
         provider_call_id: record.and_then(|record| record.provider_call_id.clone()),
         lifecycle: attempt.lifecycle_label(),
         outcome: attempt.outcome_label(),

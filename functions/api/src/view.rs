@@ -69,7 +69,7 @@ fn shown_provider(call: &Call, latest: Option<&AttemptState>) -> Option<Provider
         Job::Pending { .. } => call.dial_provider(),
         Job::Claimed { provider, .. } => Some(*provider),
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
-            latest.and_then(|attempt| attempt.provider).or(call.dial_provider())
+            latest.and_then(|attempt| call.attempt_provider(attempt.index)).or(call.dial_provider())
         }
     }
 }
@@ -122,7 +122,7 @@ impl<'a> AttemptView<'a> {
         let record = call.attempt_records.get(attempt.index);
         Self {
             number: attempt.number,
-            provider: attempt.provider,
+            provider: call.attempt_provider(attempt.index),
             provider_call_id: record.and_then(|record| record.provider_call_id.as_deref()),
             lifecycle: attempt.lifecycle_label(),
             outcome: attempt.outcome_label(),

@@ -317,7 +317,7 @@ impl Reconciler {
                 LookupOutcome::Alive(_) => Drift::Alive,
                 LookupOutcome::NotFound | LookupOutcome::Unavailable => continue,
                 LookupOutcome::RetryLater => {
-                    checked.unanswered_by = attempt.provider;
+                    checked.unanswered_by = call.attempt_provider(attempt.index);
                     continue;
                 }
                 LookupOutcome::OverBudget => {
@@ -364,11 +364,12 @@ impl Reconciler {
             }
         }
         self.request_refold(call, &disagreement, now, trace_id).await?;
+        let provider = call.attempt_provider(attempt.index);
         let decision = Decision {
             function: "reconciler",
             message: "provider disagrees with call",
             action_taken: "drift_found",
-            provider: attempt.provider.as_ref().map(Provider::as_str),
+            provider: provider.as_ref().map(Provider::as_str),
             call_id: Some(call.call_id.as_str()),
             attempt: record.key.as_ref().map(AttemptKey::as_str),
             cause: Some(attempt.lifecycle_label()),

@@ -58,14 +58,13 @@ pub(crate) fn call_announcement(
 }
 
 fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
-    let announced: Vec<AnnouncementKind> =
-        announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Lifecycle).collect();
-    let highest = announced.iter().filter_map(|kind| kind.lifecycle()).max();
+    let announced = || announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Lifecycle);
+    let highest = announced().filter_map(AnnouncementKind::lifecycle).max();
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
     let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
     // Two states may have one name: a presumed completion, and then the reported one. That is no news.
-    let mut last = announced.last().map(|kind| kind.status());
+    let mut last = announced().last().map(AnnouncementKind::status);
     higher.retain(|(state, _)| last.replace(state.label()) != Some(state.label()));
     let mut new: Vec<Announcement> = higher
         .iter()
@@ -84,7 +83,7 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
     }
     if let Some(deadline) = attempt.deadline
         && attempt.is_inconclusive()
-        && (!new.is_empty() || announced.last() != Some(&AnnouncementKind::Inconclusive))
+        && (!new.is_empty() || announced().last() != Some(AnnouncementKind::Inconclusive))
     {
         let source = AnnouncementSource::Event(deadline);
         new.push(attempt_announcement(call, attempt, AnnouncementKind::Inconclusive, source));
@@ -189,9 +188,8 @@ fn appointment_announcements(
 
 /// Returns the new outcomes of an attempt, for a call without an appointment. Only final outcomes are announced.
 fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
-    let announced: Vec<AnnouncementKind> =
-        announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Outcome).collect();
-    let highest = announced.iter().filter_map(|kind| kind.outcome()).max();
+    let announced = || announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Outcome);
+    let highest = announced().filter_map(AnnouncementKind::outcome).max();
     let maxima = attempt.outcome_maxima.iter().copied().filter(|(outcome, _)| outcome.is_ending());
     let ended_by = attempt.ended_by().filter(|_| attempt.outcome_is_final() && !attempt.outcome.is_ending());
     let outcomes = maxima.chain(ended_by.map(|source| (attempt.outcome, source)));
@@ -204,7 +202,7 @@ fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcemen
         .collect();
     if let Some(deadline) = attempt.deadline
         && attempt.outcome_is_inconclusive()
-        && (!new.is_empty() || announced.last() != Some(&AnnouncementKind::OutcomeInconclusive))
+        && (!new.is_empty() || announced().last() != Some(AnnouncementKind::OutcomeInconclusive))
     {
         let source = AnnouncementSource::Event(deadline);
         new.push(attempt_announcement(call, attempt, AnnouncementKind::OutcomeInconclusive, source));
@@ -275,7 +273,9 @@ fn attempt_announcement(
         attempt_index: Some(attempt.index),
         attempt_number: attempt.number,
         source,
-        provider: attempt.provider.filter(|provider| call.provider_of_source(source) != Some(*provider)),
+        provider: call
+            .attempt_provider(attempt.index)
+            .filter(|provider| call.provider_of_source(source) != Some(*provider)),
         provider_call_known: record.is_some_and(|record| record.provider_call_id.is_some()),
         appointment_known: call.appointment_id.is_some(),
     }

@@ -230,8 +230,8 @@ impl AnnouncementKind {
         matches!(self, Self::DriftRepaired { .. })
     }
 
-    pub(crate) fn lifecycle(self) -> Option<Lifecycle> {
-        Lifecycle::ALL.iter().copied().find(|state| self == Self::Lifecycle(*state))
+    pub(crate) const fn lifecycle(self) -> Option<Lifecycle> {
+        if let Self::Lifecycle(state) = self { Some(state) } else { None }
     }
 
     /// Returns the outcome that the announcement reports as the status of the appointment.
@@ -241,8 +241,8 @@ impl AnnouncementKind {
     }
 
     /// Returns the outcome that the announcement reports for a call without an appointment.
-    pub(crate) fn outcome(self) -> Option<Outcome> {
-        Outcome::ALL.iter().copied().find(|outcome| self == Self::Outcome(*outcome))
+    pub(crate) const fn outcome(self) -> Option<Outcome> {
+        if let Self::Outcome(outcome) = self { Some(outcome) } else { None }
     }
 
     /// Returns the `status` of the domain event.

@@ -4,19 +4,16 @@ use crate::announcement::AppointmentStatus;
 use crate::call::{AttemptRecord, Call, HistoryEntry};
 use crate::event::{AttemptKey, EventKind};
 use crate::lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome};
-use crate::machine::{MachineFold, Verdict};
-use crate::provider::Provider;
+use crate::machine::Verdict;
 use crate::time::Timestamp;
 
 /// State of one attempt, derived from the history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptState {
-    /// Index into [`Call::attempt_records`].
+    /// Index into [`Call::attempt_records`]. [`Call::attempt_provider`] tells the provider.
     pub index: usize,
     /// Number for display: 1 is the attempt that started first.
     pub number: u8,
-    /// Provider of the attempt. `None` only if no provider has reported it yet.
-    pub provider: Option<Provider>,
     pub lifecycle: Lifecycle,
     pub outcome: Outcome,
     /// True if the attempt was silent for its inactivity timeout, and a `deadline_passed` event reports that. An event that arrives
@@ -140,13 +137,10 @@ impl Call {
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
         let entries = self.entries_of_attempt(index, number == 1, started_at);
         let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
-        let of_kind = |is_wanted: fn(EventKind) -> bool| {
-            let found = entries.iter().zip(&kinds).filter(move |(_, kind)| is_wanted(**kind));
-            found.map(|(entry, _)| *entry)
-        };
-        let restarts = of_kind(EventKind::restarts_timeout).map(|(_, entry)| entry.received_at);
-        let last_event_at = restarts.max().unwrap_or(started_at);
-        let deadlines: Vec<(usize, &HistoryEntry)> = of_kind(|kind| kind == EventKind::DeadlinePassed).collect();
+        let restarts = entries.iter().zip(&kinds).filter(|(_, kind)| kind.restarts_timeout());
+        let last_event_at = restarts.map(|((_, entry), _)| entry.received_at).max().unwrap_or(started_at);
+        let deadlines = entries.iter().zip(&kinds).filter(|(_, kind)| **kind == EventKind::DeadlinePassed);
+        let deadlines: Vec<(usize, &HistoryEntry)> = deadlines.map(|(entry, _)| *entry).collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
         let evidence = entries.iter().find(|(_, entry)| entry.event.kind.is_evidence());
         let first = evidence.or_else(|| deadlines.first()).map(|(at, _)| *at);
@@ -159,8 +153,6 @@ impl Call {
         // A passed deadline stays applied for as long as a presumed edge makes a difference.
         let presumption_matters = presuming
             && (LIFECYCLE.state(&kinds, false) != lifecycle.state || OUTCOME.state(&kinds, false) != outcome.state);
-        let verdicts = verdicts(&entries, &lifecycle, &outcome, deadline, presumption_matters);
-
         let deadline_entry = deadline.and_then(|at| self.history.get(at));
         let last_step = lifecycle.running_maxima.last().and_then(|(_, at)| entries.get(*at)).map(|(_, entry)| *entry);
         let ending = last_step.filter(|_| lifecycle.state.is_ending());
@@ -172,7 +164,6 @@ impl Call {
         AttemptState {
             index,
             number,
-            provider: self.attempt_provider(index),
             lifecycle: lifecycle.state,
             outcome: outcome.state,
             timed_out: deadline.is_some(),
@@ -190,7 +181,7 @@ impl Call {
                 .collect(),
             outcome_maxima: outcome.running_maxima.into_iter().map(|(state, at)| (state, history_index(at))).collect(),
             deadline,
-            verdicts,
+            verdicts: verdicts(entries, &lifecycle.verdicts, &outcome.verdicts, deadline, presumption_matters),
         }
     }
 
@@ -225,21 +216,21 @@ impl Call {
 
 /// Returns the verdict on each event of an attempt, with the event's index into the history.
 fn verdicts(
-    entries: &[(usize, &HistoryEntry)],
-    lifecycle: &MachineFold<Lifecycle>,
-    outcome: &MachineFold<Outcome>,
+    entries: Vec<(usize, &HistoryEntry)>,
+    lifecycle: &[Verdict],
+    outcome: &[Verdict],
     deadline: Option<usize>,
     presumption_matters: bool,
 ) -> Vec<(usize, Verdict)> {
     let first_initiated = entries.iter().find(|(_, entry)| entry.event.kind == EventKind::Initiated);
     let first_initiated = first_initiated.map(|(index, _)| *index);
     entries
-        .iter()
-        .zip(lifecycle.verdicts.iter().zip(&outcome.verdicts))
+        .into_iter()
+        .zip(lifecycle.iter().zip(outcome))
         .map(|((index, entry), (lifecycle, outcome))| {
             let verdict = match entry.event.kind {
-                EventKind::Initiated if first_initiated == Some(*index) => Verdict::Applied,
-                EventKind::DeadlinePassed if deadline == Some(*index) || presumption_matters => Verdict::Applied,
+                EventKind::Initiated if first_initiated == Some(index) => Verdict::Applied,
+                EventKind::DeadlinePassed if deadline == Some(index) || presumption_matters => Verdict::Applied,
                 EventKind::Alive => Verdict::Applied,
                 EventKind::Initiated | EventKind::DialNotFound | EventKind::DeadlinePassed => Verdict::Stale,
                 EventKind::ClaimExpired | EventKind::RetryMissed | EventKind::DriftFound => Verdict::Unhandled,
@@ -255,7 +246,7 @@ fn verdicts(
                 | EventKind::Completed
                 | EventKind::RetryScheduled => lifecycle.stronger(*outcome),
             };
-            (*index, verdict)
+            (index, verdict)
         })
         .collect()
 }

@@ -320,8 +320,9 @@ impl<S: State, I: Input> Machine<S, I> {
         let mut running_maxima = Vec::new();
         // A long history repeats its inputs, and the reached states seldom change. The index is the number of the input.
         let mut known = [Targets::default(); INPUTS_MAX];
+        let sources = self.sources();
         let targets_of = |(event, input): (usize, &I)| {
-            let sources = self.sources(*input);
+            let sources = of_input(sources, *input);
             let entry = known.get_mut(usize::from(input.number())).filter(|_| !sources.is_empty())?;
             let before = reached;
             // If no source was reached since the last event with this input, the edges lead to nothing new.
@@ -351,9 +352,9 @@ impl<S: State, I: Input> Machine<S, I> {
         Walk { highest, running_maxima, steps, targets }
     }
 
-    /// Returns the states with an edge for `input`, presumed edges included.
-    fn sources(&self, input: I) -> StateSet {
-        let sources = self.sources.get_or_init(|| {
+    /// Returns for each input, by its number, the states with an edge for it, presumed edges included.
+    fn sources(&self) -> &[StateSet; INPUTS_MAX] {
+        self.sources.get_or_init(|| {
             let mut sources = [StateSet::default(); INPUTS_MAX];
             for (from, edges) in self.rows(true) {
                 for (on, _) in *edges {
@@ -363,14 +364,13 @@ impl<S: State, I: Input> Machine<S, I> {
                 }
             }
             sources
-        });
-        sources.get(usize::from(input.number())).copied().unwrap_or_default()
+        })
     }
 
     /// True if any edge has this input, presumed edges included.
     #[must_use]
     pub fn handles(&self, input: I) -> bool {
-        !self.sources(input).is_empty()
+        !of_input(self.sources(), input).is_empty()
     }
 
     fn legal(&self, input: I, presuming: bool, reached: StateSet) -> impl Iterator<Item = (S, S)> {
@@ -384,6 +384,10 @@ impl<S: State, I: Input> Machine<S, I> {
     fn rows(&self, presuming: bool) -> impl Iterator<Item = &'static StateEdges<S, I>> {
         self.edges.iter().chain(self.presumed_edges.iter().filter(move |_| presuming))
     }
+}
+
+fn of_input(sources: &[StateSet; INPUTS_MAX], input: impl Input) -> StateSet {
+    sources.get(usize::from(input.number())).copied().unwrap_or_default()
 }
 
 /// Returns the step on the path that an earlier event with the same input made.

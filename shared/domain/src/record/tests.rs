@@ -144,7 +144,7 @@ fn acceptance_names_the_provider_to_a_row_that_has_forgotten_the_dial() {
     let row = dialled(&pending(), 1);
     let accepted = row.dial_accepted_event(&attempt, "call_1", at(2));
     let restored = folded(Some(&pending()), std::slice::from_ref(&accepted), 3);
-    assert_eq!(restored.attempts()[0].provider, Some(Provider::Retell));
+    assert_eq!(restored.attempt_provider(0), Some(Provider::Retell));
     assert_eq!(restored.announcements[0].provider, Some(Provider::Retell));
     assert_eq!(restored.dials(), [], "the dial itself comes back from its record");
     // The event that the row gives back to a lost inbox names it too.

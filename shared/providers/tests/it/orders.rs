@@ -69,7 +69,9 @@ fn essence(call: &Call) -> impl PartialEq + Debug + use<> {
     let attempts: Vec<_> = call
         .attempts()
         .iter()
-        .map(|it| (it.lifecycle_label(), it.outcome_label(), it.provider, it.started_at, it.ended_at))
+        .map(|it| {
+            (it.lifecycle_label(), it.outcome_label(), call.attempt_provider(it.index), it.started_at, it.ended_at)
+        })
         .collect();
     let dispositions: BTreeMap<EventId, _> = call.history.iter().map(|entry| (entry.id(), entry.disposition)).collect();
     let timeline: Vec<EventId> = call.timeline().iter().map(|entry| entry.id()).collect();
