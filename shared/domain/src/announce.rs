@@ -94,29 +94,26 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
 /// Returns the announcement of the job's result after the latest attempt: a retry, the failure of the call, or its cancellation.
 /// `None` if there is nothing new to announce, or Switchhook does not place the call.
 ///
-/// A result is announced once per attempt. A cancellation is announced once per call, because a late event may still show an
-/// attempt that was not known before.
+/// A result that is the last one announced is no news. For a cancellation this also holds if another attempt is the latest by now: a
+/// late event may show an attempt that was not known before.
 fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();
-    let (kind, is_same): (AnnouncementKind, fn(AnnouncementKind) -> bool) = match (&call.job, latest) {
-        (Job::Pending { due_at }, Some(_)) => {
-            (AnnouncementKind::RetryScheduled(*due_at), |kind| matches!(kind, AnnouncementKind::RetryScheduled(_)))
-        }
-        (Job::Failed, _) => {
-            let reason = call.end_reason(attempts);
-            (AnnouncementKind::Exhausted(reason), |kind| matches!(kind, AnnouncementKind::Exhausted(_)))
-        }
-        (Job::Canceled, _) => {
-            let reason = call.stop_reason.unwrap_or(StopReason::CanceledByUser);
-            (AnnouncementKind::JobCanceled(reason), |kind| matches!(kind, AnnouncementKind::JobCanceled(_)))
-        }
+    let kind = match (&call.job, latest) {
+        (Job::Pending { due_at }, Some(_)) => AnnouncementKind::RetryScheduled(*due_at),
+        (Job::Failed, _) => AnnouncementKind::Exhausted(call.end_reason(attempts)),
+        (Job::Canceled, _) => AnnouncementKind::JobCanceled(call.stop_reason.unwrap_or(StopReason::CanceledByUser)),
         (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Missed, _) => return None,
     };
     let attempt_index = latest.map(|attempt| attempt.index);
-    let is_once = matches!(kind, AnnouncementKind::JobCanceled(_));
-    let is_announced = |other: &Announcement| (is_once || other.attempt_index == attempt_index) && is_same(other.kind);
-    if call.announcements.iter().any(is_announced) {
+    let last = call.announcements.iter().rfind(|other| other.kind.is_job_result());
+    let is_same = |last: &Announcement| match (last.kind, kind) {
+        (AnnouncementKind::JobCanceled(_), AnnouncementKind::JobCanceled(_)) => true,
+        (AnnouncementKind::RetryScheduled(_), AnnouncementKind::RetryScheduled(_))
+        | (AnnouncementKind::Exhausted(_), AnnouncementKind::Exhausted(_)) => last.attempt_index == attempt_index,
+        (_, _) => false,
+    };
+    if last.is_some_and(is_same) {
         return None;
     }
     let source = source_of_end(call, latest, cause, now);

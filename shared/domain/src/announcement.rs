@@ -211,6 +211,21 @@ impl AnnouncementKind {
         }
     }
 
+    /// True if the announcement reports the result of the job after an attempt.
+    pub(crate) const fn is_job_result(self) -> bool {
+        match self {
+            Self::RetryScheduled(_) | Self::Exhausted(_) | Self::JobCanceled(_) => true,
+            Self::Lifecycle(_)
+            | Self::Inconclusive
+            | Self::Corrected(..)
+            | Self::Outcome(_)
+            | Self::OutcomeInconclusive
+            | Self::Appointment(_)
+            | Self::AppointmentEnded(_)
+            | Self::DriftRepaired { .. } => false,
+        }
+    }
+
     pub(crate) const fn topic(self) -> Topic {
         match self {
             Self::Lifecycle(_) | Self::Inconclusive => Topic::Lifecycle,

@@ -203,12 +203,11 @@ impl Call {
         };
         let triggered_at = self.triggered_at(attempts);
         let due_at = due_at.map(|due_at| triggered_at.map_or(due_at, |at| due_at.min(at)));
-        // A call that must be placed before a time is looked at again at that time, and ends then.
-        let withdrawn_until = self
-            .withdrawn_until(triggered_at)
-            .map(|until| plan.not_after.map_or(until, |not_after| until.min(not_after)));
+        let withdrawn_until = self.withdrawn_until(triggered_at);
         let due_at = due_at.map(|due_at| withdrawn_until.map_or(due_at, |until| due_at.max(until)));
         match (self.stop_reason, due_at, &self.job) {
+            // No attempt would follow anyway, so the change of the booking ended nothing.
+            (Some(StopReason::BookingChanged), None, _) => Job::Failed,
             (Some(StopReason::CanceledByUser | StopReason::BookingChanged), _, _) => Job::Canceled,
             (
                 Some(
@@ -229,36 +228,45 @@ impl Call {
             }
             (None, Some(due_at), _) => {
                 let due_at = self.not_before.map_or(due_at, |at| at.max(due_at));
-                Job::Pending { due_at: plan.moved_into_window(due_at) }
+                Job::Pending { due_at: plan.bounded(plan.moved_into_window(due_at)) }
             }
         }
     }
 
     /// Returns the due time of the attempt after the latest one. `None` if the retry policy allows no further attempt.
     fn retry_at(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<Timestamp> {
-        let key = self.attempt_key(latest);
-        self.end_reason_by_policy(plan, attempts, latest)
-            .is_none()
-            .then(|| plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at))
+        self.end_reason_by_policy(plan, attempts, latest).is_none().then(|| self.drawn_retry_at(plan, latest))
+    }
+
+    fn drawn_retry_at(&self, plan: &Plan, latest: &AttemptState) -> Timestamp {
+        plan.retry.due_after(&self.call_id, self.attempt_key(latest), latest.number, latest.end_received_at)
     }
 
     /// Returns the reason why a call that Switchhook places has ended without success.
     pub(crate) fn end_reason(&self, attempts: &[AttemptState]) -> EndReason {
         let by_policy = || self.end_reason_by_policy(self.plan.as_ref()?, attempts, attempts.last()?);
         let stopped = self.stop_reason.map(EndReason::Stopped);
-        stopped.or_else(by_policy).unwrap_or(EndReason::Forgotten)
+        let reason = match self.stop_reason {
+            // The policy ends the call, whether the booking changed or not.
+            Some(StopReason::BookingChanged) => by_policy().or(stopped),
+            Some(_) | None => stopped.or_else(by_policy),
+        };
+        reason.unwrap_or(EndReason::Forgotten)
     }
 
     /// Returns the reason why the retry policy allows no attempt after the latest one. `None` if it allows one.
     fn end_reason_by_policy(&self, plan: &Plan, attempts: &[AttemptState], latest: &AttemptState) -> Option<EndReason> {
         let decision = |attempt: &AttemptState| retry_decision(attempt, &plan.retry);
         let is_used_up = attempts.len() >= usize::from(plan.retry.attempts_max).min(CALL_ATTEMPTS_MAX);
+        let is_too_late = || plan.is_too_late(plan.moved_into_window(self.drawn_retry_at(plan, latest)));
+        let too_late = || is_too_late().then_some(EndReason::Stopped(StopReason::TooLate));
         match decision(latest) {
-            RetryDecision::Retry => is_used_up.then_some(EndReason::AttemptsUsed),
+            RetryDecision::Retry if is_used_up => Some(EndReason::AttemptsUsed),
+            RetryDecision::Retry => too_late(),
             RetryDecision::RetryOnce => {
                 let is_first =
                     attempts.iter().filter(|attempt| decision(attempt) == RetryDecision::RetryOnce).count() == 1;
-                (is_used_up || !is_first).then_some(EndReason::AttemptsUsed)
+                if is_used_up || !is_first { Some(EndReason::AttemptsUsed) } else { too_late() }
             }
             RetryDecision::Never if is_unheard(latest) => Some(EndReason::Unheard),
             RetryDecision::Never => Some(EndReason::NotRetryable),

@@ -1,5 +1,6 @@
 //! Phone numbers, and how they are compared.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -7,6 +8,10 @@ use sha2::{Digest, Sha256};
 
 /// Longest phone number or SIP address, in bytes.
 pub const NUMBER_BYTES_MAX: usize = 256;
+/// Zero that people write after the country code, although it is dialled within the country only.
+const NATIONAL_ZERO: &str = "(0)";
+/// Country code of Italy, where the zero belongs to the number: <https://en.wikipedia.org/wiki/Telephone_numbers_in_Italy>.
+const ITALY: &str = "39";
 /// Characters that people write between the digits of a number.
 const SEPARATORS: [char; 5] = [' ', '-', '.', '(', ')'];
 
@@ -48,17 +53,20 @@ impl PhoneNumber {
         is_number.then(|| Self::new(text))
     }
 
-    /// Parses an E.164 number as people write it: with blanks, hyphens, dots and brackets between the digits. `None` for any other
-    /// text. So a SIP address is none, and neither is a number without its country code.
+    /// Parses an E.164 number as people write it: with blanks, hyphens, dots and brackets between the digits, and perhaps with `(0)`
+    /// after the country code. `None` for any other text. So a SIP address is none, and neither is a number without its country
+    /// code.
     #[must_use]
     pub fn parse_written(text: &str) -> Option<Self> {
-        let digits: String = text.trim().chars().filter(|char| !SEPARATORS.contains(char)).collect();
+        let digits: String =
+            without_national_zero(text.trim()).chars().filter(|char| !SEPARATORS.contains(char)).collect();
         is_e164(&digits).then(|| Self::new(digits))
     }
 
     /// Returns the form in which numbers are compared: two spellings of one number have the same canonical form.
     ///
-    /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens.
+    /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens, and without `(0)` after the
+    ///   country code.
     /// - A SIP address: `sip:`, the user as written, and the host in lower case. `sips:`, port, parameters and headers are left
     ///   out.
     ///
@@ -66,9 +74,8 @@ impl PhoneNumber {
     #[must_use]
     pub fn canonical(&self) -> Self {
         let text = self.as_str().trim();
-        if let Some(digits) = text.strip_prefix('+') {
-            let digits: String = digits.chars().filter(char::is_ascii_digit).collect();
-            return Self::new(format!("+{digits}"));
+        if text.starts_with('+') {
+            return Self::new(format!("+{}", digits(&without_national_zero(text))));
         }
         let address = text.split_once(':').and_then(|(scheme, address)| {
             (scheme.eq_ignore_ascii_case("sip") || scheme.eq_ignore_ascii_case("sips")).then_some(address)
@@ -85,6 +92,18 @@ impl PhoneNumber {
         let hash = Sha256::digest(self.canonical().as_str());
         NumberTag(hash.iter().take(2).fold(0, |tag, byte| (tag << 8) | u16::from(*byte)))
     }
+}
+
+/// Returns a number with its country code as it is dialled from another country.
+fn without_national_zero(written: &str) -> Cow<'_, str> {
+    match written.split_once(NATIONAL_ZERO) {
+        Some((country, rest)) if digits(country) != ITALY => Cow::Owned(format!("{country}{rest}")),
+        Some(_) | None => Cow::Borrowed(written),
+    }
+}
+
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
 }
 
 fn is_e164(text: &str) -> bool {
@@ -124,6 +143,16 @@ mod tests {
 
     #[test]
     fn numbers_of_one_phone_have_one_form() {
+        for text in ["+44 (0)20 7946 0123", "+44(0) 20 79460123", "(+44) 20 7946 0123", "+44 20 7946 0123"] {
+            let number = PhoneNumber::parse_written(text);
+            assert_eq!(number.as_ref().map(PhoneNumber::as_str), Some("+442079460123"), "{text}");
+        }
+        assert_eq!(canonical("+44 (0)20 7946 0123"), "+442079460123");
+        // In Italy the zero belongs to the number.
+        assert_eq!(canonical("+39 (0)6 1234 5678"), "+390612345678");
+        for text in ["+1+4155550123", "++14155550123", "14155550123", "+1415555o123"] {
+            assert_eq!(PhoneNumber::parse_written(text), None, "{text}");
+        }
         for text in ["+14155550123", "+1 415 555-0123", "+1 (415) 555.0123", " +14155550123 "] {
             assert_eq!(canonical(text), "+14155550123", "{text}");
             assert_eq!(PhoneNumber::new(text).tag(), PhoneNumber::new("+14155550123").tag(), "{text}");

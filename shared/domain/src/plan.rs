@@ -58,6 +58,17 @@ impl Plan {
         let opening = self.window.as_ref().and_then(|window| window.next_opening(due_at).ok().flatten());
         opening.unwrap_or(due_at)
     }
+
+    /// True if no attempt may begin at this time, because it [makes no sense](Self::not_after) any more.
+    #[must_use]
+    pub fn is_too_late(&self, at: Timestamp) -> bool {
+        self.not_after.is_some_and(|not_after| at >= not_after)
+    }
+
+    /// Returns the earlier of a due time and the time from which no attempt begins. The call is looked at then, and ends.
+    pub(crate) fn bounded(&self, due_at: Timestamp) -> Timestamp {
+        self.not_after.map_or(due_at, |not_after| due_at.min(not_after))
+    }
 }
 
 /// Largest distance of a due time from now.

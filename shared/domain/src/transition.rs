@@ -193,8 +193,6 @@ impl Call {
     ) -> Option<Transition> {
         let refused_by = self.attempt_records.last().and_then(|record| record.provider);
         let mut call = self.without_dial(attempt)?;
-        let not_after = call.plan.as_ref().and_then(|plan| plan.not_after);
-        let until = not_after.map_or(until, |not_after| until.min(not_after));
         call.not_before = Some(until).filter(|_| !call.note_refusal(refused_by));
         call.note_move(MoveKind::Withdrawn, None, now);
         Some(call.into_transition(policy, now))
@@ -279,12 +277,13 @@ impl Call {
     }
 
     /// PENDING or CLAIMED → CANCELED, because the booking of the call was moved or canceled. A dialer that holds the claim loses it.
-    /// An attempt that is under way is left alone, and no further one follows.
+    /// An attempt that is under way is left alone, and no further one follows. A call that has ended keeps its job, and a late event
+    /// does not make it due again.
     ///
-    /// `None` if the call has ended, or is stopped already.
+    /// `None` if the call is stopped already.
     #[must_use]
     pub fn call_off(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        if self.plan.is_none() || self.stop_reason.is_some() || self.job.is_final() {
+        if self.plan.is_none() || self.stop_reason.is_some() {
             return None;
         }
         let mut call = self.clone();

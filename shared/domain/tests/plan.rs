@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+#[path = "plan/called_off.rs"]
+mod called_off;
 #[path = "plan/forgotten.rs"]
 mod forgotten;
 #[path = "plan/reached_nobody.rs"]

@@ -19,12 +19,13 @@ pub(super) fn booking_rule(fields: &mut Fields<'_>) -> Option<BookingRule> {
         fields.problem("from", "neither an E.164 number such as +14155550123 nor a SIP address");
     }
     let before_minutes = fields.take("before_minutes");
-    let minutes = before_minutes.as_ref().and_then(Value::as_u64).filter(|minutes| *minutes <= BEFORE_MINUTES_MAX);
+    let minutes = before_minutes.as_ref().and_then(Value::as_u64);
+    let minutes = minutes.filter(|minutes| (1..=BEFORE_MINUTES_MAX).contains(minutes));
     let minutes = minutes.and_then(|minutes| u32::try_from(minutes).ok());
     if minutes.is_none() {
         let message = match before_minutes {
             None => "missing: the time from the call to the start of the appointment",
-            Some(_) => "not a whole number from 0 to 86400",
+            Some(_) => "not a whole number from 1 to 86400",
         };
         fields.problem("before_minutes", message);
     }

@@ -592,7 +592,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
         "x-f": {
             "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
             "events": {"entity_id": "/a", "starts_at": "b", "booked_call": {"providers": ["retell", "SECRET"], "from": "SECRET",
-                       "before_minutes": -1, "window": "UTC 9-18", "agent": "SECRET"},
+                       "before_minutes": 0, "window": "UTC 9-18", "agent": "SECRET"},
                        "rules": [{"when": {"/a": 1}, "event": "booked", "implies": []}, {"event": "booking_canceled"}]}
         },
         "x-g": {
@@ -650,7 +650,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-f.events.starts_at: not a JSON pointer such as /data/id
     x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire
     x-f.events.booked_call.from: neither an E.164 number such as +14155550123 nor a SIP address
-    x-f.events.booked_call.before_minutes: not a whole number from 0 to 86400
+    x-f.events.booked_call.before_minutes: not a whole number from 1 to 86400
     x-f.events.booked_call.window: not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'
     x-f.events.booked_call."agent": unknown field: known are providers, from, before_minutes, window
     x-f.events.rules[0].implies: not beside the event booked

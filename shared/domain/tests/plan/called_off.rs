@@ -1,0 +1,96 @@
+//! Calls whose booking changes, and calls that must be placed before a time.
+
+use switchhook_domain::AppointmentStatus;
+
+use super::*;
+
+/// A call that must be placed before this time.
+fn call_until(not_after: i64) -> Call {
+    let mut call = call_with(RETRY);
+    call.plan.as_mut().expect("a placed call has a plan").not_after = Some(at(not_after));
+    call
+}
+
+/// The call was accepted, and nothing was heard of it.
+fn unheard() -> Call {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+    let call = folded(&call, call.deadline_passed_events(&POLICY, at(911)).first().expect("overdue"));
+    assert_eq!(call.job, Job::Failed);
+    call
+}
+
+fn results(call: &Call) -> Vec<String> {
+    let names = ["call.retry_scheduled", "call.exhausted", "call.canceled"];
+    types(call).into_iter().filter(|name| names.contains(&name.as_str())).collect()
+}
+
+/// The ending of the attempt arrives late. Nobody may be called again about the old time.
+#[test]
+fn ended_call_that_is_called_off_is_not_retried_whatever_arrives_later() {
+    let off = unheard().call_off(&POLICY, at(950)).expect("its booking changed").call;
+    assert_eq!((&off.job, off.stop_reason), (&Job::Failed, Some(StopReason::BookingChanged)));
+    assert_eq!(results(&off), ["call.exhausted"], "the call had ended, so nothing is news");
+    let late = folded(&off, &reports("1", "1", EventKind::Busy, 960));
+    assert_eq!(late.job, Job::Canceled);
+    assert_eq!(results(&late), ["call.exhausted", "call.canceled"]);
+    let resumed = late.resume(&POLICY, at(970)).expect("called off").call;
+    assert!(resumed.is_pending());
+}
+
+#[test]
+fn call_that_succeeded_stays_so_when_its_booking_changes() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::UserConfirmed, 20));
+    let off = call.call_off(&POLICY, at(30)).expect("its booking changed").call;
+    assert_eq!((off.job.as_str(), types(&off)), ("COMPLETED", types(&call)));
+}
+
+#[test]
+fn attempt_that_used_the_last_try_fails_the_call_although_it_was_called_off() {
+    let rings = folded(
+        &dialled(&call_with(RetryPolicy { attempts_max: 1, ..RETRY }), 10),
+        &reports("1", "1", EventKind::Ringing, 12),
+    );
+    let off = rings.call_off(&POLICY, at(13)).expect("under way").call;
+    let ended = folded(&off, &reports("2", "1", EventKind::Busy, 20));
+    assert_eq!(ended.job, Job::Failed);
+    let last = ended.domain_events_from(1).into_iter().rfind(|event| event.event_type == "call.exhausted");
+    assert_eq!(last.and_then(|event| event.reason), Some("attempts_used"));
+}
+
+/// The booking moves away and back. The call is canceled twice, and both times it is news.
+#[test]
+fn result_that_was_overtaken_is_announced_again() {
+    let busy = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Busy, 20));
+    let off = busy.call_off(&POLICY, at(21)).expect("waiting").call;
+    let back = off.resume(&POLICY, at(22)).expect("called off").call;
+    let again = back.call_off(&POLICY, at(23)).expect("waiting").call;
+    assert_eq!(results(&again), ["call.retry_scheduled", "call.canceled", "call.retry_scheduled", "call.canceled"]);
+
+    // Nothing was heard of the attempt, then its ending arrives late, and then the dialer gives up.
+    let retried = folded(&unheard(), &reports("1", "1", EventKind::Busy, 960));
+    let due_at = due_at(&retried);
+    let claimed = retried.claim("token", Provider::Retell, LEASE, false, &POLICY, due_at).expect("due").call;
+    let ended = claimed.give_up("token", StopReason::DoNotCall, &POLICY, due_at).expect("claimed").call;
+    assert_eq!(results(&ended), ["call.exhausted", "call.retry_scheduled", "call.exhausted"]);
+}
+
+#[test]
+fn retry_that_would_come_too_late_is_none() {
+    let ended = folded(&dialled(&call_until(41), 10), &reports("1", "1", EventKind::NoAnswer, 40));
+    let (call, reason) = (ended.job.clone(), ended.domain_events_from(1));
+    let reason = reason.iter().rfind(|event| event.event_type == "call.exhausted").and_then(|event| event.reason);
+    assert_eq!((call, reason), (Job::Failed, Some("too_late")), "{:?}", results(&ended));
+    assert!(!results(&ended).contains(&"call.retry_scheduled".to_owned()));
+    assert_eq!(ended.appointment_status(), AppointmentStatus::NoAnswer);
+
+    let in_time = folded(&dialled(&call_until(5_000), 10), &reports("1", "1", EventKind::NoAnswer, 40));
+    assert!(in_time.is_pending());
+}
+
+#[test]
+fn postponed_call_waits_no_longer_than_it_makes_sense() {
+    let call = claimed(&call_until(100), 10);
+    let postponed = call.postpone("token", at(90_000), &POLICY, at(11)).expect("claimed").call;
+    assert_eq!((due_at(&postponed), postponed.wake_at), (at(100), Some(at(100))));
+}
