@@ -304,14 +304,15 @@ pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Err
     Ok(())
 }
 
-/// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it.
+/// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it. The calls of a
+/// booking must agree with it too.
 async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     let Some(id) = &item.event_id else { return Ok(true) };
     let stored = stack.inbox.get_normalized(id).await?;
     let Some(event) = stored.or_else(|| item.message.as_deref().cloned()) else { return Ok(false) };
-    if let Some(position) = EntityPosition::of(&event) {
+    if EntityPosition::of(&event).is_some() {
         return match stack.calls.entity(&event.call_id).await {
-            Ok(entity) => Ok(entity.is_some_and(|entity| entity.includes(&position))),
+            Ok(entity) => Ok(entity.is_some_and(|entity| entity.includes_event(&event))),
             // The consumer cannot read the row either.
             Err(switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(false),
             Err(error) => Err(error.into()),

@@ -26,7 +26,7 @@ use crate::configured;
 use crate::operator::{HOUR, carry_out, stack};
 use crate::repair::{self, everything, plan_replay};
 
-const CALCOM: &str = "x-calcom";
+pub(crate) const CALCOM: &str = "x-calcom";
 const CALENDLY: &str = "x-calendly";
 /// The number that the attendee of most bookings gives. It is always busy.
 const WRITTEN: &str = "+1 415-555-0123";
@@ -63,11 +63,11 @@ fn calcom(trigger: &str, uid: &str, second: i64, starts: i64) -> Value {
     })
 }
 
-fn created(uid: &str, second: i64, starts: i64) -> Value {
+pub(crate) fn created(uid: &str, second: i64, starts: i64) -> Value {
     calcom("BOOKING_CREATED", uid, second, starts)
 }
 
-fn canceled(uid: &str, second: i64) -> Value {
+pub(crate) fn canceled(uid: &str, second: i64) -> Value {
     calcom("BOOKING_CANCELLED", uid, second, 0)
 }
 
@@ -92,19 +92,19 @@ async fn post(world: &World, body: &Value) {
 }
 
 /// Posts webhooks one after the other, and has each folded before the next.
-async fn receive(world: &World, bodies: &[Value]) {
+pub(crate) async fn receive(world: &World, bodies: &[Value]) {
     for body in bodies {
         post(world, body).await;
         world.quiesce().await;
     }
 }
 
-async fn booking(world: &World, name: &str, id: &str) -> Entity {
+pub(crate) async fn booking(world: &World, name: &str, id: &str) -> Entity {
     world.calls.entity(&CallId::new(format!("entity:{name}:{id}"))).await.unwrap().unwrap()
 }
 
 /// Id of the present call of a booking of Cal.com. `None` if it has none.
-async fn call_id(world: &World, uid: &str) -> Option<String> {
+pub(crate) async fn call_id(world: &World, uid: &str) -> Option<String> {
     booking(world, CALCOM, uid).await.booking.unwrap().call_id.map(|id| id.to_string())
 }
 

@@ -41,22 +41,30 @@ pub(super) async fn forecast(
         (_, None) => Step::Act,
     });
     let steps: Vec<Step> = steps.collect();
-    Ok(Forecast { effect: effect_of_booking(key, &steps, now), steps })
+    Ok(Forecast { effect: effect_of_booking(entity, key, &steps, now), steps })
 }
 
-/// Returns the effect of steps that queue a booking whose appointment is to come. The consumer then schedules its call. `None` if
-/// they queue no such booking.
-fn effect_of_booking(key: &CallId, steps: &[Step], now: Timestamp) -> Option<Effect> {
-    let schedules = |step: &Step| match step {
-        Step::Send { event, .. } => match event.booking.as_deref() {
-            Some(BookingReport::Booked(booked)) => booked.starts_at.is_some_and(|at| at > now),
-            Some(BookingReport::Canceled) | None => false,
-        },
+/// Returns the effect of steps after which the consumer schedules the call of a booking, because its appointment is to come. `None` if it
+/// schedules none.
+fn effect_of_booking(entity: Option<&Entity>, key: &CallId, steps: &[Step], now: Timestamp) -> Option<Effect> {
+    let sent = |step: &Step| match step {
+        Step::Send { event, .. } => Some((**event).clone()),
         Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::ReadsDifferently(_) | Step::Skip(_) => {
-            false
+            None
         }
     };
-    steps.iter().any(schedules).then(|| Effect {
+    let sent: Vec<ProviderEvent> = steps.iter().filter_map(sent).collect();
+    let is_to_come = |starts_at: Option<Timestamp>| starts_at.is_some_and(|at| at > now);
+    let schedules = |event: &ProviderEvent| match event.booking.as_deref() {
+        Some(BookingReport::Booked(booked)) => is_to_come(booked.starts_at),
+        Some(BookingReport::Canceled) | None => false,
+    };
+    // Whatever event of a booking the consumer gets, it makes the calls agree with the row.
+    let after = fold_entity(entity, key, &sent).next.or_else(|| entity.cloned());
+    let booking = after.and_then(|entity| entity.booking).filter(|_| !sent.is_empty());
+    let lacks_call = booking
+        .is_some_and(|booking| !booking.calls_agree && booking.call_id.is_some() && is_to_come(booking.starts_at));
+    (lacks_call || sent.iter().any(schedules)).then(|| Effect {
         call_id: key.clone(),
         about: Subject::Booking,
         items: steps.iter().filter(|step| step.is_changing()).count(),
@@ -88,7 +96,8 @@ fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> 
     }
 }
 
-/// Returns the step that folds an event. An event that would change nothing is not queued.
+/// Returns the step that folds an event. An event that would change nothing is not queued. The event of a booking is queued too if the
+/// booking's calls do not agree with it yet.
 fn step_of_event(entity: Option<&Entity>, key: &CallId, item: &PlanItem, found: Found) -> Step {
     let (event, stored): (Box<ProviderEvent>, _) = match (found, &item.message) {
         (Found::Event(stored, Reread::Foldable(event)), _) => (event, Some(stored)),
@@ -104,7 +113,8 @@ fn step_of_event(entity: Option<&Entity>, key: &CallId, item: &PlanItem, found: 
         return Step::Skip(format!("the event belongs to {}", event.call_id));
     }
     let is_new = fold_entity(entity, key, std::slice::from_ref(&event)).next.is_some();
-    if is_new { Step::Send { event, stored } } else { Step::Unchanged }
+    let is_open = entity.is_some_and(|entity| !entity.includes_event(&event));
+    if is_new || is_open { Step::Send { event, stored } } else { Step::Unchanged }
 }
 
 fn gone() -> Step {

@@ -68,12 +68,17 @@ async fn problem(
     Ok((!differences.is_empty()).then_some(Problem::Different { differences, missing, is_forgetful: false }))
 }
 
-/// Returns what the row lacks of an event: the event itself, or its erasure. A fold of the event mends both.
+/// Returns what the row lacks of an event: the event itself, the call that a booking schedules, or its erasure. A fold of the event mends
+/// all of them.
 fn difference(entity: &Entity, event: &ProviderEvent) -> Option<NamedDifference> {
     let id = &event.event_id;
     if !EntityPosition::of(event).is_some_and(|position| entity.includes(&position)) {
         let text = format!("the inbox holds the event {id}, received at {}, and the row does not", event.received_at);
         return Some(NamedDifference { name: "missing_event", text });
+    }
+    if !entity.includes_event(event) {
+        let text = format!("the event {id} is folded, and the calls of its booking do not agree with the row");
+        return Some(NamedDifference { name: "calls_of_booking", text });
     }
     let is_erased = event.entity.as_ref().is_some_and(|report| report.data.is_empty());
     let has_data = entity.announced.iter().any(|known| known.event_id == *id && !known.report.data.is_empty());

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod bookings;
 pub(crate) mod effects;
 mod interrupted;
 mod random;

@@ -1,0 +1,123 @@
+//! Bookings whose calls do not agree with them, because the consumer failed in between: every repair finds them and finishes them.
+
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+use switchhook_domain::{Job, StopReason};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::Stack;
+use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
+use switchhook_operate::plan::Plan;
+use switchhook_operate::replay::ReplayFilter;
+use switchhook_operate::run::{self, Run, RunOptions};
+use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
+use switchhook_tests::{World, down, is_request_to};
+
+use super::{everything, options, plan_replay};
+use crate::bookings::{CALCOM, booking, call_id, canceled, created, receive, secret};
+use crate::operator::{HOUR, MAX, stack};
+
+const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
+/// Start of the appointment, in seconds after the start of the test. It is long after the last receive of a message.
+const STARTS: i64 = 48 * 3_600;
+
+/// Posts a webhook, and lets each of these requests about the call of a booking fail until its event is a dead letter.
+async fn dead_letter(world: &World, body: &Value, operation: &'static str, table: &'static str, key: &'static str) {
+    world.set_fault_hook(move |call| {
+        let is_of_call = String::from_utf8_lossy(call.body).contains(&format!("{{\"S\":\"{key}"));
+        let is_consumer = call.sender == Some("consumer") && call.operation == operation;
+        (is_consumer && is_of_call && is_request_to(call, table)).then(down)
+    });
+    receive(world, &[body.clone()]).await;
+    world.wait(HOUR * 6).await;
+    world.clear_faults();
+    assert_eq!(world.dead_letters().len(), 1);
+    assert!(!booking(world, CALCOM, "b1").await.booking.unwrap().calls_agree);
+}
+
+/// A stack in which the call of a booking could not be created.
+async fn without_call() -> World {
+    let world = World::with_secret(&secret());
+    dead_letter(&world, &created("b1", 0, STARTS), "PutItem", INBOX_TABLE, "switchhook:booking-").await;
+    assert_eq!(world.load(&call_id(&world, "b1").await.unwrap()).await, None);
+    world
+}
+
+/// Carries a plan out that may make phones ring.
+async fn carry_out(stack: &Stack, plan: &Plan) -> Run {
+    let options = RunOptions { allow_ringing: true, ..options() };
+    run::start(stack, &plan.id, plan.verb, options, &mut |_| ControlFlow::Continue(())).await.unwrap()
+}
+
+/// Checks that the call of the booking is there, and waits.
+async fn assert_scheduled(world: &World) {
+    let row = booking(world, CALCOM, "b1").await.booking.unwrap();
+    assert!(row.calls_agree, "{row:?}");
+    assert_eq!(world.call(row.call_id.unwrap().as_str()).await.job.as_str(), "PENDING");
+}
+
+async fn verified(stack: &Stack) -> VerifyReport {
+    verify(stack, &VerifyFilter::Since, everything().since.unwrap(), &mut |_, _| {}).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_creates_the_call_of_a_booking_and_counts_its_phone() {
+    let world = without_call().await;
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    assert_scheduled(&world).await;
+    assert_eq!(world.dead_letters().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn redrive_of_a_cancellation_calls_its_call_off() {
+    let world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, STARTS)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    dead_letter(&world, &canceled("b1", 10), "GetItem", CALLS_TABLE, "booking-").await;
+    assert_eq!(world.call(&id).await.job.as_str(), "PENDING");
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (1, 0), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    let call = world.call(&id).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::BookingChanged)));
+    assert_eq!(world.dead_letters().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replay_and_verify_create_the_call_of_a_booking() {
+    for is_replayed in [true, false] {
+        let world = without_call().await;
+        let stack = stack(&world);
+        let report = verified(&stack).await;
+        let [finding] = report.findings.as_slice() else { panic!("{report:?}") };
+        let Problem::Different { differences, .. } = &finding.problem else { panic!("{report:?}") };
+        assert_eq!(differences.iter().map(|one| one.name).collect::<Vec<_>>(), ["calls_of_booking"]);
+        let plan = if is_replayed {
+            plan_replay(&stack, &everything()).await
+        } else {
+            plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap()
+        };
+        assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+        assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+        world.quiesce().await;
+        assert_scheduled(&world).await;
+        assert!(verified(&stack).await.is_clean(), "{:?}", verified(&stack).await);
+        assert_eq!(plan_replay(&stack, &everything()).await.items.len(), 0);
+    }
+}
+
+/// The consumer makes the calls agree whatever event of the booking it gets.
+#[tokio::test(start_paused = true)]
+async fn plan_to_replay_an_older_event_counts_the_phone_of_the_booking() {
+    let world = without_call().await;
+    world.inject_fault("GetItem", CALLS_TABLE, u64::MAX, down());
+    receive(&world, &[canceled("b1", -60)]).await;
+    world.clear_faults();
+    let filter = ReplayFilter { event_type: Some("BOOKING_CANCELLED".to_owned()), ..everything() };
+    let plan = plan_replay(&stack(&world), &filter).await;
+    assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+}
