@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_aws::inbox::minute_of;
+use switchhook_aws::inbox::{creation_id, minute_of};
 use switchhook_domain::{CallId, EventId, Timestamp};
 
 use super::request::{ids_of, number_of};
@@ -43,7 +43,8 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
     let mut letters: Vec<PlanItem> = Vec::new();
     let recent = received_since(stack, plan.made_at).await?;
     for of_call in items.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id) {
-        let row = match of_call.first().and_then(|item| item.call_id.as_ref()) {
+        let target = of_call.first().and_then(|item| item.call_id.as_ref());
+        let row = match target {
             Some(key) if key.is_entity() => forget_entity(stack, key, of_call).await?,
             Some(call_id) => forget_row(stack, call_id, of_call).await?,
             None => ForgottenRow::Gone,
@@ -60,6 +61,8 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
         for id in &ids {
             stack.calls.erase_alias(id).await?;
         }
+        // The index of received events no longer leads to the record of an old request.
+        events.extend(target.filter(|target| !target.is_entity()).map(creation_id));
         events.extend(recent.iter().filter(|(call_id, _)| ids.contains(call_id)).map(|(_, id)| id.clone()));
         let planned = of_call.iter().filter(|item| item.action == Action::EraseEvent);
         let named: Vec<(&PlanItem, EventId)> =

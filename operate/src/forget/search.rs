@@ -3,16 +3,20 @@
 //! **The index of received events is read from end to end**, because recorded and quarantined events are in no row of a call. If
 //! an event names no call, or is about an entity, its body is read, and searched for the ids of the calls, the number and the
 //! appointment.
+//!
+//! **Some items are kept for longer than the index is read.** The record of the request that created a call and the conflicting body of an
+//! event are found by their keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
-use switchhook_aws::inbox::{ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, Entity, EventId, PhoneNumber, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
+use crate::attention;
 use crate::concurrent::concurrently;
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Refusal};
@@ -119,7 +123,8 @@ impl Targets {
             let events = resolved.call.iter().flat_map(|call| call.history.iter());
             let events = events.map(|entry| entry.source_event_id.clone());
             let of_entity = entity.iter().flat_map(|entity| entity.latest.iter());
-            let events = events.chain(of_entity.map(|position| position.event_id.clone())).collect();
+            let creation = Some(creation_id(&call_id)).filter(|_| !call_id.is_entity());
+            let events = events.chain(of_entity.map(|position| position.event_id.clone())).chain(creation).collect();
             Target { call_id, row: resolved.call, entity, is_guessed: false, ids: BTreeSet::new(), events }
         });
         target.ids.extend(ids);
@@ -154,7 +159,19 @@ impl Targets {
         for target in self.targets.values_mut() {
             target.events = unerased(stack, std::mem::take(&mut target.events)).await?;
         }
+        self.add_conflicts(stack).await?;
         self.named_in_body(stack, &request.filter, nameless).await
+    }
+
+    /// Adds the events of the targets that have a conflicting body. It arrived after its event, and may be kept for longer.
+    async fn add_conflicts(&mut self, stack: &Stack) -> Result<(), Error> {
+        for conflict in attention::all(stack, AttentionKind::Conflict, usize::MAX).await? {
+            let owner = conflict.call_id.and_then(|call_id| self.owners.get(&call_id));
+            if let Some(target) = owner.and_then(|owner| self.targets.get_mut(owner)) {
+                target.events.extend(conflict.event_id);
+            }
+        }
+        Ok(())
     }
 
     /// Reads the index of received events, and adds each event to the target that its call id leads to. Returns the events that

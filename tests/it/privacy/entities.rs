@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use switchhook_domain::CallId;
 use switchhook_local::CALLS_TABLE;
-use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
-use switchhook_operate::plan::Plan;
+use switchhook_operate::forget::ForgetFilter;
 use switchhook_operate::verify::{VerifyFilter, plan_repair, verify};
 use switchhook_tests::{MINUTE, World};
 
 use super::places::places;
-use super::{MAX, NAME, calls, stored};
+use super::{MAX, NAME, calls, plan_of_last_hour, stored};
 use crate::operator::{HOUR, carry_out, stack};
 use crate::received::{KEY_OF_PAYMENT, payment, post, received, secret};
 
@@ -25,13 +24,6 @@ fn of_person(id: &str, second: u32, appointment: &str) -> Value {
 
 fn appointment(id: &str) -> ForgetFilter {
     ForgetFilter::Appointment(id.to_owned())
-}
-
-/// Plans to forget. Only an hour of the inbox is read, because all of its retention takes long.
-async fn plan_of_last_hour(world: &World, filter: ForgetFilter) -> Plan {
-    let stack = stack(world);
-    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
-    forget::plan(&stack, &request, MAX, &mut |_, _| {}).await.unwrap()
 }
 
 /// Places in the stack that hold a trace of our person. The bus is left out: an event that was published is out of reach.

@@ -11,6 +11,7 @@ mod interrupted;
 mod late;
 mod places;
 mod reached;
+mod records;
 mod recovered;
 
 use std::ops::ControlFlow;
@@ -22,6 +23,8 @@ use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::{Plan, Verb};
 use switchhook_operate::run::{self, RunOptions};
 use switchhook_tests::{World, generic, sample};
+
+use crate::operator::HOUR;
 
 pub(crate) const NUMBER: &str = "+447700900123";
 const NAME: &str = "Ottilie Zwickau";
@@ -57,6 +60,13 @@ async fn finished_call(world: &World, id: &str) {
 async fn planned(stack: &Stack, filter: ForgetFilter, also_do_not_call: bool) -> Plan {
     let request = ForgetRequest { filter, since: None, also_do_not_call };
     forget::plan(stack, &request, MAX, &mut |_, _| {}).await.unwrap()
+}
+
+/// Plans to forget. Only an hour of the inbox is read, because all of its retention takes long.
+async fn plan_of_last_hour(world: &World, filter: ForgetFilter) -> Plan {
+    let stack = crate::repair::stack_of(world);
+    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
+    forget::plan(&stack, &request, MAX, &mut |_, _| {}).await.unwrap()
 }
 
 fn calls(ids: &[&str]) -> ForgetFilter {

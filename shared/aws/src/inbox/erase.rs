@@ -20,8 +20,8 @@ use crate::dynamodb::{ConditionalWrite, number, text};
 use crate::error::Error;
 
 impl Inbox {
-    /// Erases the person from an event, and with it the conflicting body and the error text of the note. Returns false if there
-    /// is no such event.
+    /// Erases the person from an event, and with it the conflicting body and the error text of the note. Both may be kept for longer than
+    /// their event. Returns false if there is no such event.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
@@ -44,17 +44,20 @@ impl Inbox {
         at: Timestamp,
         erased: impl FnOnce(ProviderEvent) -> ProviderEvent,
     ) -> Result<bool, Error> {
-        let Some(stored) = self.get(event_id).await? else { return Ok(false) };
-        if stored.erased_at.is_none() {
-            self.replace_body(&stored, at, erased).await?;
-        }
-        if let Some(count) = stored.body_chunks {
-            self.delete_chunks(event_id, &stored.body_hash, count).await?;
-            self.update_if("attribute_exists(erased_at)", event_id.as_str(), "REMOVE body_chunks, body_hash").await?;
+        let stored = self.get(event_id).await?;
+        if let Some(stored) = &stored {
+            if stored.erased_at.is_none() {
+                self.replace_body(stored, at, erased).await?;
+            }
+            if let Some(count) = stored.body_chunks {
+                self.delete_chunks(event_id, &stored.body_hash, count).await?;
+                self.update_if("attribute_exists(erased_at)", event_id.as_str(), "REMOVE body_chunks, body_hash")
+                    .await?;
+            }
         }
         self.delete_conflict(event_id).await?;
         self.erase_note(event_id).await?;
-        Ok(true)
+        Ok(stored.is_some())
     }
 
     /// Replaces the body by the call events that this version of the program reads from it.
