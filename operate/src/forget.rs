@@ -15,6 +15,7 @@
 mod carry_out;
 mod request;
 mod search;
+mod words;
 
 use serde_json::json;
 use switchhook_domain::CallId;

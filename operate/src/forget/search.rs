@@ -16,6 +16,7 @@ use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of
 use switchhook_domain::{Call, CallId, Entity, EventId, PhoneNumber, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
+use super::words::Needle;
 use crate::attention;
 use crate::concurrent::concurrently;
 use crate::dead_letters::DeadLetter;
@@ -27,8 +28,6 @@ use crate::stack::Stack;
 const BEFORE_CREATION: Duration = Duration::from_secs(60 * 60);
 /// Minutes of the inbox that are read at the same time.
 const CONCURRENCY: usize = 16;
-/// Shortest id or number that is searched in bodies. A shorter one would be found everywhere.
-const NEEDLE_MIN: usize = 7;
 
 /// Call or entity whose person is to be forgotten.
 #[derive(Debug)]
@@ -240,25 +239,25 @@ impl Targets {
     ) -> Result<BTreeSet<Nameless>, Error> {
         let records =
             self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
-        let mut needles: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
-        needles.extend(self.owners.keys().map(ToString::to_string));
-        if let ForgetFilter::Number(number) = filter {
-            needles.push(number.canonical().as_str().trim_start_matches('+').to_owned());
-        }
-        needles.retain(|needle| needle.len() >= NEEDLE_MIN);
-        let appointment = match filter {
-            ForgetFilter::Appointment(id) if id.len() >= NEEDLE_MIN => Some(id.as_bytes()),
-            ForgetFilter::Appointment(_) | ForgetFilter::Calls(_) | ForgetFilter::Number(_) => None,
+        let mut ids: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
+        ids.extend(self.owners.keys().map(ToString::to_string));
+        let number = match filter {
+            ForgetFilter::Calls(_) => None,
+            ForgetFilter::Number(number) => Some(number.canonical().as_str().trim_start_matches('+').to_owned()),
+            ForgetFilter::Appointment(id) => {
+                ids.push(id.clone());
+                None
+            }
         };
+        let needles: Vec<Needle> =
+            ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect();
         let needles = &needles;
         let matching = events.into_iter().map(|(entity, id)| async move {
             let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
                 return Ok::<_, Error>(None);
             };
             let body = stack.inbox.read_body(&stored).await?;
-            let is_found = needles.iter().any(|needle| contains(&body, needle.as_bytes()))
-                || appointment.is_some_and(|id| contains_word(&body, id));
-            Ok(is_found.then_some((entity, id)))
+            Ok(needles.iter().any(|needle| needle.is_in(&body)).then_some((entity, id)))
         });
         Ok(concurrently(CONCURRENCY, matching).await?.into_iter().flatten().collect())
     }
@@ -295,17 +294,4 @@ async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<E
         }
     });
     Ok(concurrently(CONCURRENCY, found).await?.into_iter().flatten().collect())
-}
-
-fn contains(body: &[u8], needle: &[u8]) -> bool {
-    body.windows(needle.len()).any(|window| window == needle)
-}
-
-/// True if the body holds the word, and not only as a part of a longer one: people number their appointments.
-fn contains_word(body: &[u8], word: &[u8]) -> bool {
-    let is_of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(byte));
-    body.windows(word.len()).enumerate().any(|(at, window)| {
-        let before = at.checked_sub(1).and_then(|at| body.get(at));
-        window == word && !is_of_word(before) && !is_of_word(body.get(at + word.len()))
-    })
 }

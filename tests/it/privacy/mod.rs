@@ -13,6 +13,7 @@ mod places;
 mod reached;
 mod records;
 mod recovered;
+mod words;
 
 use std::ops::ControlFlow;
 

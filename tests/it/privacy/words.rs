@@ -1,0 +1,34 @@
+//! Webhooks that name no call, and are found by the ids and numbers in their bodies.
+
+use serde_json::json;
+use switchhook_domain::{EventId, Provider};
+use switchhook_tests::{World, text};
+
+use super::{NUMBER, calls, number, plan_of_last_hour, stored};
+use crate::operator::{carry_out, stack};
+
+/// Posts a webhook that cannot be read, and names no call. Returns its id.
+async fn unreadable(world: &World, note: &str) -> EventId {
+    let body = json!({"event": "call_ended", "call": {"note": note}}).to_string();
+    let (_, answer) = world.post(Provider::Retell, &body).await;
+    assert_eq!(answer["status"], "quarantined", "{answer}");
+    EventId::new(text(&answer["event_id"]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn webhook_with_a_longer_id_or_number_stays() {
+    let digits = NUMBER.trim_start_matches('+');
+    for (filter, named, longer) in [
+        (calls(&["call_10"]), "a note on call_10.".to_owned(), "a note on call_101.".to_owned()),
+        (number(), format!("call {digits}!"), format!("order {digits}4")),
+    ] {
+        let world = World::stopped();
+        let (named, longer) = (unreadable(&world, &named).await, unreadable(&world, &longer).await);
+        let plan = plan_of_last_hour(&world, filter).await;
+        let events: Vec<&EventId> = plan.items.iter().filter_map(|item| item.event_id.as_ref()).collect();
+        assert!(events.iter().all(|event| **event == named) && !events.is_empty(), "{plan:#?}");
+        carry_out(&stack(&world), &plan).await;
+        assert!(stored(&world, named.as_str()).await.is_erased());
+        assert!(!stored(&world, longer.as_str()).await.is_erased());
+    }
+}
