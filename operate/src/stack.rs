@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::web;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
-/// Retention of the items that operators write into the inbox table: as long as calls are kept by default.
+/// Retention of runs and audit records: as long as calls are kept by default.
 pub(crate) const OPERATOR_RETENTION: Duration = Duration::from_secs(400 * DAY_SECONDS);
 
 /// Address of a stack.
@@ -202,7 +202,7 @@ impl Stack {
     /// Returns the time for which the inbox keeps an event.
     #[must_use]
     pub const fn inbox_retention(&self) -> Duration {
-        Duration::from_secs(self.names.settings.inbox_retention_days * DAY_SECONDS)
+        self.names.settings.inbox_retention()
     }
 
     /// Returns the time for which a call is kept after its last change.
@@ -225,7 +225,8 @@ impl Stack {
         // The template allows only texts that can be read.
         let shards: Shards = names.settings.index_shards.parse().unwrap_or_default();
         Self {
-            inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), OPERATOR_RETENTION).shards(shards.clone()),
+            inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), names.settings.inbox_retention())
+                .shards(shards.clone()),
             calls: Calls::new(dynamodb.clone(), names.calls_table.clone())
                 .index_numbers(names.settings.index_numbers)
                 .shards(shards),
@@ -321,6 +322,10 @@ impl StackNames {
 }
 
 impl StackSettings {
+    const fn inbox_retention(&self) -> Duration {
+        Duration::from_secs(self.inbox_retention_days * DAY_SECONDS)
+    }
+
     /// Reads the settings from the parameters of a deployed stack. Adds the names of missing ones to `missing`.
     fn from_parameters(parameters: &BTreeMap<String, String>, missing: &mut Vec<&'static str>) -> Self {
         let mut parameter = |name: &'static str| {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde_dynamo::AttributeValue;
 use switchhook_domain::Provider;
 use switchhook_local::INBOX_TABLE;
 use switchhook_operate::plan::{Action, Plan};
 use switchhook_operate::recover::plan_refill;
-use switchhook_tests::{MINUTE, World, generic};
+use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic};
 
-use super::{Backup, MAX, back_up, carry_out, dials, found, keys, repair, restore, stack, states, verified};
+use super::{Backup, MAX, back_up, carry_out, dials, found, key_of, keys, repair, restore, stack, states, verified};
 use crate::outbound::{HOUR, call_request, create};
 
 /// Creates calls of every kind, and waits until most of them have ended. Returns a backup of the inbox from the start.
@@ -84,6 +85,30 @@ async fn events_dials_and_creations_come_back_from_the_rows() {
     assert!(dials(&world).values().all(|dials| *dials <= 3));
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
     assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn refilled_items_are_kept_no_longer_than_other_items_of_the_inbox() {
+    let world = World::new();
+    let began = world.now();
+    let backup = play(&world).await;
+    restore(&world, &backup).await;
+    let stack = stack(&world);
+    let plan = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();
+    carry_out(&stack, &plan).await;
+    // The last of the calls is due in less than three hours.
+    let latest = world.now().plus(INBOX_RETENTION).plus(HOUR * 3).as_millis() / 1_000;
+    let mut kinds = BTreeSet::new();
+    for item in world.items(INBOX_TABLE).await {
+        let key = key_of(INBOX_TABLE, &item);
+        if ["plan:", "run:", "audit:", "sweep:"].iter().any(|prefix| key.starts_with(prefix)) {
+            continue;
+        }
+        let Some(AttributeValue::N(expires_at)) = item.get("expires_at") else { panic!("{item:?}") };
+        assert!(expires_at.parse::<i64>().unwrap() <= latest, "{key} expires at {expires_at}");
+        kinds.insert(if key.ends_with("/created") { "creation" } else { key.split(':').next().unwrap() }.to_owned());
+    }
+    assert_eq!(kinds, BTreeSet::from(["creation", "dials", "generic", "retell"].map(str::to_owned)));
 }
 
 #[tokio::test(start_paused = true)]
