@@ -1,5 +1,7 @@
 //! Telnyx: `POST /v2/calls`, `GET /v2/calls/{call_control_id}`, `GET /v2/call_events`, and `GET /v2/connections/{id}/active_calls`.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -17,6 +19,8 @@ const ENDED_CALL_MS: i64 = 10 * 60 * 1000;
 const EVENTS_MS: i64 = 24 * 60 * 60 * 1000;
 /// Rows per page if the request does not say.
 const PAGE_SIZE_DEFAULT: usize = 20;
+/// Start of a cursor. Its rest is the number of a page, which a client does not know.
+const CURSOR: &str = "v1:";
 
 pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     if (request.method, request.path) != ("POST", "/v2/calls") {
@@ -39,25 +43,44 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
         return None;
     }
     let asked = parameters(request.query.as_bytes());
-    let rows = if request.path == "/v2/call_events" {
-        events(state, |name| asked.get(&format!("filter[{name}]")), now)
-    } else if let Some(rest) = request.path.strip_prefix("/v2/connections/") {
+    if request.path == "/v2/call_events" {
+        return Some(numbered_page(events(state, |name| asked.get(&format!("filter[{name}]")), now), &asked));
+    }
+    if let Some(rest) = request.path.strip_prefix("/v2/connections/") {
         let connection = rest.strip_suffix("/active_calls")?;
         let mut known = state.known(Provider::Telnyx, now);
         known.retain(|(_, call)| now < call.ended_ms && call.echoed["connection_id"] == connection);
-        known.into_iter().map(|(id, known)| call(known, id, now)).collect()
-    } else {
-        let id = request.path.strip_prefix("/v2/calls/")?;
-        if state.calls.get(id).is_some_and(|call| call.ended_ms + ENDED_CALL_MS <= now) {
-            return Some(error(404, "not found"));
-        }
-        let show = |known: &FakeCall, id: &str, now| json!({"data": call(known, id, now)});
-        return Some(state.get(Provider::Telnyx, id, now, error(404, "not found"), show));
-    };
-    let size = number(&asked, "page[size]", PAGE_SIZE_DEFAULT).max(1);
-    let pages = rows.len().div_ceil(size);
-    let (rows, _) = page(rows, number(&asked, "page[number]", 1).saturating_sub(1), size);
-    Some(respond(200, &json!({"data": rows, "meta": {"total_pages": pages}})))
+        let calls = known.into_iter().map(|(id, known)| active_call(known, id, now)).collect();
+        return Some(page_after(calls, &asked, request.path));
+    }
+    let id = request.path.strip_prefix("/v2/calls/")?;
+    if state.calls.get(id).is_some_and(|call| call.ended_ms + ENDED_CALL_MS <= now) {
+        return Some(error(404, "not found"));
+    }
+    let show = |known: &FakeCall, id: &str, now| json!({"data": call(known, id, now)});
+    Some(state.get(Provider::Telnyx, id, now, error(404, "not found"), show))
+}
+
+/// Page of a list whose pages are counted from 1.
+fn numbered_page(rows: Vec<Value>, asked: &BTreeMap<String, String>) -> ApiResponse {
+    let (number, size) = (number(asked, "page[number]", 1), number(asked, "page[size]", PAGE_SIZE_DEFAULT).max(1));
+    let (total, pages) = (rows.len(), rows.len().div_ceil(size));
+    let (rows, _) = page(rows, number.saturating_sub(1), size);
+    let meta = json!({"total_pages": pages, "total_results": total, "page_number": number, "page_size": size});
+    respond(200, &json!({"data": rows, "meta": meta}))
+}
+
+/// Page of a list whose pages are named by a cursor. This list ignores the number of a page.
+fn page_after(rows: Vec<Value>, asked: &BTreeMap<String, String>, path: &str) -> ApiResponse {
+    let limit = number(asked, "page[limit]", PAGE_SIZE_DEFAULT).max(1);
+    let cursor = asked.get("page[after]").and_then(|cursor| cursor.strip_prefix(CURSOR)?.parse().ok());
+    let (place, total) = (cursor.unwrap_or(0), rows.len());
+    let (rows, has_more) = page(rows, place, limit);
+    let after = has_more.then(|| format!("{CURSOR}{}", place + 1));
+    let next = after.as_ref().map(|after| format!("{path}?page[after]={after}"));
+    let cursors = json!({"after": after, "before": null});
+    let meta = json!({"cursors": cursors, "next": next, "previous": null, "total_items": total});
+    respond(200, &json!({"data": rows, "meta": meta}))
 }
 
 /// Lists the webhooks of all calls, whether or not they arrived, the oldest first.
@@ -73,7 +96,24 @@ fn events<'a>(state: &State, filter: impl Fn(&str) -> Option<&'a String>, now: i
     let mut rows: Vec<Webhook> = webhooks.filter(|webhook| (since..=now).contains(&webhook.at)).collect();
     rows.sort_by_key(|webhook| webhook.at);
     let event = |webhook: Webhook| serde_json::from_str::<Value>(&webhook.body).unwrap_or_default()["data"].take();
-    rows.into_iter().map(|webhook| json!({"type": "webhook", "metadata": {"event": event(webhook)}})).collect()
+    let row = |webhook: Webhook| {
+        let (name, at) = (webhook.event, rfc3339(webhook.at));
+        let event = event(webhook);
+        json!({
+            "record_type": "call_event", "type": "webhook", "name": name, "event_timestamp": at,
+            "call_leg_id": event["payload"]["call_leg_id"], "call_session_id": event["payload"]["call_leg_id"],
+            "metadata": {"event": event},
+        })
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// The call in the list of active calls.
+fn active_call(call: &FakeCall, id: &str, now: i64) -> Value {
+    json!({
+        "record_type": "call", "call_control_id": id, "call_leg_id": id, "call_session_id": id,
+        "client_state": call.echoed["client_state"], "call_duration": (now - call.created_ms) / 1000,
+    })
 }
 
 /// The call as the API shows it at `now`.

@@ -6,6 +6,9 @@
 //!   ended is in `GET /v2/call_events`, which contains the webhooks of the last 24 hours. If the id is unknown, our ids
 //!   are looked for there, and then in `GET /v2/connections/{id}/active_calls`.
 //!
+//! **Only lists that were read to their end prove that there was no call.** A row that cannot be read may be our call, and so may one of a page
+//! that cannot be asked for. Then the search is undecided, and the dial is not repeated.
+//!
 //! Our ids are in `client_state`, which Telnyx echoes. Another program that controls the call can replace it with a
 //! later command.
 
@@ -13,6 +16,7 @@ use std::cmp::Reverse;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
@@ -119,11 +123,31 @@ pub(crate) enum Search {
         others: Vec<Map<String, Value>>,
         filters: String,
         page: u64,
+        /// True if our call may be on a row that cannot be read.
+        is_unclear: bool,
     },
     /// Calls of the connection in which our ids are looked for.
     ActiveCalls {
-        page: u64,
+        page: ActivePage,
+        /// True if our call may be on a row of either list that cannot be read.
+        is_unclear: bool,
     },
+}
+
+/// Page of the list of active calls. Telnyx documents that a cursor names the next page. Its newer packages count the pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ActivePage {
+    Number(u64),
+    After(String),
+}
+
+/// Place of the next page, as one page of a list shows it.
+enum NextPage {
+    Ask(ActivePage),
+    /// This page is the last one.
+    None,
+    /// The page does not say whether another one follows, or where it is.
+    Unclear,
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
@@ -132,7 +156,8 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
     }
     lookup.dialled_at?;
     let filters = number_filters(lookup)?;
-    Some((events_request(config, &filters, 1)?, Search::Events { found: None, others: Vec::new(), filters, page: 1 }))
+    let request = events_request(config, &filters, 1)?;
+    Some((request, Search::Events { found: None, others: Vec::new(), filters, page: 1, is_unclear: false }))
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
@@ -151,12 +176,17 @@ fn events_request(config: &AccountConfig, filters: &str, page: u64) -> Option<Ap
     get(config, format!("/v2/call_events?{filters}&page%5Bnumber%5D={page}&page%5Bsize%5D={PAGE_SIZE}"))
 }
 
-fn active_calls_request(config: &AccountConfig, page: u64) -> Option<ApiRequest> {
+fn active_calls_request(config: &AccountConfig, page: &ActivePage) -> Option<ApiRequest> {
+    let page = match page {
+        ActivePage::Number(1) => None,
+        ActivePage::Number(number) => Some(("page[number]", number.to_string())),
+        ActivePage::After(cursor) => Some(("page[after]", cursor.clone())),
+    };
+    let limit = ("page[limit]", PAGE_SIZE.to_string());
+    let parameters: Vec<_> = page.into_iter().chain([limit]).collect();
+    let parameters = query(parameters.iter().map(|(name, value)| (*name, value.as_str())));
     let connection_id = encoded(&account(config)?.connection_id);
-    get(
-        config,
-        format!("/v2/connections/{connection_id}/active_calls?page%5Bnumber%5D={page}&page%5Bsize%5D={PAGE_SIZE}"),
-    )
+    get(config, format!("/v2/connections/{connection_id}/active_calls?{parameters}"))
 }
 
 /// Reads a response. `body` is `None` if Telnyx does not know the call.
@@ -200,45 +230,52 @@ pub(crate) fn next_step(
             if let Some(hangup) = hangup_among(ours, &mut others) {
                 return Step::Answer(ended(&others, hangup));
             }
-            if has_next_page(&events, page) {
+            if has_next_page(&events, page) == Some(true) {
                 let request = events_request(config, &filters, page + 1);
                 return ask(request, Search::Hangup { call, others, filters, page: page + 1 });
             }
             Step::Answer(without_hangup(call, &others))
         }
-        Search::Events { mut found, mut others, filters, page } => {
-            let Some(events) = answer.filter(|answer| answer.contains_key("data")) else {
-                return Step::Answer(ParsedAnswer::Unreadable);
-            };
+        Search::Events { mut found, mut others, filters, page, mut is_unclear } => {
+            let Some(events) = answer.filter(has_rows) else { return Step::Answer(ParsedAnswer::Unreadable) };
             let is_ours = |payload: &Map<String, Value>| lookup.matches(&echo(payload));
             let ours = || raw_events(&events).filter(|event| payload(event).is_some_and(is_ours));
             found = found.or_else(|| ours().find_map(call_control_id).map(str::to_owned));
             if let Some(hangup) = hangup_among(ours(), &mut others) {
                 return Step::Answer(ended(&others, hangup));
             }
-            if has_next_page(&events, page) {
-                let request = events_request(config, &filters, page + 1);
-                return ask(request, Search::Events { found, others, filters, page: page + 1 });
+            is_unclear |= raw_events(&events).count() < rows(&events).len();
+            let has_next = has_next_page(&events, page);
+            if has_next == Some(true) {
+                let (request, page) = (events_request(config, &filters, page + 1), page + 1);
+                return ask(request, Search::Events { found, others, filters, page, is_unclear });
             }
-            match found {
-                Some(id) => Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", &id) }),
-                None => ask(active_calls_request(config, 1), Search::ActiveCalls { page: 1 }),
+            if let Some(id) = found {
+                return Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", &id) });
             }
+            let page = ActivePage::Number(1);
+            is_unclear |= has_next.is_none();
+            ask(active_calls_request(config, &page), Search::ActiveCalls { page, is_unclear })
         }
-        Search::ActiveCalls { page } => {
-            let Some(answer) = answer.filter(|answer| answer.contains_key("data")) else {
-                return Step::Answer(ParsedAnswer::Unreadable);
-            };
-            let calls = rows(&answer).iter().filter_map(Value::as_object);
-            let ours = calls.filter(|call| lookup.matches(&echo(call))).find_map(|call| text(call, "call_control_id"));
-            if let Some(id) = ours {
+        Search::ActiveCalls { page, mut is_unclear } => {
+            let Some(answer) = answer.filter(has_rows) else { return Step::Answer(ParsedAnswer::Unreadable) };
+            let calls = || rows(&answer).iter().filter_map(active_call);
+            let ours = calls().find(|(_, echoed)| lookup.matches(echoed));
+            if let Some((id, _)) = ours {
                 return Step::Answer(ParsedAnswer::Alive { provider_call_id: bounded("", id) });
             }
-            if has_next_page(&answer, page) {
-                return ask(active_calls_request(config, page + 1), Search::ActiveCalls { page: page + 1 });
+            is_unclear |= calls().count() < rows(&answer).len();
+            match next_active_page(&answer, &page) {
+                NextPage::Ask(page) => {
+                    return ask(active_calls_request(config, &page), Search::ActiveCalls { page, is_unclear });
+                }
+                NextPage::None => {}
+                NextPage::Unclear => is_unclear = true,
             }
             let are_events_complete = lookup.dialled_at.is_some_and(|at| now.millis_since(at) < EVENTS_KEPT_MS);
-            Step::Answer(if are_events_complete {
+            Step::Answer(if is_unclear {
+                ParsedAnswer::Undecided("unclear_calls")
+            } else if are_events_complete {
                 ParsedAnswer::NotFound
             } else {
                 ParsedAnswer::Undecided("forgotten")
@@ -264,7 +301,7 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
     let times: Vec<Timestamp> = raw_events(&answer).filter_map(occurred_at).collect();
     // With the oldest event first, nothing of the period follows after its end.
     let is_past = times.first() < times.last() && times.last().is_some_and(|last| *last > period.until);
-    let next_page = (has_next_page(&answer, number) && !is_past).then(|| (number + 1).to_string());
+    let next_page = (has_next_page(&answer, number) == Some(true) && !is_past).then(|| (number + 1).to_string());
     let hangups = raw_events(&answer)
         .filter(|event| is_hangup(event) && occurred_at(event).is_some_and(|at| period.contains(at)));
     let events = hangups.flat_map(|hangup| {
@@ -321,11 +358,16 @@ fn raw_webhook(event: &Map<String, Value>) -> Vec<u8> {
     json!({"data": event}).to_string().into_bytes()
 }
 
+fn has_rows(answer: &Map<String, Value>) -> bool {
+    answer.get("data").is_some_and(Value::is_array)
+}
+
 fn rows(answer: &Map<String, Value>) -> &[Value] {
     answer.get("data").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Raw events in the `metadata` of the rows. Telnyx documents that they are there, and not at which depth.
+/// Raw events in the `metadata` of the rows. Telnyx documents that they are there, and not at which depth. Rows that cannot be read are left
+/// out.
 fn raw_events(answer: &Map<String, Value>) -> impl Iterator<Item = &Map<String, Value>> {
     rows(answer).iter().filter_map(|row| {
         let metadata = row.get("metadata")?.as_object()?;
@@ -370,9 +412,53 @@ fn echo(call: &Map<String, Value>) -> EchoedIds {
     echoed_ids(decoded.and_then(|json| serde_json::from_slice(&json).ok()).as_ref())
 }
 
-fn has_next_page(answer: &Map<String, Value>, page: u64) -> bool {
-    let pages = answer.get("meta").and_then(|meta| meta.get("total_pages")?.as_u64());
-    pages.is_some_and(|pages| page < pages) && !rows(answer).is_empty()
+/// Id of a row of the active calls, and our ids in it. Every row has a `client_state`, also if it is empty. `None` if the row cannot be read.
+fn active_call(row: &Value) -> Option<(&str, EchoedIds)> {
+    let call = row.as_object().filter(|call| call.contains_key("client_state"))?;
+    Some((text(call, "call_control_id")?, echo(call)))
+}
+
+/// True if another page of events follows. `None` if this page does not say.
+fn has_next_page(answer: &Map<String, Value>, page: u64) -> Option<bool> {
+    if rows(answer).is_empty() {
+        return Some(false);
+    }
+    let pages = answer.get("meta")?.get("total_pages")?.as_u64()?;
+    Some(page < pages)
+}
+
+/// The page of active calls after `page`. An empty page is the last one.
+fn next_active_page(answer: &Map<String, Value>, page: &ActivePage) -> NextPage {
+    if rows(answer).is_empty() {
+        return NextPage::None;
+    }
+    let Some(meta) = answer.get("meta").and_then(Value::as_object) else { return NextPage::Unclear };
+    let after = meta.get("cursors").and_then(Value::as_object).and_then(|cursors| text(cursors, "after"));
+    let next = text(meta, "next");
+    match (after.map(str::to_owned).or_else(|| next.and_then(cursor_of)), next, page) {
+        // The same page again.
+        (Some(cursor), _, ActivePage::After(this)) if cursor == *this => NextPage::Unclear,
+        (Some(cursor), _, _) => NextPage::Ask(ActivePage::After(cursor)),
+        (None, Some(_), _) => NextPage::Unclear,
+        (None, None, _) if ["cursors", "next", "total_items"].iter().any(|name| meta.contains_key(*name)) => {
+            NextPage::None
+        }
+        (None, None, ActivePage::After(_)) => NextPage::Unclear,
+        (None, None, ActivePage::Number(number)) => match has_next_page(answer, *number) {
+            Some(true) => NextPage::Ask(ActivePage::Number(number + 1)),
+            Some(false) => NextPage::None,
+            None => NextPage::Unclear,
+        },
+    }
+}
+
+/// Cursor in the path of a next page. Telnyx shows paths in which nothing is encoded, so a `+` is no space.
+fn cursor_of(path: &str) -> Option<String> {
+    let (_, query) = path.split_once('?')?;
+    let decoded = |text| percent_decode_str(text).decode_utf8().ok();
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let cursor = pairs.find_map(|(name, cursor)| (decoded(name)? == "page[after]").then(|| decoded(cursor))?)?;
+    (!cursor.is_empty()).then(|| cursor.into_owned())
 }
 
 fn account(config: &AccountConfig) -> Option<&TelnyxAccount> {

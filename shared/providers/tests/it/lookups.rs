@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_domain::{AttemptKey, EventKind, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, Provider, ProviderEvent};
 use switchhook_providers::{
     CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash, read,
 };
@@ -114,7 +114,7 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
 }
 
 /// Plays a search against these responses. Returns its requests, and its answer once it has one.
-fn play(
+pub(crate) fn play(
     provider: Provider,
     provider_call_id: Option<&str>,
     responses: impl IntoIterator<Item = (u16, Value)>,
@@ -134,12 +134,12 @@ fn play(
     (requests, None)
 }
 
-fn answer(provider: Provider, provider_call_id: Option<&str>, answer: &Value) -> LookupAnswer {
+pub(crate) fn answer(provider: Provider, provider_call_id: Option<&str>, answer: &Value) -> LookupAnswer {
     play(provider, provider_call_id, [(200, answer.clone())]).1.unwrap()
 }
 
 /// Event of an ended call. Also checks that reading the webhook from the inbox gives the same event.
-fn event(answer: LookupAnswer) -> ProviderEvent {
+pub(crate) fn event(answer: LookupAnswer) -> ProviderEvent {
     let LookupAnswer::Ended { webhook, event, .. } = answer else { panic!("{answer:?}") };
     let (query, body) = (webhook.query().to_owned(), webhook.body().to_vec());
     let from_inbox = VerifiedWebhook::from_inbox(webhook.provider(), query, body, webhook.key_index());
@@ -147,7 +147,7 @@ fn event(answer: LookupAnswer) -> ProviderEvent {
     *event
 }
 
-fn summary(answer: LookupAnswer) -> String {
+pub(crate) fn summary(answer: LookupAnswer) -> String {
     let event = event(answer);
     let attempt = event.attempt.as_ref().map_or("-", AttemptKey::as_str);
     let mut lines = format!("{} {}\n{} {attempt}", event.event_id, event.event_type, event.call_id);
@@ -160,7 +160,7 @@ fn summary(answer: LookupAnswer) -> String {
     lines
 }
 
-fn ours() -> Value {
+pub(crate) fn ours() -> Value {
     json!({"switchhook_call_id": "call 1/ä", "switchhook_attempt": "2", "appointment_id": "appt_7"})
 }
 
@@ -187,7 +187,7 @@ fn vapi_call(status: &str) -> Value {
     })
 }
 
-fn telnyx_call(is_alive: bool, end_time: Option<&str>) -> Value {
+pub(crate) fn telnyx_call(is_alive: bool, end_time: Option<&str>) -> Value {
     json!({"data": {
         "record_type": "call", "call_control_id": "v3:1", "call_leg_id": "l1", "is_alive": is_alive,
         "client_state": BASE64_STANDARD.encode(ours().to_string()), "start_time": "2025-10-20T12:13:55.127783Z",
@@ -393,115 +393,6 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     ] {
         assert_eq!(answer_of(vec![(200, list)]), unreadable);
     }
-}
-
-/// Row of Telnyx's list of events, with the raw webhook in its metadata.
-fn telnyx_row(id: &str, event_type: &str, call_control_id: &str, ours: &Value) -> Value {
-    let event = json!({
-        "record_type": "event", "event_type": event_type, "id": id, "occurred_at": "2025-10-20T12:14:47.224107Z",
-        "payload": {
-            "call_control_id": call_control_id, "client_state": BASE64_STANDARD.encode(ours.to_string()),
-            "hangup_cause": "user_busy", "start_time": "2025-10-20T12:13:55.127783Z",
-        },
-    });
-    json!({"record_type": "call_event", "type": "webhook", "name": event_type, "metadata": event})
-}
-
-fn telnyx_page(rows: &[Value], page: u64, pages: u64) -> (u16, Value) {
-    (200, json!({"data": rows, "meta": {"page_number": page, "total_pages": pages}}))
-}
-
-fn other_ids(answer: Option<&LookupAnswer>) -> Vec<&str> {
-    let Some(LookupAnswer::Ended { others, .. }) = answer else { panic!("{answer:?}") };
-    others.iter().map(|(_, event)| event.event_id.as_str()).collect()
-}
-
-#[test]
-fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
-    let gone = (404, json!({"errors": [{"code": "10005"}]}));
-    let ended = (200, telnyx_call(false, Some("2025-10-20T12:14:47.224107Z")));
-    let other = telnyx_row("e0", "call.hangup", "v3:0", &ours());
-    let initiated = telnyx_row("e1", "call.initiated", "v3:1", &ours());
-    let hangup = telnyx_row("e2", "call.hangup", "v3:1", &json!({}));
-    for first in [gone.clone(), ended.clone()] {
-        let pages =
-            [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(std::slice::from_ref(&hangup), 2, 2)];
-        let (requests, answer) = play(Provider::Telnyx, Some("v3:1"), [first].into_iter().chain(pages));
-        assert_eq!(requests.len(), 3, "{requests:?}");
-        assert_eq!(other_ids(answer.as_ref()), ["telnyx:e1"], "the event of another call is left out");
-        let event = event(answer.unwrap());
-        assert_eq!((event.event_id.as_str(), event.event_type.as_str()), ("telnyx:e2", "call.hangup"));
-        assert!(event.call_events.iter().any(|event| event.kind == EventKind::Busy));
-    }
-    // An ended call is asked about by its leg, and a forgotten call by its numbers.
-    let (requests, _) = play(Provider::Telnyx, Some("v3:1"), [ended.clone(), telnyx_page(&[], 1, 0)]);
-    assert_snapshot!(requests.last().unwrap(), @"GET /v2/call_events?filter%5Bleg_id%5D=l1&filter%5Btype%5D=webhook&page%5Bnumber%5D=1&page%5Bsize%5D=100");
-    // Raw webhooks may lie deeper in the metadata, and nobody knows the order of the list.
-    let mut deeper = hangup.clone();
-    deeper["metadata"] = json!({"raw": {"data": hangup["metadata"]}, "delivered": true});
-    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone.clone(), telnyx_page(&[deeper, initiated], 1, 1)]);
-    assert_eq!(other_ids(answer.as_ref()), ["telnyx:e1"]);
-    assert_eq!(event(answer.unwrap()).event_id.as_str(), "telnyx:e2");
-    // Without the event, the end of the call is all that is known.
-    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [ended, telnyx_page(&[], 1, 0)]);
-    assert_snapshot!(summary(answer.unwrap()), @r"
-    telnyx:v3:1:call.hangup call.hangup
-    call 1/ä 2
-    completed 2025-10-20T12:14:47.224Z
-    ");
-    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone, telnyx_page(&[], 1, 0)]);
-    assert_eq!(answer, Some(LookupAnswer::Gone));
-}
-
-#[test]
-fn telnyx_is_searched_in_its_events_and_then_in_its_active_calls() {
-    let mut other = ours();
-    other["switchhook_attempt"] = "1".into();
-    let theirs = telnyx_row("e0", "call.hangup", "v3:0", &other);
-    let hangup = telnyx_row("e2", "call.hangup", "v3:1", &ours());
-    let initiated = telnyx_row("e1", "call.initiated", "v3:1", &ours());
-    let alive = Some(LookupAnswer::Alive { provider_call_id: "v3:1".to_owned() });
-
-    let (requests, answer) = play(
-        Provider::Telnyx,
-        None,
-        [telnyx_page(&[theirs.clone(), initiated.clone()], 1, 2), telnyx_page(&[hangup], 2, 2)],
-    );
-    assert_eq!((requests.len(), event(answer.unwrap()).event_id.as_str()), (2, "telnyx:e2"));
-
-    let (_, answer) = play(Provider::Telnyx, None, [telnyx_page(&[theirs.clone(), initiated], 1, 1)]);
-    assert_eq!(answer, alive);
-
-    let active = |id: &str, ours: &Value| json!({"record_type": "call", "call_control_id": id, "client_state": BASE64_STANDARD.encode(ours.to_string())});
-    let (requests, answer) = play(
-        Provider::Telnyx,
-        None,
-        [
-            telnyx_page(std::slice::from_ref(&theirs), 1, 1),
-            telnyx_page(&[active("v3:0", &other)], 1, 2),
-            telnyx_page(&[active("v3:1", &ours())], 2, 2),
-        ],
-    );
-    assert_eq!(answer, alive);
-    assert_snapshot!(requests[1..].join("\n"), @r"
-    GET /v2/connections/281/active_calls?page%5Bnumber%5D=1&page%5Bsize%5D=100
-    GET /v2/connections/281/active_calls?page%5Bnumber%5D=2&page%5Bsize%5D=100
-    ");
-
-    let (_, answer) = play(Provider::Telnyx, None, [telnyx_page(&[theirs], 1, 1), telnyx_page(&[], 1, 0)]);
-    assert_eq!(answer, Some(LookupAnswer::NotFound));
-}
-
-#[test]
-fn telnyx_events_are_gone_after_a_day() {
-    let (config, job) = (config(Provider::Telnyx), job());
-    let day_later = Timestamp::from_millis(NOW.as_millis() + 24 * 60 * 60 * 1000);
-    let search = CallSearch::start(Provider::Telnyx, &config, job.lookup(None)).unwrap();
-    let SearchStep::Ask(search) = search.respond(200, br#"{"data": []}"#, day_later) else {
-        panic!("no second request")
-    };
-    let SearchStep::Answer(answer) = search.respond(200, br#"{"data": []}"#, day_later) else { panic!("no answer") };
-    assert_eq!(answer, LookupAnswer::Undecided { reason: "forgotten" });
 }
 
 #[test]
