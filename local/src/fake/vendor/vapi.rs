@@ -38,7 +38,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     }
 }
 
-/// Lists the calls of an assistant and a number that were created in a period, the newest first.
+/// Lists the calls that were created in a period, the newest first. They may be filtered by assistant and number.
 fn list(state: &State, query: &str, now: i64) -> ApiResponse {
     let asked = parameters(query.as_bytes());
     let is_asked = |call: &&(&String, &FakeCall)| {

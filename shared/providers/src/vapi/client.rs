@@ -1,9 +1,9 @@
 //! Vapi's API.
 //!
 //! * Dial: `POST /call`. Vapi has no idempotency key.
-//! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. The second request lists the
-//!   calls of our assistant and number that were created around the time of our dial, page by page. The call that we
-//!   look for has our ids in its metadata.
+//! * Lookup: `GET /call/{id}`, or `GET /call?createdAtGe=…` if the call id is unknown. The second request lists all
+//!   calls that were created around the time of our dial, page by page. The call that we look for has our ids in its
+//!   metadata. The assistant and the number of the account may have changed since the dial, so they filter nothing.
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
@@ -79,17 +79,14 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
 }
 
 fn list_request(config: &AccountConfig, from: Timestamp, until: Timestamp) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    Some((created_in(config, from, until)?, Search::List { from, until }))
+}
+
+/// Lists the calls that were created in a period.
+fn created_in(config: &AccountConfig, from: Timestamp, until: Timestamp) -> Option<ApiRequest> {
     let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
-    let pairs = [
-        ("assistantId", account.assistant_id.as_str()),
-        ("phoneNumberId", account.phone_number_id.as_str()),
-        ("createdAtGe", ge.as_str()),
-        ("createdAtLe", le.as_str()),
-        ("limit", limit.as_str()),
-    ];
-    let request = ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account.api_key));
-    Some((request, Search::List { from, until }))
+    let pairs = [("createdAtGe", ge.as_str()), ("createdAtLe", le.as_str()), ("limit", limit.as_str())];
+    Some(ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account(config)?.api_key)))
 }
 
 /// Reads a response. `body` is `None` if Vapi does not know the call.
@@ -143,9 +140,7 @@ fn rest_of(calls: &[Value], from: Timestamp, until: Timestamp) -> Option<(Timest
 
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let (from, until) = page.and_then(parse_rest).unwrap_or((period.from, period.until));
-    let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
-    let pairs = [("createdAtGe", ge.as_str()), ("createdAtLe", le.as_str()), ("limit", limit.as_str())];
-    Some(ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account(config)?.api_key)))
+    created_in(config, from, until)
 }
 
 /// Reads one page. The next page is named by the part of the period that is left.

@@ -98,7 +98,7 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
     });
     assert_snapshot!(requests.join("\n"), @r"
     GET /2010-04-01/Accounts/AC1/Calls.json?To=%2B447700900000&From=%2B442079460018&StartTime%3E=2025-10-20&PageSize=50
-    GET /call?assistantId=as-1&phoneNumberId=pn-1&createdAtGe=2025-10-20T12%3A12%3A55.000Z&createdAtLe=2025-10-20T12%3A15%3A55.000Z&limit=10
+    GET /call?createdAtGe=2025-10-20T12%3A12%3A55.000Z&createdAtLe=2025-10-20T12%3A15%3A55.000Z&limit=10
     GET /v2/call_events?filter%5Bfrom%5D=%2B442079460018&filter%5Bto%5D=%2B447700900000&filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T12%3A12%3A55.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
     GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
     GET /v1/Account/MA1/Call/?status=queued&to_number=447700900000&limit=20&offset=0
