@@ -67,13 +67,16 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "sid").map(|id| bounded("", id))
 }
 
-/// Reads the `code` of an error, a number or a text. Only the codes that name one parameter are read.
+/// Reads the `code` of an error, a number or a text. Only the codes that name one number are read. SignalWire's list has none about
+/// countries: <https://developer.signalwire.com/rest/compatibility-api/overview/error-codes>.
 pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     let error = object(body)?;
     let code = error.get("code")?;
     match code.as_u64().or_else(|| code.as_str()?.parse().ok())? {
-        // "Invalid 'To' phone number".
-        21_211 => Some(Refusal::Number("invalid_number")),
+        // "Invalid 'To' phone number", and a destination that is no valid number.
+        21_211 | 21_217 => Some(Refusal::Number("invalid_number")),
+        // "'To' phone number not verified". Only a trial account needs that.
+        21_219 => Some(Refusal::NumberOrAccount("trial_account")),
         // "Invalid 'From' phone number", and a number of somebody else.
         21_210 | 21_212 => Some(Refusal::Account("invalid_calling_number")),
         _ => None,

@@ -97,6 +97,9 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     };
     if errors.iter().any(|error| says(error, &["channel limit", "concurrent call", "concurrency"])) {
         Some(Refusal::Capacity("concurrency_limit"))
+    } else if errors.iter().any(|error| says(error, &["whitelisted countries"])) {
+        // The outbound voice profile of the account allows some countries only.
+        Some(Refusal::NumberOrAccount("country_not_enabled"))
     } else if !errors.is_empty() && errors.iter().all(is_about_called_number) {
         Some(Refusal::Number("invalid_number"))
     } else {

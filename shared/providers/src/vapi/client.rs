@@ -51,6 +51,9 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         Some(Refusal::Capacity("concurrency_limit"))
     } else if blames("daily outbound") {
         Some(Refusal::Account("daily_limit"))
+    } else if blames("international call") {
+        // A free number calls no other country.
+        Some(Refusal::NumberOrAccount("country_not_enabled"))
     } else if blames("customer.number") && messages.iter().filter(names_fields).all(|text| text.contains("customer.")) {
         Some(Refusal::Number("invalid_number"))
     } else {

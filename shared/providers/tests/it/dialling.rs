@@ -444,6 +444,10 @@ fn vapis_refusals_are_read_from_their_texts() {
         (400, error(json!("Over Concurrency Limit"))),
         (400, error(json!("Numbers Bought On Vapi Have A Daily Outbound Call Limit."))),
         (400, error(json!("Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan."))),
+        (400, json!({
+            "statusCode": 400, "message": "Couldn't start call. Free Vapi numbers do not support international calls.",
+            "error": "Bad Request", "subscriptionLimits": {"concurrencyBlocked": false},
+        })),
         (201, limits(false)),
         (201, limits(true)),
         (201, json!({"subscriptionLimits": {"concurrencyBlocked": true}})),
@@ -454,6 +458,7 @@ fn vapis_refusals_are_read_from_their_texts() {
     400 {"error":"Bad Request","message":"Over Concurrency Limit","statusCode":400} -> too many calls: concurrency_limit
     400 {"error":"Bad Request","message":"Numbers Bought On Vapi Have A Daily Outbound Call Limit.","statusCode":400} -> account: daily_limit
     400 {"error":"Bad Request","message":"Wallet Balance is 0. Purchase More Credits Or Upgrade Your Plan.","statusCode":400} -> account: bad_request
+    400 {"error":"Bad Request","message":"Couldn't start call. Free Vapi numbers do not support international calls.","statusCode":400,"subscriptionLimits":{"concurrencyBlocked":false}} -> number or account: country_not_enabled
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":false}} -> accepted as v1
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> not dialled as v1: concurrency_limit
     201 {"subscriptionLimits":{"concurrencyBlocked":true}} -> too many calls: concurrency_limit
@@ -468,6 +473,8 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
         (422, error("10016", "Phone number must be in +E.164 format.", "/from")),
         (422, error("10015", "Invalid value for connection_id", "/connection_id")),
         (403, json!({"errors": [{"code": "10010", "title": "Authorization failed"}]})),
+        (403, error("10010", "Dialed number is not included in whitelisted countries D13", "/to")),
+        (403, json!({"errors": [{"code": "10010", "title": "Forbidden", "detail": "Dialed number is not included in whitelisted countries D13"}]})),
         (403, json!({"errors": [{"code": "90", "detail": "User channel limit exceeded D1"}]})),
         (422, json!({"errors": []})),
     ]), @r#"
@@ -475,6 +482,8 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
     422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> account: unprocessable
     422 {"errors":[{"code":"10015","detail":"Invalid value for connection_id","source":{"pointer":"/connection_id"},"title":"…"}]} -> account: unprocessable
     403 {"errors":[{"code":"10010","title":"Authorization failed"}]} -> account: forbidden
+    403 {"errors":[{"code":"10010","detail":"Dialed number is not included in whitelisted countries D13","source":{"pointer":"/to"},"title":"…"}]} -> number or account: country_not_enabled
+    403 {"errors":[{"code":"10010","detail":"Dialed number is not included in whitelisted countries D13","title":"Forbidden"}]} -> number or account: country_not_enabled
     403 {"errors":[{"code":"90","detail":"User channel limit exceeded D1"}]} -> too many calls: concurrency_limit
     422 {"errors":[]} -> account: unprocessable
     "#);

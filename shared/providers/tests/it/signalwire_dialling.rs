@@ -83,6 +83,8 @@ fn signalwire_refusals_are_read_from_their_code() {
         (422, error(json!("21211"))),
         (400, error(json!(21_210))),
         (400, error(json!(21_212))),
+        (400, error(json!(21_217))),
+        (400, error(json!(21_219))),
         (400, error(json!(21_215))),
         (400, error(json!("invalid"))),
         (401, error(json!(20_003))),
@@ -94,6 +96,8 @@ fn signalwire_refusals_are_read_from_their_code() {
     422 {"code":"21211","message":"…","status":400} -> number: invalid_number
     400 {"code":21210,"message":"…","status":400} -> account: invalid_calling_number
     400 {"code":21212,"message":"…","status":400} -> account: invalid_calling_number
+    400 {"code":21217,"message":"…","status":400} -> number: invalid_number
+    400 {"code":21219,"message":"…","status":400} -> number or account: trial_account
     400 {"code":21215,"message":"…","status":400} -> account: bad_request
     400 {"code":"invalid","message":"…","status":400} -> account: bad_request
     401 {"code":20003,"message":"…","status":400} -> account: unauthorized
