@@ -58,7 +58,7 @@ impl Answer {
             Self::EdgeDisabled => refuse(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "edge_disabled",
-                "the entry `edge` in the stack's secret cannot be read; send the webhook again later",
+                "the stack's secret, or its entry `edge`, cannot be read; send the webhook again later",
             ),
             Self::UnknownProvider => refuse(
                 StatusCode::NOT_FOUND,

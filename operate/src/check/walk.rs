@@ -173,7 +173,13 @@ impl Walk<'_> {
             }
             (404, "unknown_provider") => {
                 let what = refused("ingress knows no key of the generic provider");
-                return (Finding::failed(what, format!("ingress could not read the secret: {log}")), true);
+                return (
+                    Finding::failed(
+                        what,
+                        format!("ingress has not read the secret again, or reads another one: {log}"),
+                    ),
+                    true,
+                );
             }
             (503, "provider_disabled") => {
                 let what = refused("ingress cannot read the entry of the generic provider");
@@ -182,8 +188,10 @@ impl Walk<'_> {
             }
             (503, "edge_disabled") => {
                 let what =
-                    refused("ingress cannot read the entry `edge` of the webhook keys, so it refuses every webhook");
-                let advice = format!("correct the entry `edge`: switchhook providers put FILE {option}");
+                    refused("ingress cannot read the webhook keys or their entry `edge`, so it refuses every webhook");
+                let advice = format!(
+                    "correct the entry `edge`, if it is wrong: switchhook providers put FILE {option}; otherwise {log}"
+                );
                 return (Finding::failed(what, advice), true);
             }
             (403, "edge_bypassed") => Finding::failed(

@@ -9,7 +9,12 @@
 //!
 //! **A wrong entry disables at most its own provider, and only if no older entry of that provider is known.** A running
 //! function goes on with the entry that it has. A function that starts takes that provider's entry from the version of the
-//! secret before (`AWSPREVIOUS`). The same holds for all entries if the secret cannot be read, or is not JSON.
+//! secret before (`AWSPREVIOUS`). The same holds for all entries if the secret is not JSON. Providers that no older version names are
+//! then disabled too, because the current version may have added them.
+//!
+//! **If the request for the secret fails, the version before is not used**: the current one may be right, and have other providers and
+//! keys. A running function keeps all its entries. A function that starts disables every provider, and reads the secret again after
+//! 30 seconds.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +32,7 @@ use crate::telemetry::Decision;
 pub const SECRET_AGE_MAX: Duration = Duration::from_secs(5 * 60);
 /// Shortest time between two reads of a secret after webhooks that no key verified.
 pub const REJECTION_AGE_MIN: Duration = Duration::from_secs(10);
-/// Time after which a secret is read again while it disables a provider.
+/// Time after which a secret is read again if it could not be read, or disables a provider.
 pub const DISABLED_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// Version of a secret.
@@ -169,37 +174,39 @@ async fn refresh<C: SecretHalf>(
     entries
 }
 
-/// Reads the secret. Entries that are wrong are those of `before`, or else those of the version before.
+/// Reads the secret. Entries that are wrong are those of `before`, or else those of the version before. If the request fails, all
+/// entries are those of `before`.
 async fn read<C: SecretHalf>(
     secrets: &Secrets,
     secret_id: &str,
     before: Option<&Entries<C>>,
     now: Timestamp,
 ) -> Entries<C> {
-    let mut entries = match secrets.read(secret_id, SecretVersion::Current).await {
-        Ok(text) => C::parse(&text),
-        Err(error) => Entries::unreadable(error.with_causes()),
+    let entries = match secrets.read(secret_id, SecretVersion::Current).await {
+        Ok(text) => {
+            let mut entries = C::parse(&text);
+            if !entries.problems().is_empty() {
+                log_problem::<C>(entries.problems().join("; "), now);
+            }
+            if let Some(before) = before {
+                entries = entries.or_from(before);
+            }
+            if entries.needs_older()
+                && let Ok(text) = secrets.read(secret_id, SecretVersion::Previous).await
+            {
+                entries = entries.or_from(&C::parse(&text));
+            }
+            entries
+        }
+        Err(error) => {
+            let problem = error.with_causes();
+            log_problem::<C>(problem.clone(), now);
+            before.cloned().unwrap_or_else(|| Entries::unreadable(problem))
+        }
     };
-    if !entries.problems().is_empty() {
-        let decision = Decision {
-            message: "a secret has problems; older entries stay in use",
-            action_taken: "secret_refresh_failed",
-            error: Some(entries.problems().join("; ")),
-            ..decision::<C>()
-        };
-        decision.log(now, true);
-    }
-    if let Some(before) = before {
-        entries = entries.or_from(before);
-    }
-    if entries.needs_older()
-        && let Ok(text) = secrets.read(secret_id, SecretVersion::Previous).await
-    {
-        entries = entries.or_from(&C::parse(&text));
-    }
     for provider in entries.disabled() {
         let decision = Decision {
-            message: "a provider is disabled: no version of its entry can be read",
+            message: "a provider is disabled: its entry cannot be read",
             action_taken: "provider_disabled",
             provider: Some(provider.as_str()),
             ..decision::<C>()
@@ -207,6 +214,16 @@ async fn read<C: SecretHalf>(
         decision.log(now, true);
     }
     entries
+}
+
+fn log_problem<C: SecretHalf>(problem: String, now: Timestamp) {
+    let decision = Decision {
+        message: "a secret has problems; older entries stay in use",
+        action_taken: "secret_refresh_failed",
+        error: Some(problem),
+        ..decision::<C>()
+    };
+    decision.log(now, true);
 }
 
 fn decision<C: SecretHalf>() -> Decision<'static> {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_config::Region;
 use aws_config::retry::RetryConfig;
@@ -29,12 +30,16 @@ const TYPO_IN_JSON: &str = r#"{"retell": {"keys": ["SECRET"]}, "generic": }"#;
 
 /// One secret in Secrets Manager, with the texts of its versions.
 #[derive(Clone, Debug, Default)]
-struct Stored(Arc<Mutex<BTreeMap<String, String>>>);
+struct Stored {
+    versions: Arc<Mutex<BTreeMap<String, String>>>,
+    /// While this is true, each request for the current version fails.
+    is_current_throttled: Arc<AtomicBool>,
+}
 
 impl Stored {
     /// Stores a new version.
     fn put(&self, text: &str) {
-        let mut versions = self.0.lock().unwrap();
+        let mut versions = self.versions.lock().unwrap();
         if let Some(before) = versions.insert("AWSCURRENT".to_owned(), text.to_owned()) {
             versions.insert("AWSPREVIOUS".to_owned(), before);
         }
@@ -46,6 +51,11 @@ impl Stored {
             stored.put(text);
         }
         stored
+    }
+
+    /// Lets requests for the current version fail, or succeed again.
+    fn throttle_current(&self, is_throttled: bool) {
+        self.is_current_throttled.store(is_throttled, Ordering::Relaxed);
     }
 
     fn secret<C: SecretHalf>(&self) -> ProviderSecret<C> {
@@ -65,8 +75,12 @@ impl HttpConnector for Stored {
         let body: Value = serde_json::from_slice(request.body().bytes().unwrap()).unwrap();
         assert_eq!(request.headers().get("x-amz-target"), Some("secretsmanager.GetSecretValue"));
         assert_eq!(body["SecretId"], "the-secret");
-        let text = self.0.lock().unwrap().get(body["VersionStage"].as_str().unwrap()).cloned();
+        let stage = body["VersionStage"].as_str().unwrap();
+        let text = self.versions.lock().unwrap().get(stage).cloned();
         let (status, answer) = match text {
+            Some(_) if stage == "AWSCURRENT" && self.is_current_throttled.load(Ordering::Relaxed) => {
+                (400, json!({"__type": "ThrottlingException", "message": "too many requests"}))
+            }
             Some(text) => (200, json!({"Name": "the-secret", "SecretString": text})),
             None => (400, json!({"__type": "ResourceNotFoundException", "message": "there is no such version"})),
         };
@@ -149,8 +163,83 @@ async fn function_that_starts_takes_a_broken_entry_from_the_version_before() {
         let secret = Stored::with(&[NEW, typo]).secret();
         assert_eq!(keys(&secret, at(0)).await, "retell 2, generic 2", "{typo}");
     }
-    let secret = Stored::with(&[NEW, TYPO_IN_JSON]).secret();
+}
+
+#[tokio::test]
+async fn version_before_bridges_the_providers_it_names_while_the_current_one_is_no_json() {
+    let stored = Stored::with(&[NEW, TYPO_IN_JSON]);
+    let secret = stored.secret();
+    // The current version may name any other provider.
+    let bridged = ALL_DISABLED.replace("retell disabled", "retell 2").replace("generic disabled", "generic 1");
+    assert_eq!(keys(&secret, at(0)).await, bridged);
+    let described = "x-acme".parse().unwrap();
+    let described_entry = async |now| match secret.current(now).await.entry(described) {
+        Entry::Configured(_) => "configured",
+        Entry::Disabled => "disabled",
+        Entry::Unnamed => "unnamed",
+    };
+    assert_eq!(described_entry(at(0)).await, "disabled");
+    // The version before names no edge, and the current one was never in use. So the webhooks of the bridged providers are accepted.
+    assert!(matches!(secret.current(at(0)).await.edge(), Entry::Unnamed));
+    stored.put(GOOD);
+    assert_eq!(keys(&secret, at(29)).await, bridged);
+    assert_eq!(keys(&secret, at(30)).await, "retell 1, generic 1");
+    assert_eq!(described_entry(at(30)).await, "unnamed");
+
+    // A new stack has the version `{}` before.
+    let stored = Stored::with(&["{}", TYPO_IN_JSON]);
+    let secret = stored.secret();
+    assert_eq!(keys(&secret, at(0)).await, ALL_DISABLED);
+    stored.put(GOOD);
+    assert_eq!(keys(&secret, at(30)).await, "retell 1, generic 1");
+}
+
+#[tokio::test]
+async fn running_function_keeps_its_entries_while_the_current_version_is_no_json_and_disables_the_others() {
+    let stored = Stored::with(&[NEW]);
+    let secret = stored.secret();
     assert_eq!(keys(&secret, at(0)).await, "retell 2, generic 1");
+    stored.put(TYPO_IN_JSON);
+    let kept = ALL_DISABLED.replace("retell disabled", "retell 2").replace("generic disabled", "generic 1");
+    assert_eq!(keys(&secret, at(300)).await, kept);
+    assert!(matches!(secret.current(at(300)).await.edge(), Entry::Unnamed));
+    stored.put(GOOD);
+    assert_eq!(keys(&secret, at(330)).await, "retell 1, generic 1");
+}
+
+#[tokio::test]
+async fn version_before_is_not_used_if_the_request_for_the_current_one_fails() {
+    // The first is the version before of a new stack. The second has a key that was removed, and lacks a provider that was added.
+    let before_with_removed_key = r#"{"retell": {"keys": ["a removed key that is as long as it must be"]}}"#;
+    for before in ["{}", before_with_removed_key] {
+        let stored = Stored::with(&[before, GOOD]);
+        stored.throttle_current(true);
+        let secret = stored.secret();
+        assert_eq!(keys(&secret, at(0)).await, ALL_DISABLED, "{before}");
+        assert!(matches!(secret.current(at(0)).await.edge(), Entry::Disabled), "{before}");
+        assert_eq!(keys(&secret, at(30)).await, ALL_DISABLED, "{before}");
+        stored.throttle_current(false);
+        assert_eq!(keys(&secret, at(59)).await, ALL_DISABLED, "{before}");
+        assert_eq!(keys(&secret, at(60)).await, "retell 1, generic 1", "{before}");
+        assert!(matches!(secret.current(at(60)).await.edge(), Entry::Unnamed), "{before}");
+
+        // A running function goes on as before.
+        stored.throttle_current(true);
+        assert_eq!(keys(&secret, at(360)).await, "retell 1, generic 1", "{before}");
+        assert!(matches!(secret.current(at(360)).await.edge(), Entry::Unnamed), "{before}");
+    }
+}
+
+#[tokio::test]
+async fn accounts_are_disabled_if_the_request_for_the_current_version_fails() {
+    let good = r#"{"retell": {"dial": {"api_key": "a key that is as long as it must be"}}}"#;
+    let stored = Stored::with(&["{}", good]);
+    stored.throttle_current(true);
+    let secret = stored.secret::<AccountConfig>();
+    assert_eq!(secret.current(at(0)).await.disabled(), Provider::ALL);
+    stored.throttle_current(false);
+    let entries = secret.current(at(30)).await;
+    assert!(entries.config(Provider::Retell).is_some() && entries.disabled().is_empty());
 }
 
 #[tokio::test]
@@ -183,7 +272,7 @@ async fn missing_secret_disables_every_provider_of_a_function_that_starts_and_no
     assert_eq!(keys(&secret, at(0)).await, ALL_DISABLED);
     stored.put(GOOD);
     assert_eq!(keys(&secret, at(30)).await, "retell 1, generic 1");
-    stored.0.lock().unwrap().clear();
+    stored.versions.lock().unwrap().clear();
     assert_eq!(keys(&secret, at(330)).await, "retell 1, generic 1");
 }
 

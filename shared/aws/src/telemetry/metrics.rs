@@ -52,7 +52,7 @@ pub const METRICS: &[Metric] = &[
     count(
         "ingress",
         "edge_disabled",
-        "Webhooks answered with 503, because the entry `edge` of the secret cannot be read",
+        "Webhooks answered with 503, because the secret or its entry `edge` cannot be read",
     ),
     count("ingress", "provider_disabled", "Webhooks answered with 503, because their provider is disabled"),
     count("ingress", "conflicting_body", "Webhooks with the id of a stored one and another content"),
@@ -179,7 +179,7 @@ pub const METRICS: &[Metric] = &[
     count("api", "number_unblocked", "Numbers taken off the do-not-call list"),
     count("api", "storage_failure", "Requests that failed, because a table failed"),
     count("secret", "secret_refresh_failed", "Reads of a secret that failed, or that found a wrong entry"),
-    count("secret", "provider_disabled", "Providers that a read of a secret disabled: no version has a right entry"),
+    count("secret", "provider_disabled", "Providers that a read of a secret disabled: it found no right entry"),
 ];
 
 /// Returns a metric of a function. `None` if the table does not name it.

@@ -35,8 +35,8 @@ pub enum Entry<C> {
 #[derive(Clone, Debug)]
 pub struct Entries<C> {
     by_provider: BTreeMap<Provider, ReadEntry<C>>,
-    /// True if a configured provider without an entry may be named by an entry that cannot be read.
-    is_unclear: bool,
+    /// Reason why a configured provider without an entry may be named by something that cannot be read.
+    doubt: Option<Doubt>,
     /// `None` if the edge is not named. Always `None` in the dial accounts.
     edge: Option<ReadEntry<Edge>>,
     /// Problems of the text that these entries were read from.
@@ -50,7 +50,16 @@ enum ReadEntry<C> {
     /// The entry has problems.
     Wrong,
     /// Nobody knows whether the provider should be named.
-    Unclear,
+    Unclear(Doubt),
+}
+
+/// Reason why nobody knows whether a provider without an entry should be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// An entry has the name of no provider. An older version decides which provider was meant: one that it does not name is not named.
+    UnknownName,
+    /// The text cannot be read, so it may have added any provider. An older version decides only about those that it names.
+    Unreadable,
 }
 
 impl<T: Clone> ReadEntry<T> {
@@ -58,11 +67,11 @@ impl<T: Clone> ReadEntry<T> {
     /// version does not name it.
     fn or_from(own: Option<Self>, older: Option<&Self>) -> Option<Self> {
         match (own, older) {
-            (Some(Self::Wrong | Self::Unclear), Some(Self::Configured(config))) => {
+            (Some(Self::Wrong | Self::Unclear(_)), Some(Self::Configured(config))) => {
                 Some(Self::Configured(config.clone()))
             }
-            (Some(Self::Unclear), Some(Self::Wrong)) => Some(Self::Wrong),
-            (Some(Self::Unclear), None) => None,
+            (Some(Self::Unclear(_)), Some(Self::Wrong)) => Some(Self::Wrong),
+            (Some(Self::Unclear(Doubt::UnknownName)), None) => None,
             (own, _) => own,
         }
     }
@@ -72,15 +81,16 @@ impl<C: Clone> Entries<C> {
     /// Entries of a text that cannot be read: every provider is disabled.
     #[must_use]
     pub fn unreadable(problem: String) -> Self {
-        let by_provider = Provider::ALL.into_iter().map(|provider| (provider, ReadEntry::Unclear)).collect();
-        Self { by_provider, is_unclear: true, edge: Some(ReadEntry::Unclear), problems: vec![problem] }
+        let doubt = Doubt::Unreadable;
+        let by_provider = Provider::ALL.into_iter().map(|provider| (provider, ReadEntry::Unclear(doubt))).collect();
+        Self { by_provider, doubt: Some(doubt), edge: Some(ReadEntry::Unclear(doubt)), problems: vec![problem] }
     }
 
     /// Entries of these providers alone.
     pub(super) fn configured(configured: BTreeMap<Provider, C>, edge: Option<Edge>) -> Self {
         let read = |(provider, config)| (provider, ReadEntry::Configured(config));
         let by_provider = configured.into_iter().map(read).collect();
-        Self { by_provider, is_unclear: false, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
+        Self { by_provider, doubt: None, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
     }
 
     /// Entry of the edge. **An entry that is wrong counts as [`Entry::Disabled`], and never as missing.** Otherwise a typo
@@ -89,10 +99,9 @@ impl<C: Clone> Entries<C> {
     pub fn edge(&self) -> Entry<&Edge> {
         match &self.edge {
             Some(ReadEntry::Configured(edge)) => Entry::Configured(edge),
-            Some(ReadEntry::Wrong) => Entry::Disabled,
-            // The text is no JSON, so every provider is disabled. Or an entry has an unknown name, which is seldom meant to be
-            // the edge, and other providers must go on.
-            Some(ReadEntry::Unclear) | None => Entry::Unnamed,
+            Some(ReadEntry::Wrong | ReadEntry::Unclear(Doubt::Unreadable)) => Entry::Disabled,
+            // An unknown name is seldom meant to be the edge, and other providers must go on.
+            Some(ReadEntry::Unclear(Doubt::UnknownName)) | None => Entry::Unnamed,
         }
     }
 
@@ -100,7 +109,7 @@ impl<C: Clone> Entries<C> {
     #[must_use]
     pub fn needs_older(&self) -> bool {
         let is_edge_read = matches!(self.edge, None | Some(ReadEntry::Configured(_)));
-        !is_edge_read || self.is_unclear || !self.disabled().is_empty()
+        !is_edge_read || self.doubt.is_some() || !self.disabled().is_empty()
     }
 
     /// Entry of one provider.
@@ -108,8 +117,8 @@ impl<C: Clone> Entries<C> {
     pub fn entry(&self, provider: Provider) -> Entry<&C> {
         match self.by_provider.get(&provider) {
             Some(ReadEntry::Configured(config)) => Entry::Configured(config),
-            Some(ReadEntry::Wrong | ReadEntry::Unclear) => Entry::Disabled,
-            None if self.is_unclear && provider.is_configured() => Entry::Disabled,
+            Some(ReadEntry::Wrong | ReadEntry::Unclear(_)) => Entry::Disabled,
+            None if self.doubt.is_some() && provider.is_configured() => Entry::Disabled,
             None => Entry::Unnamed,
         }
     }
@@ -150,22 +159,28 @@ impl<C: Clone> Entries<C> {
         &self.problems
     }
 
-    /// These entries. An entry that cannot be read is replaced by the one of an older version. A provider whose entry is wrong stays
-    /// disabled if the older version does not name it.
+    /// These entries. An entry that cannot be read is replaced by the one of an older version. If the older version does not name a
+    /// provider, it stays disabled if its entry is wrong, or if the whole text of these entries cannot be read.
     #[must_use]
     pub fn or_from(mut self, older: &Self) -> Self {
-        if self.is_unclear {
+        if let Some(doubt) = self.doubt {
             for provider in older.named() {
-                self.by_provider.entry(provider).or_insert(ReadEntry::Unclear);
+                self.by_provider.entry(provider).or_insert(ReadEntry::Unclear(doubt));
             }
-            self.is_unclear = older.is_unclear;
+            if doubt == Doubt::UnknownName && older.doubt.is_none() {
+                self.doubt = None;
+            }
         }
         for provider in self.disabled() {
             let own = self.by_provider.remove(&provider);
             let entry = ReadEntry::or_from(own, older.by_provider.get(&provider));
             self.by_provider.extend(entry.map(|entry| (provider, entry)));
         }
-        self.edge = ReadEntry::or_from(self.edge, older.edge.as_ref());
+        self.edge = match self.edge {
+            // A text that cannot be read was never in use. The providers of the older version go on with its edge, or without one.
+            Some(ReadEntry::Unclear(Doubt::Unreadable)) => older.edge.clone(),
+            own => ReadEntry::or_from(own, older.edge.as_ref()),
+        };
         self
     }
 
@@ -204,11 +219,11 @@ impl<C: Clone> Entries<C> {
         }
         if has_unknown {
             for provider in Provider::ALL {
-                by_provider.entry(provider).or_insert(ReadEntry::Unclear);
+                by_provider.entry(provider).or_insert(ReadEntry::Unclear(Doubt::UnknownName));
             }
-            edge = edge.or(Some(ReadEntry::Unclear));
+            edge = edge.or(Some(ReadEntry::Unclear(Doubt::UnknownName)));
         }
-        Self { by_provider, is_unclear: has_unknown, edge, problems }
+        Self { by_provider, doubt: has_unknown.then_some(Doubt::UnknownName), edge, problems }
     }
 }
 
@@ -254,6 +269,7 @@ mod tests {
         let (wrong, typo) = (keys(r#""edge":{"keys":["SECRET"]},"#), keys(r#""egde":{"keys":["SECRET"]},"#));
         let unreadable = WebhookConfig::parse("{");
         assert_eq!([&right, &none, &wrong].map(edge), ["configured", "unnamed", "disabled"]);
+        assert_eq!([&typo, &unreadable].map(edge), ["unnamed", "disabled"]);
         assert!(wrong.config(Provider::Retell).is_some() && !format!("{:?}", wrong.problems()).contains("SECRET"));
         for (current, older, expected) in [
             (&wrong, &right, "configured"),
@@ -267,6 +283,9 @@ mod tests {
             (&unreadable, &right, "configured"),
             (&unreadable, &wrong, "disabled"),
             (&unreadable, &none, "unnamed"),
+            (&unreadable, &typo, "unnamed"),
+            (&unreadable, &unreadable, "disabled"),
+            (&typo, &unreadable, "unnamed"),
             (&none, &right, "unnamed"),
         ] {
             let used = current.clone().or_from(older);
