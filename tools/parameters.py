@@ -16,7 +16,7 @@ PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
 def parameters(environment: str, others: list[str]) -> dict[str, str]:
-    """Returns the value of each parameter. Raises SystemExit if the environment is unknown."""
+    """Returns the value of each parameter, as SAM reads it: an empty one is `""`. Raises SystemExit if the environment is unknown."""
     config = tomllib.loads(CONFIG.read_text())
     environments = [name for name, of in config.items() if isinstance(of, dict)]
     if environment not in environments:
@@ -25,8 +25,14 @@ def parameters(environment: str, others: list[str]) -> dict[str, str]:
     for text in given:
         if PAIR.sub("", text).strip():
             raise SystemExit(f'{text} is not NAME=VALUE. A value with spaces needs double quotes: NAME="VALUE".')
-    return {name: value for text in given for name, value in PAIR.findall(text)}
+    # SAM leaves out a name with nothing behind the `=`, and CloudFormation then keeps the value of the deployment before.
+    return {name: value or '""' for text in given for name, value in PAIR.findall(text)}
+
+
+def overrides(environment: str, others: list[str]) -> str:
+    """Returns the text for --parameter-overrides."""
+    return " ".join(f"{name}={value}" for name, value in parameters(environment, others).items())
 
 
 if __name__ == "__main__":
-    print(" ".join(f"{name}={value}" for name, value in parameters(sys.argv[1], sys.argv[2:]).items()))
+    print(overrides(sys.argv[1], sys.argv[2:]))

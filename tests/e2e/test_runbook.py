@@ -14,6 +14,7 @@ import pytest
 from botocore import xform_name
 from markdown_it import MarkdownIt
 from parameters import parameters
+from samcli.cli.types import CfnParameterOverridesType
 from samcli.yamlhelper import yaml_parse
 
 from harness import FUNCTIONS, ROOT, TOOL
@@ -274,9 +275,12 @@ def test_a_queue_policy_that_the_runbook_sets_again_is_the_one_of_the_template()
 @pytest.mark.parametrize("words", commands_of(".venv/bin/sam"))
 def test_parameters_that_sam_is_given_are_those_of_the_template(words):
     options, _ = values_of(words)
-    given = [value.partition("=")[0] for value in options.get("--parameter-overrides", [])]
+    overrides = options.get("--parameter-overrides", [])
+    given = [value.partition("=")[0] for value in overrides]
     (template,) = options.get("--template-file", ["template.yaml"])
     assert set(given) <= set(TEMPLATES[template]["Parameters"])
+    # SAM leaves out what it cannot read, such as an empty value without quotes.
+    assert set(CfnParameterOverridesType().convert(tuple(overrides), None, None)) == set(given)
 
 
 @pytest.mark.parametrize("words", commands_of("make"))
@@ -284,6 +288,8 @@ def test_a_target_of_make_exists(words):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {word for word in words if "=" not in word} <= targets
     variables = dict(word.split("=", 1) for word in words if "=" in word)
+    # A reader with a release gives the same text to SAM, which leaves out an empty value without quotes.
+    assert not re.search(r"=( |$)", variables.get("PARAMETERS", ""))
     assert set(parameters(variables.get("ENV", "default"), [variables.get("PARAMETERS", "")])) <= set(TEMPLATE["Parameters"])
 
 

@@ -423,14 +423,6 @@ def test_environments_differ_in_nothing_but_names_and_parameters():
             assert value in TEMPLATE["Parameters"][name].get("AllowedValues", [value])
 
 
-def test_a_value_with_spaces_keeps_its_quotes_for_sam():
-    assert parameters("default", ['CallingWindow="Europe/London 09:00-18:00" ApiBurst=7'])["CallingWindow"] == '"Europe/London 09:00-18:00"'
-    with pytest.raises(SystemExit):
-        parameters("default", ["CallingWindow=Europe/London 09:00-18:00"])
-    with pytest.raises(SystemExit):
-        parameters("production", [])
-
-
 # --- environment variables -------------------------------------------------------------------------------------------
 
 # Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
