@@ -303,3 +303,17 @@ def test_a_command_of_the_tool_has_these_options(words):
     assert done.returncode == 0, done.stderr
     known = set(re.findall(r"--[a-z-]+", done.stdout))
     assert set(options) <= known
+
+
+def test_the_first_deployment_sets_each_small_parameter_back():
+    """CloudFormation keeps a value until another deployment changes it."""
+    page = sections(ROOT / "docs" / "first-deployment.md")
+
+    def given(section: str) -> dict[str, str]:
+        (line,) = re.findall(r"""^    make deploy PARAMETERS=["'](.*)["']$""", page[section], re.MULTILINE)
+        return dict(pair.split("=", 1) for pair in line.split())
+
+    defaults = {name: str(each.get("Default", "")) for name, each in TEMPLATE["Parameters"].items()}
+    raised = given("When the quota is raised")
+    assert raised == {name: defaults[name] for name in raised}
+    assert set(given("3. Deploy")) == {"AlarmTopicArn", *raised}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use switchhook_providers::DialRates;
 
 use super::advice;
 use super::step::{Finding, Steps};
@@ -110,8 +111,11 @@ pub(super) async fn check(
     let schedules = of_kind("AWS::Scheduler::Schedule");
     let states = join_all(functions.iter().map(|one| services.function_state(&one.physical_id))).await;
     steps.add("functions", judged(&functions, states, "functions are active", function));
-    let limit = services.concurrency().await;
-    steps.add("concurrency", limit.map_or_else(|error| advice::failed(&error), |limit| concurrency(limit, parameters)));
+    let (limit, rates) = (services.concurrency().await, stack.dial_rates());
+    steps.add(
+        "concurrency",
+        limit.map_or_else(|error| advice::failed(&error), |limit| concurrency(limit, parameters, &rates)),
+    );
     let states = join_all(mappings.iter().map(|one| services.event_source(&one.physical_id))).await;
     steps.add("event sources", judged(&mappings, states, "event sources are enabled", event_source));
     let states = join_all(schedules.iter().map(|one| services.schedule_state(&one.physical_id))).await;
@@ -182,11 +186,17 @@ fn function(resource: &Resource, state: &FunctionState) -> Option<Finding> {
     }
 }
 
-fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>) -> Finding {
-    let wanted = concurrent_invocations(parameters);
+fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>, rates: &DialRates) -> Finding {
+    let Invocations { consumers, dialers } = invocations(parameters);
+    let wanted = consumers + dialers;
     let Concurrency { all, unreserved } = limit;
     if unreserved > wanted {
-        return Finding::passed(format!("this account may run {unreserved} functions at once in the region"));
+        let rates_want = u64::from(rates.dialers_wanted());
+        return if dialers < rates_want {
+            slow(dialers, rates_want, unreserved > consumers + rates_want)
+        } else {
+            Finding::passed(format!("this account may run {unreserved} functions at once in the region"))
+        };
     }
     Finding::note(
         format!(
@@ -196,18 +206,41 @@ fn concurrency(limit: Concurrency, parameters: &BTreeMap<String, String>) -> Fin
         ),
         "ask for more (new accounts have 10): aws service-quotas request-service-quota-increase --service-code lambda \
          --quota-code L-B99A9384 --desired-value 1000. Until then, deploy with ConsumerMaxConcurrency=2, \
-         DialerMaxConcurrency=2 and ConsumerPollers=0",
+         DialerMaxConcurrency=3 and ConsumerPollers=0, and name in DialRates only the providers that you use",
     )
 }
 
-/// Most invocations that the consumer and the dialer may have at the same time.
-fn concurrent_invocations(parameters: &BTreeMap<String, String>) -> u64 {
+/// Note about dialers that are too few for the rates. `is_allowed` if the account may run as many as the rates want.
+fn slow(dialers: u64, rates_want: u64, is_allowed: bool) -> Finding {
+    let text = format!(
+        "DialerMaxConcurrency is {dialers}, and the calls per second in DialRates need {rates_want}: each provider is asked to place \
+         {} % of them",
+        dialers * 100 / rates_want
+    );
+    let advice = if is_allowed {
+        format!(
+            "deploy with DialerMaxConcurrency={rates_want} or more, or name in DialRates only the providers that you use"
+        )
+    } else {
+        "name in DialRates only the providers that you use, and ask for more concurrent invocations: docs/deploy.md#concurrency".to_owned()
+    };
+    Finding::note(text, advice)
+}
+
+/// Most invocations that two functions may have at the same time.
+#[derive(Debug, PartialEq, Eq)]
+struct Invocations {
+    consumers: u64,
+    dialers: u64,
+}
+
+fn invocations(parameters: &BTreeMap<String, String>) -> Invocations {
     let parameter = |name: &str| parameters.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
     let consumers = match parameter("ConsumerPollers") {
         0 => parameter("ConsumerMaxConcurrency"),
         pollers => pollers * INVOCATIONS_PER_POLLER,
     };
-    consumers + parameter("DialerMaxConcurrency")
+    Invocations { consumers, dialers: parameter("DialerMaxConcurrency") }
 }
 
 fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
@@ -330,15 +363,45 @@ fn subscribers(rules: &[Rule], own: &[Resource]) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use super::super::step::StepResult;
     use super::*;
+
+    #[test]
+    fn too_few_dialers_for_the_rates_are_noted() {
+        let found = |quota: u64, dialers: &str, rates: &str| {
+            let limit = Concurrency { all: quota, unreserved: quota };
+            let parameters = [("ConsumerMaxConcurrency", "2"), ("DialerMaxConcurrency", dialers)];
+            let parameters = parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            concurrency(limit, &parameters, &rates.parse().unwrap())
+        };
+        let kept = found(1_000, "2", "*=1");
+        assert_eq!(kept.result, StepResult::Note);
+        assert_eq!(
+            kept.text,
+            "DialerMaxConcurrency is 2, and the calls per second in DialRates need 25: each provider is asked to place 8 % of them"
+        );
+        assert_eq!(
+            kept.advice.as_deref(),
+            Some("deploy with DialerMaxConcurrency=25 or more, or name in DialRates only the providers that you use")
+        );
+        let small = found(20, "2", "*=1");
+        assert_eq!(small.result, StepResult::Note);
+        assert!(small.advice.is_some_and(|advice| advice.starts_with("name in DialRates only")));
+        for (quota, dialers, rates) in
+            [(1_000, "30", "*=1"), (1_000, "25", "*=1"), (10, "3", "retell=1"), (10, "2", "")]
+        {
+            assert_eq!(found(quota, dialers, rates).result, StepResult::Passed, "{quota} {dialers} {rates}");
+        }
+    }
 
     #[test]
     fn pollers_replace_the_concurrency_of_the_consumer() {
         let wanted = |pollers: &str| {
             let parameters =
                 [("ConsumerMaxConcurrency", "50"), ("DialerMaxConcurrency", "20"), ("ConsumerPollers", pollers)];
-            concurrent_invocations(&parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+            invocations(&parameters.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
         };
-        assert_eq!((wanted("0"), wanted("3")), (70, 50));
+        let expected = |consumers| Invocations { consumers, dialers: 20 };
+        assert_eq!((wanted("0"), wanted("3")), (expected(50), expected(30)));
     }
 }

@@ -29,6 +29,8 @@ pub const LANE_SECONDS: f64 = 2.5;
 const OTHERS: &str = "*";
 /// Highest number of lanes of a provider: those of the highest rate.
 const LANES_MAX: u32 = 1_000;
+/// Highest maximum concurrency of an event source.
+const DIALERS_MAX: u32 = 1_000;
 
 /// Rates of the providers that calls are placed with, as text: `retell=1/20,twilio=0.5`. The number after the slash limits the calls
 /// in flight. The name `*` stands for each provider with an API that the text does not name. Calls of another provider wait.
@@ -63,9 +65,21 @@ impl DialRates {
     /// if no calls are placed with the provider.
     #[must_use]
     pub fn interval(&self, provider: Provider, dialers: u32) -> Option<Duration> {
-        let rates: f64 = self.0.values().map(|pacing| pacing.per_second).sum();
-        let share = (f64::from(dialers) / (rates * LANE_SECONDS)).min(1.0);
+        let share = (f64::from(dialers) / self.dialers_busy()).min(1.0);
         self.pacing(provider).map(|pacing| Duration::from_secs_f64(1.0 / (pacing.per_second * share)))
+    }
+
+    /// Number of dialers that must run at the same time for all providers to get their rates, at most the 1,000 that an event source
+    /// starts. 0 if no calls are placed.
+    #[must_use]
+    pub fn dialers_wanted(&self) -> u32 {
+        let busy = self.dialers_busy();
+        (0..DIALERS_MAX).find(|dialers| f64::from(*dialers) >= busy).unwrap_or(DIALERS_MAX)
+    }
+
+    /// Dialers that all rates together keep busy.
+    fn dialers_busy(&self) -> f64 {
+        self.0.values().map(|pacing| pacing.per_second).sum::<f64>() * LANE_SECONDS
     }
 }
 
