@@ -317,3 +317,18 @@ def test_the_first_deployment_sets_each_small_parameter_back():
     raised = given("When the quota is raised")
     assert raised == {name: defaults[name] for name in raised}
     assert set(given("3. Deploy")) == {"AlarmTopicArn", *raised}
+
+
+def test_taking_a_stack_down_detaches_its_policies_first():
+    """IAM refuses to delete a policy that is attached to somebody, and CloudFormation then fails to delete the stack."""
+    policies = [name for name, each in RESOURCES.items() if each["Type"] == "AWS::IAM::ManagedPolicy"]
+    outputs = [name for name, output in TEMPLATE["Outputs"].items() if output["Value"] in [{"Ref": policy} for policy in policies]]
+    assert len(outputs) == len(policies) == 2
+    text = sections(ROOT / "docs" / "deploy.md")["Take it down"]
+    steps = text[: text.index("sam delete")]
+    for output in outputs:
+        assert f"`{output}`" in steps
+        for command in ("list-entities-for-policy", "detach-role-policy --role-name ROLE"):
+            assert f"    aws iam {command} --policy-arn {placeholder(output)}\n" in steps, command
+    for page, section in (("recovery.md", "A table was deleted"), ("operate.md", "The console")):
+        assert "deploy.md#take-it-down" in sections(ROOT / "docs" / page)[section]
