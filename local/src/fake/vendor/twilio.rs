@@ -46,13 +46,15 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     }
 }
 
-/// Lists the calls between two numbers since a day, the newest first.
+/// Lists the calls between two numbers, the newest first. They may be filtered by their status, or by the day on which they started: a queued
+/// call has not started.
 fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
     let mut asked = parameters(request.query.as_bytes());
     let is_asked = |call: &FakeCall| {
         asked.get("To").is_none_or(|to| call.to == *to)
             && asked.get("From").is_none_or(|from| call.from == *from)
-            && asked.get("StartTime>").is_none_or(|day| *day <= rfc3339(call.created_ms))
+            && asked.get("Status").is_none_or(|asked| *asked == status(call, now))
+            && asked.get("StartTime>").is_none_or(|day| started_ms(call, now).is_some_and(|at| *day <= rfc3339(at)))
     };
     let mut known = state.known(Provider::Twilio, now);
     known.retain(|(_, call)| is_asked(call));
@@ -74,6 +76,11 @@ fn events(state: &State, sid: &str, now: i64) -> ApiResponse {
     let urls = answered.into_iter().chain([&call.echoed["callback"]]);
     let events: Vec<Value> = urls.map(|url| json!({"request": {"url": url}})).collect();
     respond(200, &json!({"events": events}))
+}
+
+/// Time at which Twilio dialled, if it has by `now`.
+fn started_ms(call: &FakeCall, now: i64) -> Option<i64> {
+    (status(call, now) != "queued").then(|| call.rang_ms().unwrap_or(call.ended_ms))
 }
 
 /// Status of the call at `now`.
@@ -99,7 +106,7 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         "sid": id, "status": status(call, now), "direction": call.direction_in("inbound", "outbound-api"), "from": call.from,
         "to": call.to,
         "date_created": rfc2822_time(call.created_ms),
-        "start_time": call.answered_by(now).map(rfc2822_time),
+        "start_time": started_ms(call, now).map(rfc2822_time),
         "end_time": (call.ended_ms <= now).then(|| rfc2822_time(call.ended_ms)),
         "answered_by": null, "parent_call_sid": null,
     })

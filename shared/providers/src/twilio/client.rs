@@ -2,7 +2,7 @@
 //!
 //! * Dial: `POST /2010-04-01/Accounts/{account}/Calls.json`. Twilio has no idempotency key for it.
 //! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. If the sid is unknown, `GET …/Calls.json` lists the
-//!   calls between both numbers. If several were created around the time of our dial, `GET …/Calls/{sid}/Events.json`
+//!   calls between both numbers: first the queued ones, then those that have started. If several were created around the time of our dial, `GET …/Calls/{sid}/Events.json`
 //!   tells which of them requested a URL with our ids.
 //!
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
@@ -98,8 +98,9 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
 #[derive(Clone, Debug)]
 pub(crate) enum Search {
     ById,
-    /// Page of the calls between both numbers. `found` are those that may be ours.
+    /// Page of a list of the calls between both numbers. `found` are those that may be ours.
     Candidates {
+        list: List,
         found: Vec<Map<String, Value>>,
     },
     /// Requests that Twilio made for `candidate`. `others` are those that were not looked at yet.
@@ -109,19 +110,30 @@ pub(crate) enum Search {
     },
 }
 
+/// List of the calls between both numbers. Twilio queues the calls above the rate of the account, and a queued call has no start time, by
+/// which the other list is filtered. A call that starts between the two requests is found by the later one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum List {
+    Queued,
+    Started,
+}
+
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(sid) = lookup.provider_call_id {
         return Some((call_request(config, sid, ".json")?, Search::ById));
     }
+    Some((list_request(config, lookup, List::Queued)?, Search::Candidates { list: List::Queued, found: Vec::new() }))
+}
+
+/// `None` if a number or the time of the dial is unknown.
+fn list_request(config: &AccountConfig, lookup: &Lookup<'_>, list: List) -> Option<ApiRequest> {
     let day = created_from(lookup.dialled_at?).to_string();
-    let day = day.split('T').next()?;
-    let filters = [("To", lookup.to?.as_str()), ("From", lookup.from?.as_str()), ("StartTime>", day)];
-    let path = format!(
-        "{API_PATH}{}/Calls.json?{}&PageSize={PAGE_SIZE}",
-        encoded(&account(config)?.account_sid),
-        query(filters)
-    );
-    Some((get(config, path)?, Search::Candidates { found: Vec::new() }))
+    let state = match list {
+        List::Queued => ("Status", "queued"),
+        List::Started => ("StartTime>", day.split('T').next()?),
+    };
+    let filters = query([("To", lookup.to?.as_str()), ("From", lookup.from?.as_str()), state, ("PageSize", PAGE_SIZE)]);
+    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&account(config)?.account_sid)))
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
@@ -148,16 +160,26 @@ pub(crate) fn next_step(
             Step::Answer(parse_call(lookup.ids_query(), &call))
         }
         (Search::ById, Some(_) | None) => Step::Answer(ParsedAnswer::Unreadable),
-        (Search::Candidates { mut found }, Some(mut page)) => {
+        (Search::Candidates { list, mut found }, Some(mut page)) => {
             let (Some(Value::Array(calls)), Some(dialled_at)) = (page.remove("calls"), lookup.dialled_at) else {
                 return Step::Answer(ParsedAnswer::Unreadable);
             };
             let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
-            found.extend(objects(calls).filter(|call| may_be_ours(call, period)));
+            for call in objects(calls).filter(|call| may_be_ours(call, period)) {
+                // A call that has started meanwhile is in both lists.
+                found.retain(|earlier| text(earlier, "sid") != text(&call, "sid"));
+                found.push(call);
+            }
             let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH));
-            match next_page.and_then(|path| get(config, path.to_owned())) {
-                Some(request) => Step::Ask(request, Search::Candidates { found }),
-                None => choose(config, lookup, found),
+            if let Some(request) = next_page.and_then(|path| get(config, path.to_owned())) {
+                return Step::Ask(request, Search::Candidates { list, found });
+            }
+            match list {
+                List::Queued => match list_request(config, lookup, List::Started) {
+                    Some(request) => Step::Ask(request, Search::Candidates { list: List::Started, found }),
+                    None => Step::Answer(ParsedAnswer::Unreadable),
+                },
+                List::Started => choose(config, lookup, found),
             }
         }
         (Search::Requests { candidate, others }, answer) => {

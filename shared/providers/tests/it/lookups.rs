@@ -97,7 +97,7 @@ fn unknown_calls_are_searched_by_our_ids_or_by_numbers_and_time() {
         format!("{} {}", request.method, request.path)
     });
     assert_snapshot!(requests.join("\n"), @r"
-    GET /2010-04-01/Accounts/AC1/Calls.json?To=%2B447700900000&From=%2B442079460018&StartTime%3E=2025-10-20&PageSize=50
+    GET /2010-04-01/Accounts/AC1/Calls.json?To=%2B447700900000&From=%2B442079460018&Status=queued&PageSize=50
     GET /call?createdAtGe=2025-10-20T12%3A12%3A55.000Z&createdAtLe=2025-10-20T12%3A15%3A55.000Z&limit=10
     GET /v2/call_events?filter%5Bfrom%5D=%2B442079460018&filter%5Bto%5D=%2B447700900000&filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T12%3A12%3A55.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
     GET /v1/convai/conversations?dynamic_variable_params=switchhook_dial%3Aeq%3Adial-c7e73438f6f4a204&page_size=10
@@ -393,51 +393,6 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     ] {
         assert_eq!(answer_of(vec![(200, list)]), unreadable);
     }
-}
-
-#[test]
-fn twilio_is_searched_by_numbers_and_time() {
-    let call = |sid: &str, created: &str, direction: &str| {
-        json!({
-            "sid": sid, "status": "completed", "direction": direction, "from": "+442079460018", "to": "+447700900000",
-            "date_created": created, "end_time": "Mon, 20 Oct 2025 12:14:47 +0000",
-        })
-    };
-    let ours = call("CA1", "Mon, 20 Oct 2025 12:13:56 +0000", "outbound-api");
-    let early = call("CA0", "Mon, 20 Oct 2025 12:12:00 +0000", "outbound-api");
-    let late = call("CA3", "Mon, 20 Oct 2025 12:16:30 +0000", "outbound-api");
-    let inbound = call("CA4", "Mon, 20 Oct 2025 12:13:56 +0000", "inbound");
-    let second = call("CA2", "Mon, 20 Oct 2025 12:14:10 +0000", "outbound-api");
-    let page = |calls: &[&Value], next: Value| (200, json!({"calls": calls, "next_page_uri": next}));
-    let next = json!("/2010-04-01/Accounts/AC1/Calls.json?Page=1");
-
-    // One call was created around the time of the dial: it is ours.
-    let (requests, answer) =
-        play(Provider::Twilio, None, [page(&[&late, &inbound, &ours], next.clone()), page(&[&early], Value::Null)]);
-    assert_eq!(requests[1], "GET /2010-04-01/Accounts/AC1/Calls.json?Page=1");
-    assert_eq!(event(answer.unwrap()).provider_call_id.as_deref(), Some("CA1"));
-
-    let (_, answer) = play(Provider::Twilio, None, [page(&[&late, &inbound, &early], Value::Null)]);
-    assert_eq!(answer, Some(LookupAnswer::NotFound));
-
-    // Two were: the one that requested a URL with our ids is ours.
-    let requested = |attempt: &str| {
-        let url =
-            format!("https://app.example.com/twiml?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt={attempt}");
-        (200, json!({"events": [{"request": {"method": "POST", "url": url}}]}))
-    };
-    let both = page(&[&ours, &second], Value::Null);
-    let (requests, answer) = play(Provider::Twilio, None, [both.clone(), requested("1"), requested("2")]);
-    assert_eq!(
-        requests[1..],
-        ["GET /2010-04-01/Accounts/AC1/Calls/CA2/Events.json", "GET /2010-04-01/Accounts/AC1/Calls/CA1/Events.json",]
-    );
-    assert_eq!(event(answer.unwrap()).provider_call_id.as_deref(), Some("CA1"));
-    let (_, answer) = play(Provider::Twilio, None, [both, requested("1"), (200, json!({"events": []}))]);
-    assert_eq!(answer, Some(LookupAnswer::Undecided { reason: "several_calls" }));
-    // A page elsewhere is not asked for.
-    let (_, answer) = play(Provider::Twilio, None, [page(&[], json!("https://evil.example.com/"))]);
-    assert_eq!(answer, Some(LookupAnswer::NotFound));
 }
 
 /// Vapi's call that was created this many seconds after our dial. The call with number 25 is ours.

@@ -32,6 +32,7 @@ mod signature_modes;
 mod signatures;
 mod telnyx_search;
 mod tokens;
+mod twilio_search;
 mod twilio_signatures;
 mod vendor_packages;
 mod vonage_dialling;
