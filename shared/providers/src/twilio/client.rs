@@ -170,8 +170,8 @@ pub(crate) fn next_step(
                 found.retain(|earlier| text(earlier, "sid") != text(&call, "sid"));
                 found.push(call);
             }
-            let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH));
-            if let Some(request) = next_page.and_then(|path| get(config, path.to_owned())) {
+            let Ok(next_page) = next_page(&page) else { return Step::Answer(ParsedAnswer::Unreadable) };
+            if let Some(request) = next_page.and_then(|path| get(config, path)) {
                 return Step::Ask(request, Search::Candidates { list, found });
             }
             match list {
@@ -191,6 +191,18 @@ pub(crate) fn next_step(
             }
         }
         (Search::Candidates { .. }, None) => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+/// A next page that is not one of the API. The login would go there.
+struct PageElsewhere;
+
+/// Path of the page after this one.
+fn next_page(page: &Map<String, Value>) -> Result<Option<String>, PageElsewhere> {
+    match text(page, "next_page_uri") {
+        Some(path) if path.starts_with(API_PATH) => Ok(Some(path.to_owned())),
+        Some(_) => Err(PageElsewhere),
+        None => Ok(None),
     }
 }
 
@@ -244,11 +256,11 @@ pub(crate) fn parse_page(body: &[u8], period: Period) -> Option<ParsedPage> {
     let Some(Value::Array(calls)) = page.remove("calls") else { return None };
     let calls: Vec<Map<String, Value>> = objects(calls).collect();
     let is_past = calls.iter().any(|call| created_at(call).is_some_and(|at| at < period.from));
-    let next_page = text(&page, "next_page_uri").filter(|path| path.starts_with(API_PATH) && !is_past);
+    let next_page = next_page(&page).ok()?.filter(|_| !is_past);
     let wanted = calls.iter().filter(|call| {
         text(call, "parent_call_sid").is_none() && created_at(call).is_some_and(|at| period.contains(at))
     });
-    Some((endings(wanted.map(|call| parse_call(String::new(), call))), next_page.map(str::to_owned)))
+    Some((endings(wanted.map(|call| parse_call(String::new(), call))), next_page))
 }
 
 fn account(config: &AccountConfig) -> Option<&TwilioAccount> {

@@ -249,8 +249,10 @@ fn signalwire_calls_that_ended_become_events() {
     assert_eq!(next_page, Some(next));
     // The login must not go elsewhere.
     let evil = json!({"calls": [], "next_page_uri": "https://evil.example.com/"}).to_string();
-    let config = config(Provider::SignalWire);
-    assert_eq!(read_discovery_answer(Provider::SignalWire, &config, PERIOD, None, 200, evil.as_bytes(), NOW), None);
+    for provider in [Provider::SignalWire, Provider::Twilio] {
+        let answer = read_discovery_answer(provider, &config(provider), PERIOD, None, 200, evil.as_bytes(), NOW);
+        assert_eq!(answer, None);
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use crate::api::{config, job};
 /// Time at which the requests of every ended call of these tests are listed: half an hour after the dial.
 const LATER: Timestamp = Timestamp::from_millis(1_760_964_235_000);
 
+const UNREADABLE: LookupAnswer = LookupAnswer::RetryLater { reason: "unreadable" };
+
 /// Plays a search by both numbers against these responses. Returns its requests and its answer.
 fn play(now: Timestamp, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
     let (config, job) = (config(Provider::Twilio), job());
@@ -124,4 +126,15 @@ fn call_that_requested_a_url_with_our_ids_is_ours() {
     assert_eq!(search(LATER, &both, &[theirs(), requested(&[])]), several);
     let many: Vec<Value> = (0..11).map(|number| call(&format!("CA{number}"), json!({}))).collect();
     assert_eq!(search(LATER, &many, &[]), several);
+}
+
+#[test]
+fn next_page_that_is_elsewhere_is_not_the_last_one() {
+    for elsewhere in ["https://evil.example.com/", "//evil", "/2010-04-01/Other/"] {
+        assert_eq!(play(LATER, &[page(&[], elsewhere.into())]).1, UNREADABLE, "{elsewhere}");
+        assert_eq!(play(LATER, &[list(&[]), page(&[], elsewhere.into())]).1, UNREADABLE, "{elsewhere}");
+    }
+    let next = "/2010-04-01/Accounts/AC1/Calls.json?Page=1";
+    let too_many = LookupAnswer::Undecided { reason: "too_many_calls" };
+    assert_eq!(play(LATER, &vec![page(&[], next.into()); 30]).1, too_many);
 }
