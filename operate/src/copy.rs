@@ -101,8 +101,7 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, item: &PlanItem, rate:
 }
 
 fn item_of(table: Table, index: u32) -> PlanItem {
-    let key = Some(format!("{}:{index}", table.as_str()));
-    PlanItem { action: Action::CopyPart, event_id: None, call_id: None, key, message: None }
+    PlanItem::of_key(Action::CopyPart, format!("{}:{index}", table.as_str()))
 }
 
 fn cost_of(size: &TableSize) -> Cost {

@@ -21,7 +21,7 @@ use switchhook_domain::{
 };
 
 pub(crate) use self::messages::delete_messages;
-use self::messages::{Content, content_of, key_of, receive};
+use self::messages::{Content, content_of, events_in_queue, key_of, receive};
 use crate::attention;
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -179,10 +179,7 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     plan(stack, filter, items_max, Verb::Redrive, |letter| {
         let event_id = letter.event_id.clone().filter(|_| letter.kind == LetterKind::Event)?;
         let item = PlanItem::of_event(Action::Redrive, event_id, letter.call_id.clone());
-        // A plan is kept for a day, and holds no phone number.
-        let message = letter.event.as_deref().cloned();
-        let message = message.map(|event| Box::new(ProviderEvent { from: None, to: None, ..event }));
-        Some(PlanItem { message, ..item })
+        Some(PlanItem { has_message: letter.message_id.is_some(), message: letter.event.clone(), ..item })
     })
     .await
 }
@@ -194,11 +191,9 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
 pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize) -> Result<Plan, Error> {
     plan(stack, filter, items_max, Verb::DiscardDeadLetters, |letter| match letter.kind {
         LetterKind::Event | LetterKind::Unreadable => Some(PlanItem {
-            action: Action::DiscardDeadLetter,
             event_id: letter.event_id.clone(),
-            call_id: None,
-            key: Some(letter.key.clone()),
-            message: None,
+            has_message: letter.message_id.is_some(),
+            ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone())
         }),
         LetterKind::QuarantineNotice => None,
     })
@@ -264,6 +259,31 @@ fn not_found_reason(
         }
     };
     Some(NotFound { id: key.to_owned(), reason })
+}
+
+/// Gives the items of a redrive the events of their messages, if the inbox no longer holds these events. Waits for messages that another
+/// reader hides. An item whose message is not found stays as it is.
+///
+/// # Errors
+/// The errors of the inbox and of the queue.
+pub(crate) async fn read_lost_events(stack: &Stack, items: &mut [PlanItem]) -> Result<(), Error> {
+    let of_letters = items.iter().filter(|item| item.action == Action::Redrive && item.has_message);
+    let looked = of_letters.filter_map(|item| item.event_id.clone()).map(|id| async move {
+        match stack.inbox.get(&id).await {
+            Ok(None) => Ok(Some(id)),
+            // The forecast reports an event that cannot be read.
+            Ok(Some(_)) | Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => {
+                Ok(None)
+            }
+            Err(error) => Err(Error::from(error)),
+        }
+    });
+    let lost: BTreeSet<EventId> = concurrently(CONCURRENCY, looked).await?.into_iter().flatten().collect();
+    let events = events_in_queue(stack, lost).await?;
+    for item in items {
+        item.message = item.event_id.as_ref().and_then(|id| events.get(id)).cloned().map(Box::new);
+    }
+    Ok(())
 }
 
 /// Ends the redrive of events that were queued again: waits until each is in its call or is refused, and then deletes its dead

@@ -129,7 +129,7 @@ pub(crate) async fn forecast(
                     let reread = Reread::Foldable(event.clone());
                     step_of_event(stack, row.as_ref(), target, item, None, reread, &mut aliases).await?
                 }
-                None => Step::Skip("the inbox no longer holds the event".to_owned()),
+                None => gone(item),
             },
             (_, Some(Found::Unreadable(error))) => Step::Skip(error),
             (_, Some(Found::Event(stored, reread))) => {
@@ -167,6 +167,16 @@ pub(crate) async fn forecast(
         None => None,
     };
     Ok(Forecast { effect, steps })
+}
+
+/// Returns the step for an event that the inbox no longer holds.
+fn gone(item: &PlanItem) -> Step {
+    Step::Skip(if item.has_message {
+        "the inbox no longer holds the event, and its dead letter could not be received: another reader may hide it, so plan again"
+            .to_owned()
+    } else {
+        "the inbox no longer holds the event".to_owned()
+    })
 }
 
 /// Returns the reason why the items of a call cannot be carried out. `None` if they can, or do not forget the call.

@@ -108,6 +108,10 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
 }
 
 fn of_letter(letter: &dead_letters::DeadLetter, call_id: Option<CallId>) -> PlanItem {
-    let key = Some(letter.key.clone());
-    PlanItem { action: Action::EraseDeadLetter, event_id: letter.event_id.clone(), call_id, key, message: None }
+    PlanItem {
+        event_id: letter.event_id.clone(),
+        call_id,
+        has_message: letter.message_id.is_some(),
+        ..PlanItem::of_key(Action::EraseDeadLetter, letter.key.clone())
+    }
 }

@@ -3,6 +3,8 @@
 //! **A run touches the items of its plan and no others.** So what an operator has read and confirmed is what happens. A plan
 //! needs no count of what matches its filter: it collects items up to its limit, and says when it reached the limit.
 
+mod item;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -10,12 +12,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchhook_aws::inbox::DocumentKind;
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{AttemptState, Call, CallId, EventId, Job, NOT_PLACED, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptState, Call, CallId, Job, NOT_PLACED, Timestamp};
 
 use crate::cost::Cost;
 use crate::error::{Error, Refusal};
 use crate::stack::Stack;
 use crate::time_text;
+
+pub(crate) use item::LeftAlone;
+pub use item::{Action, PlanItem};
 
 /// Time for which a plan can be run. Later, too much may have changed since the operator read it.
 pub const VALID_FOR: Duration = Duration::from_secs(15 * 60);
@@ -124,128 +129,6 @@ impl Verb {
             Self::Stop => "stop",
             Self::Forget => "forget",
         }
-    }
-}
-
-/// Action of a run on one item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    /// Queues a stored event again.
-    Replay,
-    /// Queues the event of a dead letter again, and deletes the dead letter once the event is folded.
-    Redrive,
-    /// Deletes a dead letter.
-    DiscardDeadLetter,
-    /// Makes a quarantined event foldable, and queues it.
-    Reprocess,
-    /// Takes a quarantined event off the list of those that need attention.
-    DiscardQuarantined,
-    /// Publishes the domain events of a call again.
-    Republish,
-    /// Deletes a message of the relay's failures queue, once its calls are published again.
-    DeleteRelayFailure,
-    /// Has a call folded again from its events in the inbox.
-    Refold,
-    /// Gives the row of a placed call what the inbox records and the row lacks: its creation, its dials, its cancellation.
-    Rebuild,
-    /// Ends a placed call, because its dials may be forgotten.
-    Stop,
-    /// Copies a part of a restored table into the table of the stack.
-    CopyPart,
-    /// Writes what the row of a call holds, and the inbox has lost, into the inbox.
-    Refill,
-    /// Takes the number of a call off the do-not-call list, before the call is forgotten.
-    UnblockNumber,
-    /// Erases the person from the row of a call or of an entity.
-    ForgetCall,
-    /// Erases the person from a stored event.
-    EraseEvent,
-    /// Deletes a dead letter of a forgotten call. Its erased event stays in the inbox.
-    EraseDeadLetter,
-}
-
-impl Action {
-    /// True if something is left to do once the event of an item is in its call: its dead letter or its notice is to be deleted.
-    pub(crate) const fn is_finished_after_fold(self) -> bool {
-        match self {
-            Self::Redrive | Self::Reprocess => true,
-            Self::Replay
-            | Self::DiscardDeadLetter
-            | Self::DiscardQuarantined
-            | Self::Republish
-            | Self::DeleteRelayFailure
-            | Self::Refold
-            | Self::Rebuild
-            | Self::Stop
-            | Self::CopyPart
-            | Self::Refill
-            | Self::UnblockNumber
-            | Self::ForgetCall
-            | Self::EraseEvent
-            | Self::EraseDeadLetter => false,
-        }
-    }
-
-    /// True if the action is a part of forgetting a person.
-    pub(crate) const fn forgets(self) -> bool {
-        match self {
-            Self::UnblockNumber | Self::ForgetCall | Self::EraseEvent | Self::EraseDeadLetter => true,
-            Self::Replay
-            | Self::Redrive
-            | Self::DiscardDeadLetter
-            | Self::Reprocess
-            | Self::DiscardQuarantined
-            | Self::Republish
-            | Self::DeleteRelayFailure
-            | Self::Refold
-            | Self::Rebuild
-            | Self::Stop
-            | Self::CopyPart
-            | Self::Refill => false,
-        }
-    }
-}
-
-/// Item that a run left alone, and the reason.
-pub(crate) type LeftAlone = (PlanItem, String);
-
-/// One thing that a run does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlanItem {
-    pub action: Action,
-    /// Stored event. `None` if the item is a call, or a dead letter without an event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_id: Option<EventId>,
-    /// Call that the item belongs to. `None` if it is unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub call_id: Option<CallId>,
-    /// Key of an item that is neither an event nor a call, for example the message id of a dead letter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Event of a dead letter that the inbox may no longer hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Box<ProviderEvent>>,
-}
-
-impl PlanItem {
-    /// Item that is a stored event.
-    #[must_use]
-    pub const fn of_event(action: Action, event_id: EventId, call_id: Option<CallId>) -> Self {
-        Self { action, event_id: Some(event_id), call_id, key: None, message: None }
-    }
-
-    /// Item that is a call.
-    #[must_use]
-    pub const fn of_call(action: Action, call_id: CallId) -> Self {
-        Self { action, event_id: None, call_id: Some(call_id), key: None, message: None }
-    }
-
-    /// Returns the id of the item for people.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        let event = self.event_id.as_ref().map(EventId::as_str);
-        event.or(self.key.as_deref()).or(self.call_id.as_ref().map(CallId::as_str)).unwrap_or("-")
     }
 }
 

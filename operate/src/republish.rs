@@ -127,11 +127,8 @@ pub async fn plan(
     items.truncate(items_max);
     // The messages are deleted last, and only by a plan that holds every call and event.
     let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
-        action: Action::DeleteRelayFailure,
-        event_id: None,
-        call_id: None,
-        key: Some(failure.message_id.clone()),
-        message: None,
+        has_message: true,
+        ..PlanItem::of_key(Action::DeleteRelayFailure, failure.message_id.clone())
     });
     items.extend(messages);
     let filter = json!({ "republish": filter, "failures": failures });

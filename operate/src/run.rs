@@ -22,6 +22,7 @@ use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment, Operation};
 use crate::concurrent::concurrently;
 use crate::copy;
+use crate::dead_letters;
 use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step};
@@ -326,10 +327,10 @@ impl Held<'_> {
 
     /// Checks the items of a page again, and processes them. Returns the number of steps: items, or items of a copied table.
     async fn process(&mut self, until: usize) -> Result<u64, Error> {
-        let now = self.stack.now();
-        let page = self.plan.items.get(self.run.position..until).unwrap_or_default().to_vec();
+        let (stack, plan_id, now) = (self.stack, &self.plan.id, self.stack.now());
+        let mut page = self.plan.items.get(self.run.position..until).unwrap_or_default().to_vec();
+        dead_letters::read_lost_events(stack, &mut page).await?;
         let groups: Vec<&[PlanItem]> = page.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id).collect();
-        let (stack, plan_id) = (self.stack, &self.plan.id);
         let forecasts = groups.iter().map(|items| {
             let call_id = items.first().and_then(|item| item.call_id.clone());
             forecast_group(stack, plan_id, (call_id, items.to_vec()), now)

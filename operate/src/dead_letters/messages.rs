@@ -2,10 +2,11 @@
 //!
 //! A key is the id of a message's event, or the id of the message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
+use switchhook_domain::{EventId, ProviderEvent};
 
 use crate::error::Error;
 use crate::stack::Stack;
@@ -65,6 +66,36 @@ pub(super) async fn receive(
     }
     let released = release_messages(queue, all.iter().cloned()).await;
     result.and(released).map(|()| all)
+}
+
+/// Reads these events from the messages of the dead-letter queue. Those that are not found are left out.
+pub(super) async fn events_in_queue(
+    stack: &Stack,
+    mut missing: BTreeSet<EventId>,
+) -> Result<BTreeMap<EventId, ProviderEvent>, Error> {
+    let mut found = BTreeMap::new();
+    let give_up_at = stack.now().plus(HIDDEN_WAIT);
+    while !missing.is_empty() {
+        let keys: BTreeSet<String> = missing.iter().map(EventId::to_string).collect();
+        let is_complete = |so_far: &[ReceivedMessage]| {
+            let received: BTreeSet<String> = so_far.iter().map(key_of).collect();
+            keys.is_subset(&received)
+        };
+        let messages = receive(&stack.dlq, |so_far| !is_complete(so_far)).await?;
+        let hidden = stack.dlq.depth().await?.saturating_sub(messages.len() as u64);
+        for message in &messages {
+            if let Content::Event(content) = content_of(message)
+                && missing.remove(&content.event.event_id)
+            {
+                found.insert(content.event.event_id.clone(), content.event);
+            }
+        }
+        if hidden == 0 || stack.now() >= give_up_at {
+            break;
+        }
+        tokio::time::sleep(HIDDEN_POLL).await;
+    }
+    Ok(found)
 }
 
 /// Messages that were received to find some of them.

@@ -5,7 +5,7 @@ use switchhook_domain::{
     BookingReport, CallId, Disposition, Entity, EntityFate, EntityPosition, ProviderEvent, Timestamp, fold_entity,
 };
 
-use super::{CONCURRENCY, Forecast, Found, Step, find, sends_event};
+use super::{CONCURRENCY, Forecast, Found, Step, find, gone, sends_event};
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::plan::{Action, Effect, PlanItem, Subject};
@@ -83,7 +83,7 @@ fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> 
         Found::Event(..) | Found::Gone | Found::Unreadable(_) => {
             let announced = entity.iter().flat_map(|entity| &entity.announced);
             let is_in_row = announced.map(|event| Some(&event.event_id)).any(|id| id == item.event_id.as_ref());
-            return if is_in_row { Step::Act } else { gone() };
+            return if is_in_row { Step::Act } else { gone(item) };
         }
     };
     let fate = entity.zip(EntityPosition::of(&event)).map(|(entity, position)| entity.fate(&position));
@@ -102,7 +102,7 @@ fn step_of_event(entity: Option<&Entity>, key: &CallId, item: &PlanItem, found: 
     let (event, stored): (Box<ProviderEvent>, _) = match (found, &item.message) {
         (Found::Event(stored, Reread::Foldable(event)), _) => (event, Some(stored)),
         (Found::Gone, Some(event)) => (event.clone(), None),
-        (Found::Gone, None) => return gone(),
+        (Found::Gone, None) => return gone(item),
         (Found::Event(_, Reread::Recorded | Reread::Erased), _) => return Step::Unchanged,
         (Found::Event(_, Reread::Quarantined(error)), _) => {
             return Step::Skip(format!("the event is not readable: {error}"));
@@ -115,8 +115,4 @@ fn step_of_event(entity: Option<&Entity>, key: &CallId, item: &PlanItem, found: 
     let is_new = fold_entity(entity, key, std::slice::from_ref(&event)).next.is_some();
     let is_open = entity.is_some_and(|entity| !entity.includes_event(&event));
     if is_new || is_open { Step::Send { event, stored } } else { Step::Unchanged }
-}
-
-fn gone() -> Step {
-    Step::Skip("the inbox no longer holds the event".to_owned())
 }

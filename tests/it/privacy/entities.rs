@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use switchhook_domain::CallId;
-use switchhook_local::CALLS_TABLE;
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::forget::ForgetFilter;
 use switchhook_operate::verify::{VerifyFilter, plan_repair, verify};
 use switchhook_tests::{MINUTE, World};
 
 use super::places::places;
+use super::reached::make_dead_letter;
 use super::{MAX, NAME, calls, plan_of_last_hour, stored};
 use crate::operator::{HOUR, carry_out, stack};
 use crate::received::{KEY_OF_PAYMENT, payment, post, received, secret};
@@ -102,4 +104,18 @@ async fn webhook_of_an_entity_is_found_by_the_appointment_in_its_body() {
     assert_eq!(published.last().unwrap()["data"]["note"], "for somebody else");
     let again = plan_of_last_hour(&world, appointment("appt_201")).await;
     assert!(again.items.is_empty(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn plan_of_a_redrive_holds_nothing_of_the_person() {
+    let world = World::with_secret(&secret());
+    post(&world, &of_person("e1", 10, "appt_201")).await;
+    world.wait(MINUTE).await;
+    make_dead_letter(&world, "x-pay:e1").await;
+    let before = places_in_stack(&world).await;
+    assert!(before.contains(&format!("queue {EVENTS_DEAD_LETTER_QUEUE}")), "{before:#?}");
+    let all = LetterFilter { all: true, ..LetterFilter::default() };
+    let plan = plan_redrive(&stack(&world), &all, MAX).await.unwrap();
+    assert_eq!(plan.items.len(), 1, "{plan:?}");
+    assert_eq!(places_in_stack(&world).await, before);
 }

@@ -29,7 +29,12 @@ const LARGE_CALL: &str = "large";
 async fn dead_letter(world: &World) {
     world.accept(Provider::Generic, &about("c1", "dead", "RINGING", 2, "my hip is broken")).await;
     drop_messages(world);
-    let event = world.inbox.get_normalized(&EventId::new("generic:dead")).await.unwrap().unwrap();
+    make_dead_letter(world, "generic:dead").await;
+}
+
+/// Makes a dead letter of a stored event.
+pub(super) async fn make_dead_letter(world: &World, event_id: &str) {
+    let event = world.inbox.get_normalized(&EventId::new(event_id)).await.unwrap().unwrap();
     let note = Note {
         attempts: 20,
         error: Some(format!("could not call {NAME}")),
@@ -37,11 +42,12 @@ async fn dead_letter(world: &World) {
         ..Note::default()
     };
     world.inbox.put_note(&event, &note, world.now()).await.unwrap();
+    let group = event.call_id.to_string();
     let body = Message { schema_version: MESSAGE_SCHEMA, trace_id: "t".to_owned(), event };
     let message = NewMessage {
         body: serde_json::to_string(&body).unwrap(),
-        group: Some("c1".to_owned()),
-        deduplication_id: Some("dead".to_owned()),
+        group: Some(group),
+        deduplication_id: Some(event_id.to_owned()),
         ..NewMessage::default()
     };
     world.cloud.services().sqs().send(EVENTS_DEAD_LETTER_QUEUE, message).unwrap();

@@ -18,6 +18,8 @@ use crate::bookings::{CALCOM, booking, call_id, canceled, created, receive, secr
 use crate::operator::{HOUR, MAX, stack};
 
 const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
+/// Id of the event that books `b1`.
+const CREATED: &str = "x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z";
 /// Start of the appointment, in seconds after the start of the test. It is long after the last receive of a message.
 const STARTS: i64 = 48 * 3_600;
 
@@ -120,4 +122,16 @@ async fn plan_to_replay_an_older_event_counts_the_phone_of_the_booking() {
     let filter = ReplayFilter { event_type: Some("BOOKING_CANCELLED".to_owned()), ..everything() };
     let plan = plan_replay(&stack(&world), &filter).await;
     assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_that_the_inbox_lost_gets_its_call_from_its_dead_letter() {
+    let world = without_call().await;
+    world.delete_item(INBOX_TABLE, CREATED).await;
+    let stack = stack(&world);
+    let plan = plan_redrive(&stack, &ALL, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    assert_scheduled(&world).await;
+    assert_eq!(world.dead_letters().len(), 0);
 }
