@@ -297,7 +297,7 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
         let mut still = Vec::new();
         for (item, is_decided) in waiting.into_iter().zip(looked) {
             match (is_decided, &item.event_id) {
-                (true, Some(event_id)) => decided.push(event_id.clone()),
+                (true, Some(event_id)) => decided.push((event_id.clone(), item.has_message)),
                 (true, None) => {}
                 (false, _) => still.push(item),
             }
@@ -308,8 +308,8 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
         }
         tokio::time::sleep(FOLD_POLL).await;
     }
-    delete_messages(stack, &stack.dlq, decided.iter().map(EventId::to_string).collect()).await?;
-    for event_id in &decided {
+    delete_messages(stack, &stack.dlq, decided.iter().map(|(id, has_message)| (id.to_string(), *has_message))).await?;
+    for (event_id, _) in &decided {
         stack.inbox.clear_retry(event_id).await?;
     }
     Ok(waiting)
@@ -317,7 +317,8 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
 
 /// Deletes dead letters and takes their notes off the list of items that need attention.
 pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    delete_messages(stack, &stack.dlq, items.iter().filter_map(|item| item.key.clone()).collect()).await?;
+    let keys = items.iter().filter_map(|item| Some((item.key.clone()?, item.has_message)));
+    delete_messages(stack, &stack.dlq, keys).await?;
     for event_id in items.iter().filter_map(|item| item.event_id.as_ref()) {
         stack.inbox.clear_retry(event_id).await?;
     }

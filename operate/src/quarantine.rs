@@ -21,6 +21,8 @@ use crate::stack::Stack;
 
 /// Default limit on the events that a list shows.
 pub const LISTED_DEFAULT: usize = 1_000;
+/// Longest time for which the notice of ingress is in the dead-letter queue, in milliseconds. SQS keeps no message for longer.
+const NOTICE_MS_MAX: i64 = 14 * 24 * 60 * 60 * 1_000;
 
 /// Part of Switchhook that quarantined an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -170,6 +172,7 @@ async fn plan(
     let listed = list(stack, items_max.saturating_add(LISTED_DEFAULT)).await?;
     let (mut selected, others): (Vec<Quarantined>, Vec<Quarantined>) =
         listed.into_iter().partition(|event| filter.takes(event));
+    let marked: BTreeSet<EventId> = selected.iter().map(|event| event.event_id.clone()).collect();
     let mut not_found = Vec::new();
     for event_id in &filter.event_ids {
         if selected.iter().any(|event| event.event_id == *event_id) {
@@ -210,9 +213,14 @@ async fn plan(
     let examined = selected.len();
     let capped = selected.len() > items_max;
     selected.truncate(items_max);
+    let now = stack.now();
     let item = |event: Quarantined| {
+        // Only ingress sends a notice. It is deleted after the mark.
+        let has_message = event.by == QuarantinedBy::Ingress
+            && marked.contains(&event.event_id)
+            && now.millis_since(event.quarantined_at) < NOTICE_MS_MAX;
         let call_id = event.call_id.filter(|_| action == Action::Reprocess);
-        PlanItem { key: Some(event.item_key), ..PlanItem::of_event(action, event.event_id, call_id) }
+        PlanItem { key: Some(event.item_key), has_message, ..PlanItem::of_event(action, event.event_id, call_id) }
     };
     let items = selected.into_iter().map(item).collect();
     let filter = json!({ "quarantine": filter });
@@ -225,8 +233,7 @@ pub(crate) async fn clear(stack: &Stack, items: &[PlanItem]) -> Result<(), Error
     for key in items.iter().filter_map(|item| item.key.as_ref()) {
         stack.inbox.clear_attention(key).await?;
     }
-    let keys: BTreeSet<String> =
-        items.iter().filter_map(|item| item.event_id.as_ref().map(EventId::to_string)).collect();
+    let keys = items.iter().filter_map(|item| Some((item.event_id.as_ref()?.to_string(), item.has_message)));
     dead_letters::delete_messages(stack, &stack.dlq, keys).await
 }
 

@@ -251,7 +251,7 @@ async fn republish_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Re
 
 /// Deletes messages of the failures queue. A message that is gone is not an error.
 pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    let ids = items.iter().filter_map(|item| item.key.clone()).collect();
+    let ids = items.iter().filter_map(|item| Some((item.key.clone()?, item.has_message)));
     dead_letters::delete_messages(stack, &stack.relay_failures_queue, ids).await
 }
 

@@ -18,23 +18,33 @@ const HIDDEN_WAIT: Duration = Duration::from_secs(20);
 /// Time between two searches for hidden messages.
 const HIDDEN_POLL: Duration = Duration::from_secs(2);
 
-/// Deletes the messages with these keys. A key without a message is not an error: a run that is repeated finds it deleted.
+/// Deletes the messages with these keys. The value of a key is true if its message was in the queue before. A key without a message is
+/// not an error: a run that is repeated finds it deleted.
+///
+/// It does not wait for a message that was not in the queue. It may have expired, and the eleventh message of another call is hidden for as
+/// long as that call's dead letters stay.
 ///
 /// # Errors
 /// [`Error::HiddenMessages`] if messages of the queue could not be received for a while, so that they may be the missing ones.
 /// Nothing is lost then, and a repetition deletes them.
-pub(crate) async fn delete_messages(stack: &Stack, queue: &Queue, mut keys: BTreeSet<String>) -> Result<(), Error> {
+pub(crate) async fn delete_messages(
+    stack: &Stack,
+    queue: &Queue,
+    keys: impl IntoIterator<Item = (String, bool)>,
+) -> Result<(), Error> {
+    let mut keys: BTreeMap<String, bool> = keys.into_iter().collect();
     let give_up_at = stack.now().plus(HIDDEN_WAIT);
     // Messages of one call come ten at a time: the next ones follow when these are deleted.
     while !keys.is_empty() {
         let Taken { found, others } = take(queue, &keys).await?;
         if found.is_empty() {
+            let missing = keys.values().filter(|was_in_queue| **was_in_queue).count();
             let hidden = queue.depth().await?.saturating_sub(others);
-            if hidden == 0 {
+            if missing == 0 || hidden == 0 {
                 break;
             }
             if stack.now() >= give_up_at {
-                return Err(Error::HiddenMessages { missing: keys.len(), hidden });
+                return Err(Error::HiddenMessages { missing, hidden });
             }
             tokio::time::sleep(HIDDEN_POLL).await;
         }
@@ -107,10 +117,10 @@ struct Taken {
 }
 
 /// Receives messages until each key is found or the queue returns none.
-async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Taken, Error> {
+async fn take(queue: &Queue, keys: &BTreeMap<String, bool>) -> Result<Taken, Error> {
     let mut found: Vec<(String, ReceivedMessage)> = Vec::new();
     let mut others = Vec::new();
-    let mut missing = keys.clone();
+    let mut missing: BTreeSet<&String> = keys.keys().collect();
     let mut result = Ok(());
     while !missing.is_empty() {
         let page = match queue.receive(HIDDEN).await {
@@ -125,7 +135,7 @@ async fn take(queue: &Queue, keys: &BTreeSet<String>) -> Result<Taken, Error> {
         }
         for message in page {
             let key = key_of(&message);
-            if keys.contains(&key) || keys.contains(&message.message_id) {
+            if keys.contains_key(&key) || keys.contains_key(&message.message_id) {
                 missing.remove(&key);
                 missing.remove(&message.message_id);
                 found.push((key, message));

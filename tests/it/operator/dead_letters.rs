@@ -188,6 +188,32 @@ async fn dead_letter_whose_message_is_gone_is_redriven_from_the_inbox() {
     assert_eq!(listed(&world).await.iter().count(), 0, "they need no attention any more");
 }
 
+/// The messages of one call come ten at a time, so the rest of another call's cannot be told from hidden ones.
+#[tokio::test(start_paused = true)]
+async fn run_does_not_wait_for_the_message_of_a_dead_letter_that_had_none() {
+    for verb in [Verb::Redrive, Verb::DiscardDeadLetters] {
+        let world = with_dead_letters().await;
+        let sqs = world.cloud.services().sqs();
+        for message in sqs.receive(EVENTS_DEAD_LETTER_QUEUE, 10, None).unwrap() {
+            let _ = sqs.delete(EVENTS_DEAD_LETTER_QUEUE, &message.receipt_handle).unwrap();
+        }
+        for number in 0..15 {
+            send_to_dlq(&world, &format!("{{{}}}", " ".repeat(number)), "another-call");
+        }
+        let stack = stack(&world);
+        let filter = LetterFilter { keys: vec!["generic:e1".to_owned()], ..LetterFilter::default() };
+        let plan = if verb == Verb::Redrive {
+            plan_redrive(&stack, &filter, MAX).await.unwrap()
+        } else {
+            plan_discard(&stack, &filter, MAX).await.unwrap()
+        };
+        assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+        assert_eq!(world.dead_letters().len(), 15);
+        let left = listed(&world).await;
+        assert!(left.iter().all(|(_, letter)| letter.key != "generic:e1"), "{left:#?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn discard_deletes_the_message_and_keeps_the_event() {
     let world = with_dead_letters().await;
