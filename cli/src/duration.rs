@@ -1,8 +1,8 @@
-//! Durations on the command line: `15m`, `1h 30m`, `PT15M`.
+//! Durations on the command line: `15m`, `1h 30m`, `30d`, `PT15M`. A day has 24 hours.
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{Span, SpanRelativeTo};
 
 /// Longest duration. Events are stored for 30 days.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -10,7 +10,8 @@ const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const SHORTEST: Duration = Duration::from_millis(100);
 
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text.parse().map_err(|_| "not a time such as 15m, 90s or 1h 30m".to_owned())?;
+    let parsed = text.parse::<Span>().and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    let parsed = parsed.map_err(|_| "not a time such as 15m, 1h 30m or 2d".to_owned())?;
     let duration = Duration::try_from(parsed).map_err(|_| "a time cannot be negative".to_owned())?;
     if (SHORTEST..=LONGEST).contains(&duration) {
         Ok(duration)
@@ -29,12 +30,13 @@ mod tests {
         assert_eq!(seconds("15m"), Ok(900));
         assert_eq!(seconds("1h 30m"), Ok(5_400));
         assert_eq!(seconds("PT15M"), Ok(900));
+        assert_eq!((seconds("30d"), seconds("1d 12h")), (Ok(2_592_000), Ok(129_600)));
         assert_eq!(parse("1500ms"), Ok(Duration::from_millis(1_500)));
     }
 
     #[test]
     fn times_that_make_no_sense_are_refused() {
-        for text in ["", "soon", "15", "0s", "-5m", "1ms", "1000000h"] {
+        for text in ["", "soon", "15", "0s", "-5m", "1ms", "1000000h", "31d", "1 month"] {
             assert!(parse(text).is_err(), "{text}");
         }
     }
