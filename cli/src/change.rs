@@ -269,11 +269,18 @@ fn finish(
         (true, None) => writeln!(out, "{:#}", json!({"run": run}))?,
         (false, _) => print_run(connection, &run, out)?,
     }
-    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty());
-    Ok(match run.state {
+    Ok(ended(&run, plan))
+}
+
+/// Returns the end of a command whose run has ended. A redrive that left an event alone did not reach its aim.
+fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
+    let skipped = run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count);
+    let has_left_events = run.verb == Verb::Redrive && skipped > 0;
+    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && !has_left_events;
+    match run.state {
         RunState::Finished if is_whole => Ended::Found,
         RunState::Finished | RunState::Unfinished => Ended::NotFound,
-    })
+    }
 }
 
 /// Prints a refusal. Any other error is an error of the command.
@@ -497,6 +504,22 @@ mod tests {
         let mut out = Vec::new();
         print_plan(plan, 50, &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn redrive_that_left_an_event_alone_has_not_reached_its_aim() {
+        let ended_with = |verb: &str, skipped: usize, state: &str| {
+            let run = json!({
+                "id": "r-1", "plan_id": "p-1", "verb": verb, "who": "ada", "reason": "a test", "rate": 50, "state": state,
+                "started_at": "2026-11-22T15:58:04Z", "updated_at": "2026-11-22T15:58:04Z", "position": 2, "items": 2,
+                "counts": {"done": 2 - skipped, "unchanged": 0, "skipped": skipped}, "skipped": [], "holder": "h",
+            });
+            ended(&serde_json::from_value(run).unwrap(), None)
+        };
+        assert_eq!(ended_with("redrive", 0, "finished"), Ended::Found);
+        assert_eq!(ended_with("redrive", 1, "finished"), Ended::NotFound);
+        assert_eq!(ended_with("replay", 1, "finished"), Ended::Found);
+        assert_eq!(ended_with("replay", 0, "unfinished"), Ended::NotFound);
     }
 
     #[test]

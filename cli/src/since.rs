@@ -29,7 +29,8 @@ pub(crate) fn parse(text: &str) -> Result<Since, String> {
         (Some(at), _) => Ok(Since::At(at)),
         (None, Ok(ago)) => Ok(Since::Ago(ago)),
         (None, Err(_)) => {
-            Err("not a time ago such as 2h or 7d, up to 30 days, and not a time such as 2026-11-20T09:00:00Z".to_owned())
+            Err("not a time ago such as 2h or 7d, up to 30 days, and not a time such as 2026-11-20T09:00:00Z"
+                .to_owned())
         }
     }
 }
