@@ -83,7 +83,7 @@ pub(crate) async fn show(
 }
 
 fn frame(event: &str) -> Frame {
-    let command = format!("event show {event} --body --reason TEXT");
+    let command = format!("event show {} --body --reason TEXT", parts::quoted(event));
     Frame { title: "Body, unmasked".to_owned(), entry: None, command }
 }
 
@@ -98,5 +98,18 @@ fn content(event: &str, body: &[u8]) -> Markup {
         pre.payload tabindex="0" {
             @for line in String::from_utf8_lossy(shown).lines() { bdi { (visible(line)) } "\n" }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_is_one_word_of_the_command() {
+        let plain = "event show retell:call_1:call_ended --body --reason TEXT";
+        assert_eq!(frame("retell:call_1:call_ended").command, plain);
+        let quoted = r"event show 'generic:a; b '\''c'\''' --body --reason TEXT";
+        assert_eq!(frame("generic:a; b 'c'").command, quoted);
     }
 }
