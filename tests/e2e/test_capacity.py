@@ -1,7 +1,6 @@
 """Tests of infra/capacity.yaml and of TableUnits: every table and index has a capacity that follows its traffic, and on demand none has one."""
 
 import botocore.session
-import pytest
 from botocore.validate import ParamValidator
 from samcli.yamlhelper import yaml_parse
 
@@ -13,23 +12,54 @@ NAMES = {"InboxTable": "InboxTableName", "CallsTable": "CallsTableName"}
 CAPACITIES = ("ReadCapacityUnits", "WriteCapacityUnits")
 # Default quotas of an account: units of one table or index, and of all of them together.
 TABLE_UNITS_MAX, ACCOUNT_UNITS_MAX = 40_000, 80_000
-# `TableUnits` and nothing else decides, for the tables and for each of their indexes.
-THROUGHPUT = {"Fn::If": ["IsProvisioned", {name: ref("TableUnits") for name in CAPACITIES}, ref("AWS::NoValue")]}
+# Tables and indexes with the capacities that every webhook uses. docs/cost.md reckons with these five, and with 5 units for each other one.
+BUSY = {
+    "InboxTable": {"WriteCapacityUnits"},
+    "by_received": {"WriteCapacityUnits"},
+    "CallsTable": {"ReadCapacityUnits", "WriteCapacityUnits"},
+    "by_wake": {"WriteCapacityUnits"},
+}
+QUIET_UNITS = 5
 
 
 def indexes(table: str) -> list[dict]:
     return properties(table)["GlobalSecondaryIndexes"]
 
 
+def started_with() -> dict[tuple[str, str], object]:
+    """Returns the number that each capacity starts with, by the name of its table or index. None has one on demand."""
+    found = {}
+    for table in NAMES:
+        for name, each in [(table, properties(table)), *[(index["IndexName"], index) for index in indexes(table)]]:
+            condition, provisioned, on_demand = each["ProvisionedThroughput"]["Fn::If"]
+            assert (condition, on_demand) == ("IsProvisioned", ref("AWS::NoValue"))
+            assert set(provisioned) == set(CAPACITIES)
+            found |= {(name, capacity): units for capacity, units in provisioned.items()}
+    return found
+
+
 def of_type(kind: str) -> dict[str, dict]:
     return {name: each["Properties"] for name, each in CAPACITY["Resources"].items() if each["Type"] == f"AWS::ApplicationAutoScaling::{kind}"}
 
 
-@pytest.mark.parametrize("table", NAMES)
-def test_tables_are_on_demand_unless_the_parameter_says_how_many_units_they_have(table):
+def test_tables_are_on_demand_unless_the_parameter_says_how_many_units_they_have():
     assert TEMPLATE["Parameters"]["TableUnits"]["Default"] == 0
     assert TEMPLATE["Conditions"]["IsProvisioned"] == {"Fn::Not": [{"Fn::Equals": [ref("TableUnits"), 0]}]}
-    assert all(each["ProvisionedThroughput"] == THROUGHPUT for each in [properties(table), *indexes(table)])
+    for (name, capacity), units in started_with().items():
+        assert units == (ref("TableUnits") if capacity in BUSY.get(name, ()) else QUIET_UNITS), f"{capacity} of {name}"
+
+
+def test_no_capacity_starts_above_the_number_that_it_falls_to():
+    """Auto scaling takes nothing away while nothing is consumed. So a quiet capacity would stay, and be paid for, where it started."""
+    started = started_with()
+    targets = of_type("ScalableTarget").values()
+    assert len(targets) == len(started)
+    for target in targets:
+        path, capacity = target["ResourceId"]["Fn::Sub"], target["ScalableDimension"].rsplit(":", 1)[1]
+        index = path.partition("/index/")[2]
+        (table,) = [table for table, name in NAMES.items() if f"${{{name}}}" in path]
+        start, floor = started[index or table, capacity], target["MinCapacity"]
+        assert (start, floor) in [(ref("TableUnits"), ref("Units")), (QUIET_UNITS, QUIET_UNITS)], path
 
 
 def test_every_capacity_follows_its_traffic():
@@ -49,15 +79,6 @@ def test_every_capacity_follows_its_traffic():
         assert tracking["PredefinedMetricSpecification"] == {"PredefinedMetricType": metric}
 
 
-def test_capacities_that_every_webhook_uses_never_fall_below_the_parameter():
-    """docs/cost.md reckons with five of them, and with 5 units for each of the others."""
-    targets = of_type("ScalableTarget")
-    floors = {name: each["MinCapacity"] for name, each in targets.items()}
-    busy = {name for name, floor in floors.items() if floor == ref("Units")}
-    assert busy == {"InboxTableWrites", "InboxByReceivedWrites", "CallsTableReads", "CallsTableWrites", "CallsByWakeWrites"}
-    assert {floors[name] for name in floors.keys() - busy} == {5}
-
-
 def test_capacities_are_made_one_after_the_other():
     before = None
     for name, each in CAPACITY["Resources"].items():
@@ -68,8 +89,11 @@ def test_capacities_are_made_one_after_the_other():
 
 
 def test_the_quotas_of_an_account_allow_the_largest_number():
-    places = sum(1 + len(indexes(table)) for table in NAMES)
-    assert TEMPLATE["Parameters"]["TableUnits"]["MaxValue"] * places <= ACCOUNT_UNITS_MAX
+    largest = TEMPLATE["Parameters"]["TableUnits"]["MaxValue"]
+    started = started_with()
+    for capacity in CAPACITIES:
+        units = [QUIET_UNITS if units == QUIET_UNITS else largest for (_, kind), units in started.items() if kind == capacity]
+        assert max(units) <= TABLE_UNITS_MAX and sum(units) <= ACCOUNT_UNITS_MAX
 
 
 def test_application_auto_scaling_takes_the_targets_and_the_policies():
