@@ -13,6 +13,7 @@ import jmespath
 import pytest
 from botocore import xform_name
 from markdown_it import MarkdownIt
+from expand_template import expand
 from parameters import parameters
 from samcli.cli.types import CfnParameterOverridesType
 from samcli.yamlhelper import yaml_parse
@@ -332,3 +333,44 @@ def test_taking_a_stack_down_detaches_its_policies_first():
             assert f"    aws iam {command} --policy-arn {placeholder(output)}\n" in steps, command
     for page, section in (("recovery.md", "A table was deleted"), ("operate.md", "The console")):
         assert "deploy.md#take-it-down" in sections(ROOT / "docs" / page)[section]
+
+
+# Services as the page about deploying names them, by the second part of the types of their resources.
+SERVICES = {
+    "ApiGatewayV2": "API Gateway",
+    "ApplicationAutoScaling": "Application Auto Scaling",
+    "CloudFormation": "CloudFormation",
+    "CloudWatch": "CloudWatch",
+    "CodeDeploy": "CodeDeploy",
+    "DynamoDB": "DynamoDB",
+    "Events": "EventBridge",
+    "IAM": "IAM",
+    "Lambda": "Lambda",
+    "Logs": "CloudWatch Logs",
+    "Scheduler": "Scheduler",
+    "SecretsManager": "Secrets Manager",
+    "SQS": "SQS",
+}
+# Words of that page for the resources of IAM, and the resources for which a service needs a role of its own in the account.
+IAM_RESOURCES = {"AWS::IAM::Role": "roles", "AWS::IAM::Policy": "roles", "AWS::IAM::ManagedPolicy": "`iam:CreatePolicy`"}
+SERVICE_LINKED_ROLES = {
+    "AWS::ApplicationAutoScaling::ScalableTarget": "dynamodb.application-autoscaling.amazonaws.com",
+    "AWS::Events::Connection": "apidestinations.events.amazonaws.com",
+}
+
+
+def test_the_page_names_every_service_that_a_deployment_uses():
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    text = page[page.index("**Your own permissions.**") : page.index("A release is compiled already")]
+    gradual = expand(ROOT / "template.yaml", {"Deployment": "Canary10Percent15Minutes"})
+    nested = [TEMPLATES["infra/capacity.yaml"], TEMPLATES["infra/forward.yaml"]]
+    assert len(nested) == len([each for each in RESOURCES.values() if each["Type"] == "AWS::CloudFormation::Stack"])
+    types = {each["Type"] for template in (gradual, *nested) for each in template["Resources"].values()}
+    named = set(re.findall(r"`([a-z-]+:[A-Za-z*]+)`", text))
+    for kind in types:
+        assert SERVICES[kind.split("::")[1]] in text, kind
+        if kind.startswith("AWS::IAM::"):
+            assert IAM_RESOURCES[kind] in text, kind
+        assert f"`{SERVICE_LINKED_ROLES.get(kind, '')}`" in text or kind not in SERVICE_LINKED_ROLES, kind
+    # DynamoDB makes grants for the key, so that it can use it later, in the name of who makes the table.
+    assert {"iam:PassRole", "iam:CreateServiceLinkedRole", "kms:CreateGrant", "kms:DescribeKey", "kms:GenerateDataKey*", "kms:Decrypt"} <= named
