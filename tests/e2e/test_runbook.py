@@ -217,6 +217,8 @@ def test_a_command_of_the_aws_cli_is_one_that_the_api_knows(words):
     assert operation in names
     shape = model.operation_model(names[operation]).input_shape
     members = {f"--{xform_name(name, '-')}": name for name in (shape.members if shape else {})}
+    # The CLI has a second option for each boolean, which makes it false.
+    members |= {f"--no-{option[2:]}": name for option, name in members.items() if shape.members[name].type_name == "boolean"}
     assert set(options) <= GLOBAL_OPTIONS | {"--cli-input-json"} | set(members)
     missing = set(shape.required_members if shape else []) - {members[option] for option in options if option in members}
     if "--cli-input-json" in options:
@@ -320,7 +322,7 @@ def test_the_first_deployment_sets_each_small_parameter_back():
     assert set(given("3. Deploy")) == {"AlarmTopicArn", *raised}
 
 
-def test_taking_a_stack_down_detaches_its_policies_first():
+def test_taking_a_stack_down_removes_first_what_keeps_it():
     """IAM refuses to delete a policy that is attached to somebody, and CloudFormation then fails to delete the stack."""
     policies = [name for name, each in RESOURCES.items() if each["Type"] == "AWS::IAM::ManagedPolicy"]
     outputs = [name for name, output in TEMPLATE["Outputs"].items() if output["Value"] in [{"Ref": policy} for policy in policies]]
@@ -331,6 +333,10 @@ def test_taking_a_stack_down_detaches_its_policies_first():
         assert f"`{output}`" in steps
         for command in ("list-entities-for-policy", "detach-role-policy --role-name ROLE"):
             assert f"    aws iam {command} --policy-arn {placeholder(output)}\n" in steps, command
+    # A table that `DeletionProtection` protects cannot be deleted before its own protection is off.
+    for table in ("InboxTableName", "CallsTableName"):
+        disabled = f"    aws dynamodb update-table --table-name {placeholder(table)} --no-deletion-protection-enabled\n"
+        assert disabled in text and text.index(disabled) < text.index(f"delete-table --table-name {placeholder(table)}")
     for page, section in (("recovery.md", "A table was deleted"), ("operate.md", "The console")):
         assert "deploy.md#take-it-down" in sections(ROOT / "docs" / page)[section]
 
