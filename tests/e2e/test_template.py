@@ -423,6 +423,15 @@ def test_environments_differ_in_nothing_but_names_and_parameters():
             assert value in TEMPLATE["Parameters"][name].get("AllowedValues", [value])
 
 
+def test_the_sample_of_the_check_counts_the_parts_of_the_stack():
+    page = (ROOT / "docs" / "first-deployment.md").read_text()
+    counted = {"AWS::Lambda::Function": "functions are active", "AWS::Lambda::EventSourceMapping": "event sources are enabled", "AWS::Scheduler::Schedule": "schedules are enabled"}
+    for kind, words in counted.items():
+        parts = [each for each in RESOURCES.values() if each["Type"] == kind]
+        assert [each for each in parts if "Condition" in each] == []
+        assert re.findall(rf"(\d+) {words}", page) == [str(len(parts))], kind
+
+
 # --- environment variables -------------------------------------------------------------------------------------------
 
 # Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.

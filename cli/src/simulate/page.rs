@@ -174,7 +174,7 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
 fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
     let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
-    let pollers = (concurrency / quota::POLLER_CONCURRENCY).ceil();
+    let pollers = (concurrency / quota::POLLER_CONCURRENCY).ceil().max(quota::POLLERS_MIN);
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
     let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
     format!(

@@ -12,6 +12,8 @@ pub const LAMBDA_RATE_PER_CONCURRENCY: f64 = 10.0;
 pub const MAPPING_CONCURRENCY: f64 = 1_000.0;
 /// Concurrent invocations of one provisioned poller of a queue. Source: the API of Lambda's event source mappings.
 pub const POLLER_CONCURRENCY: f64 = 10.0;
+/// Fewest provisioned pollers of a queue. Source: the same API.
+pub const POLLERS_MIN: f64 = 2.0;
 /// Requests per second of one kind to a FIFO queue with high throughput. Source: the SQS page of message quotas.
 pub const FIFO_REQUESTS: f64 = 70_000.0;
 /// Write units per second of a table, and of each of its indexes. Source: the DynamoDB quotas page.
