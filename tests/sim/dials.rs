@@ -2,7 +2,7 @@
 //!
 //! The dials are the fake provider's own record. The program's view of them does not count: it may miss a dial.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use switchhook_domain::{Call, CallId, Provider};
@@ -19,6 +19,9 @@ const CHECK_TO_DIAL_MS: i64 = 30_000;
 /// Longest time for which a dial may be in doubt while nothing is wrong with the provider, the functions and AWS: ten minutes. A
 /// run of the reconciler must come after them, and its event must be folded.
 const DOUBT_MAX: Duration = Duration::from_secs(10 * 60 + 15).saturating_add(TICK);
+/// The same for Twilio, which shows whose call it is 15 minutes after the end of a call. A call lasts two minutes at most, the program waits
+/// up to 20 minutes, and looks every five minutes.
+const DOUBT_MAX_AT_TWILIO: Duration = DOUBT_MAX.saturating_add(Duration::from_secs(20 * 60));
 
 /// Largest number of dials that one provider refuses because of the account in one run. Three open its circuit, and the
 /// probes take longer and longer. A few more come from calls whose own behaviour is to be refused at times.
@@ -85,12 +88,12 @@ impl Sim {
     pub(crate) fn check_doubts(&self) {
         let is_disturbed = self.state().has_fault(|kind| kind.reach() != Reach::Webhooks);
         let observed = &mut *self.observed.borrow_mut();
-        let in_doubt: BTreeSet<(CallId, String)> = observed.calls.values().flat_map(doubts_of).collect();
-        observed.doubts.retain(|doubt, _| in_doubt.contains(doubt));
-        for doubt in in_doubt {
+        let in_doubt: BTreeMap<(CallId, String), Duration> = observed.calls.values().flat_map(doubts_of).collect();
+        observed.doubts.retain(|doubt, _| in_doubt.contains_key(doubt));
+        for (doubt, limit) in in_doubt {
             let seconds = observed.doubts.entry(doubt.clone()).or_default();
             *seconds += u64::from(!is_disturbed);
-            if Duration::from_secs(*seconds) > DOUBT_MAX {
+            if Duration::from_secs(*seconds) > limit {
                 let (call_id, attempt) = doubt;
                 self.state().report_violation(Law::DoubtEnds, format!("{call_id}/{attempt} is still in doubt"));
             }
@@ -132,8 +135,9 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
     None
 }
 
-/// Returns the attempts in doubt: they were dialled, nothing more is known about them, and their provider can tell more.
-fn doubts_of(call: &Call) -> Vec<(CallId, String)> {
+/// Returns the attempts in doubt: they were dialled, nothing more is known about them, and their provider can tell more. Each with the longest
+/// time for which it may be in doubt.
+fn doubts_of(call: &Call) -> Vec<((CallId, String), Duration)> {
     let mut doubts = Vec::new();
     for attempt in call.attempts() {
         let Some(record) = call.attempt_records.get(attempt.index) else { continue };
@@ -143,7 +147,9 @@ fn doubts_of(call: &Call) -> Vec<(CallId, String)> {
         let is_unknown = record.provider_call_id.is_none() && !is_heard && !attempt.timed_out;
         if record.dialled_at.is_some() && is_unknown && !is_undecidable {
             let key = record.key.as_ref().map_or_else(String::new, |key| key.as_str().to_owned());
-            doubts.push((call.call_id.clone(), key));
+            let is_at_twilio = record.provider == Some(Provider::Twilio);
+            let limit = if is_at_twilio { DOUBT_MAX_AT_TWILIO } else { DOUBT_MAX };
+            doubts.push(((call.call_id.clone(), key), limit));
         }
     }
     doubts

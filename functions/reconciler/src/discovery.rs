@@ -268,6 +268,7 @@ impl Reconciler {
                 LookupAnswer::Alive { .. }
                 | LookupAnswer::NotFound
                 | LookupAnswer::Undecided { .. }
+                | LookupAnswer::TooEarly { .. }
                 | LookupAnswer::Gone,
             )) => None,
             Ok(SearchStep::Answer(LookupAnswer::RetryLater { .. }) | SearchStep::Ask(_)) | Err(_) => {

@@ -67,7 +67,7 @@ pub(crate) enum LookupOutcome {
     NotFound,
     /// Nobody can tell: the attempt cannot be looked up, the provider has deleted its record, or its list does not decide.
     Unavailable,
-    /// The provider gave no usable answer, or one with a status that is not known. A later lookup may succeed.
+    /// The provider gave no usable answer, or one with a status that is not known, or cannot tell yet. A later lookup may succeed.
     RetryLater,
     /// No time or no requests are left for the lookup.
     OverBudget,
@@ -281,6 +281,8 @@ impl Lookups<'_> {
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
             LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
+            // The provider works, and shows more later.
+            LookupAnswer::TooEarly { reason: _ } => (true, LookupOutcome::RetryLater),
             // The provider works, and its list has grown.
             LookupAnswer::UnknownValue { field } => {
                 log_unknown_value(provider, Some(&call.call_id), field, "asked_again_later", self.clock.now());

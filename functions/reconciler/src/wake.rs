@@ -362,7 +362,7 @@ impl Reconciler {
             LookupOutcome::NotFound => Ok(Resolution::NotFound),
             LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
-            // when the provider is back, it can tell whether it dialled.
+            // when the provider is back, or shows more about a call, it can tell whether it dialled.
             LookupOutcome::RetryLater => {
                 let in_doubt = call.in_doubt().contains(&record);
                 let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };

@@ -64,6 +64,8 @@ pub enum LookupAnswer {
     NotFound,
     /// The search cannot tell whether one of the provider's calls is ours.
     Undecided { reason: &'static str },
+    /// The search cannot tell yet. The provider shows more about a call that it found some time after the end of the call. Ask again later.
+    TooEarly { reason: &'static str },
     /// The provider knows no call under the provider call id. The call was placed, and the provider has deleted it
     /// since.
     Gone,
@@ -96,6 +98,7 @@ pub(crate) enum ParsedAnswer {
     },
     NotFound,
     Undecided(&'static str),
+    TooEarly(&'static str),
     Gone,
     /// The call has a status that Switchhook does not know, in the field of this name.
     UnknownValue(&'static str),
@@ -147,6 +150,7 @@ pub(crate) fn endings(answers: impl Iterator<Item = ParsedAnswer>) -> ListedCall
             ParsedAnswer::Alive { .. }
             | ParsedAnswer::NotFound
             | ParsedAnswer::Undecided(_)
+            | ParsedAnswer::TooEarly(_)
             | ParsedAnswer::Gone
             | ParsedAnswer::Unreadable => {}
         }

@@ -103,7 +103,7 @@ impl<'a> CallSearch<'a> {
                 (Provider::Retell, wrap(retell::next_step(config, &lookup, search, body), Stage::Retell))
             }
             Stage::Twilio(search) => {
-                (Provider::Twilio, wrap(twilio::next_step(config, &lookup, search, body), Stage::Twilio))
+                (Provider::Twilio, wrap(twilio::next_step(config, &lookup, search, body, now), Stage::Twilio))
             }
             Stage::Vapi(search) => (Provider::Vapi, wrap(vapi::next_step(config, &lookup, search, body), Stage::Vapi)),
             Stage::Telnyx(search) => {
@@ -197,6 +197,7 @@ fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswe
         ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
         ParsedAnswer::NotFound => LookupAnswer::NotFound,
         ParsedAnswer::Undecided(reason) => LookupAnswer::Undecided { reason },
+        ParsedAnswer::TooEarly(reason) => LookupAnswer::TooEarly { reason },
         ParsedAnswer::Gone => LookupAnswer::Gone,
         ParsedAnswer::UnknownValue(field) => LookupAnswer::UnknownValue { field },
         ParsedAnswer::Unreadable => LookupAnswer::RetryLater { reason: "unreadable" },

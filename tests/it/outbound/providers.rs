@@ -249,14 +249,19 @@ async fn lost_dial_never_takes_the_call_of_the_attempt_before() {
         assert!(dials[1].millis_since(dials[0]) < 60_000, "{provider}: {dials:?}");
         world.wait(MINUTE * 90).await;
         let state = call_state(&world, &call_id).await;
-        assert_eq!(state, "job FAILED, appointment Inconclusive, attempts [busy, inconclusive]", "{provider}");
-        assert_eq!(fake.dials().len(), 1, "{provider}");
+        // Twilio's list of requests proves that the one call is the first attempt's. So the second was never placed, and is made again.
+        let (expected, dials) = if provider == Provider::Twilio {
+            ("job FAILED, appointment NoAnswer, attempts [busy, busy]", 2)
+        } else {
+            ("job FAILED, appointment Inconclusive, attempts [busy, inconclusive]", 1)
+        };
+        assert_eq!((state.as_str(), fake.dials().len()), (expected, dials), "{provider}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn lost_dial_is_found_by_its_numbers_and_time() {
-    for provider in [Provider::Plivo, Provider::Vonage, Provider::SignalWire] {
+    for provider in [Provider::Twilio, Provider::Plivo, Provider::Vonage, Provider::SignalWire] {
         let states = place(provider, ["response_lost"], DeliveryFaults::ALL_LOST).await;
         assert_eq!(states, [confirmed_at(provider)]);
     }

@@ -11,6 +11,8 @@ use crate::fake::state::State;
 
 /// Calls per page if the request does not say.
 const PAGE_SIZE_DEFAULT: usize = 50;
+/// Time from the end of a call until its requests are listed.
+const REQUESTS_MS: i64 = 15 * 60 * 1000;
 
 pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     if request.method != "POST" || !request.path.ends_with("/Calls.json") {
@@ -67,15 +69,17 @@ fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
     respond(200, &json!({"calls": calls, "next_page_uri": next}))
 }
 
-/// Lists the requests that Twilio made for a call: for its instructions if somebody has answered, and for its callbacks.
+/// Lists the requests that Twilio made for a call: for its instructions if somebody has answered, and for its callbacks. They are listed
+/// some time after its end.
 fn events(state: &State, sid: &str, now: i64) -> ApiResponse {
     let Some(call) = state.calls.get(sid).filter(|call| call.provider == Provider::Twilio) else {
         return error(404, "not found");
     };
     let answered = call.answered_by(now).map(|_| &call.echoed["url"]);
-    let urls = answered.into_iter().chain([&call.echoed["callback"]]);
-    let events: Vec<Value> = urls.map(|url| json!({"request": {"url": url}})).collect();
-    respond(200, &json!({"events": events}))
+    let urls = answered.into_iter().chain([&call.echoed["callback"]]).filter(|_| call.ended_ms + REQUESTS_MS <= now);
+    let events: Vec<Value> =
+        urls.map(|url| json!({"request": {"method": "POST", "url": url}, "response": {}})).collect();
+    respond(200, &json!({"events": events, "next_page_uri": null}))
 }
 
 /// Time at which Twilio dialled, if it has by `now`.

@@ -2,13 +2,20 @@
 //!
 //! * Dial: `POST /2010-04-01/Accounts/{account}/Calls.json`. Twilio has no idempotency key for it.
 //! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. If the sid is unknown, `GET …/Calls.json` lists the
-//!   calls between both numbers: first the queued ones, then those that have started. If several were created around the time of our dial, `GET …/Calls/{sid}/Events.json`
-//!   tells which of them requested a URL with our ids.
+//!   calls between both numbers: first the queued ones, then those that have started. For each that was created around the time of our dial,
+//!   `GET …/Calls/{sid}/Events.json` lists the requests that Twilio made for it.
+//!
+//! **A call is ours only if Twilio requested a URL with our ids for it.** Another program may call the same person from the same number. Twilio
+//! lists the requests of a call 15 minutes after its end. Until then a search without proof is too early. Afterwards, a call that has requests
+//! is another's if none of them has our ids. If it has no requests even then, the search is undecided.
 //!
 //! Twilio stores no metadata. Our ids are in the query of the callback URLs, which Twilio signs.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde_json::{Map, Value};
-use switchhook_domain::PhoneNumber;
+use switchhook_domain::{PhoneNumber, Timestamp};
 
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
 use crate::config::{Account, AccountConfig, TwilioAccount};
@@ -16,6 +23,7 @@ use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::times::parse_rfc2822;
 use crate::twiml::{created_at, parse_call};
 
 /// Start of every path, also of the next page that a response names.
@@ -24,6 +32,9 @@ const API_PATH: &str = "/2010-04-01/Accounts/";
 const PAGE_SIZE: &str = "50";
 /// Limit on the calls whose requests are read.
 const CANDIDATES_MAX: usize = 10;
+/// Time after the end of a call in which its requests may be missing, and be listed later. Twilio documents 15 minutes. The rest is for the
+/// difference between the clocks, and for calls that are listed late.
+const REQUESTS_LISTED_AFTER: Duration = Duration::from_secs(20 * 60);
 
 const CALLBACK_PATH: &str = "/webhooks/twilio";
 
@@ -98,16 +109,29 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
 #[derive(Clone, Debug)]
 pub(crate) enum Search {
     ById,
-    /// Page of a list of the calls between both numbers. `found` are those that may be ours.
+    /// Page of a list of the calls between both numbers.
     Candidates {
         list: List,
-        found: Vec<Map<String, Value>>,
+        found: Found,
     },
-    /// Requests that Twilio made for `candidate`. `others` are those that were not looked at yet.
+    /// Page of the requests that Twilio made for `candidate`.
     Requests {
         candidate: Map<String, Value>,
-        others: Vec<Map<String, Value>>,
+        /// True if earlier pages have shown requests.
+        has_requests: bool,
+        found: Found,
     },
+}
+
+/// Calls that a search has found so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Calls that may be ours and were not looked at yet, by their ids.
+    unread: BTreeMap<String, Map<String, Value>>,
+    /// Calls whose requests do not tell whose they are.
+    unproven: Vec<Map<String, Value>>,
+    /// True if a call that may be ours has no id, no direction, or no time that can be read.
+    is_unclear: bool,
 }
 
 /// List of the calls between both numbers. Twilio queues the calls above the rate of the account, and a queued call has no start time, by
@@ -122,7 +146,10 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
     if let Some(sid) = lookup.provider_call_id {
         return Some((call_request(config, sid, ".json")?, Search::ById));
     }
-    Some((list_request(config, lookup, List::Queued)?, Search::Candidates { list: List::Queued, found: Vec::new() }))
+    Some((
+        list_request(config, lookup, List::Queued)?,
+        Search::Candidates { list: List::Queued, found: Found::default() },
+    ))
 }
 
 /// `None` if a number or the time of the dial is unknown.
@@ -152,45 +179,143 @@ pub(crate) fn next_step(
     lookup: &Lookup<'_>,
     search: Search,
     body: Option<&[u8]>,
+    now: Timestamp,
 ) -> Step<Search> {
+    let unreadable = Step::Answer(ParsedAnswer::Unreadable);
     let answer = body.and_then(object);
-    match (search, answer) {
-        (Search::ById, None) if body.is_none() => Step::Answer(ParsedAnswer::Gone),
-        (Search::ById, Some(call)) if text(&call, "sid") == lookup.provider_call_id => {
-            Step::Answer(parse_call(lookup.ids_query(), &call))
-        }
-        (Search::ById, Some(_) | None) => Step::Answer(ParsedAnswer::Unreadable),
-        (Search::Candidates { list, mut found }, Some(mut page)) => {
-            let (Some(Value::Array(calls)), Some(dialled_at)) = (page.remove("calls"), lookup.dialled_at) else {
-                return Step::Answer(ParsedAnswer::Unreadable);
-            };
-            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
-            for call in objects(calls).filter(|call| may_be_ours(call, period)) {
-                // A call that has started meanwhile is in both lists.
-                found.retain(|earlier| text(earlier, "sid") != text(&call, "sid"));
-                found.push(call);
+    match search {
+        Search::ById => match answer {
+            None if body.is_none() => Step::Answer(ParsedAnswer::Gone),
+            Some(call) if text(&call, "sid") == lookup.provider_call_id => {
+                Step::Answer(parse_call(lookup.ids_query(), &call))
             }
-            let Ok(next_page) = next_page(&page) else { return Step::Answer(ParsedAnswer::Unreadable) };
+            Some(_) | None => unreadable,
+        },
+        Search::Candidates { list, mut found } => {
+            let (Some(mut page), Some(dialled_at)) = (answer, lookup.dialled_at) else { return unreadable };
+            let Some(Value::Array(calls)) = page.remove("calls") else { return unreadable };
+            let Ok(next_page) = next_page(&page) else { return unreadable };
+            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
+            for call in calls {
+                found.consider(period, call);
+            }
             if let Some(request) = next_page.and_then(|path| get(config, path)) {
                 return Step::Ask(request, Search::Candidates { list, found });
             }
             match list {
                 List::Queued => match list_request(config, lookup, List::Started) {
                     Some(request) => Step::Ask(request, Search::Candidates { list: List::Started, found }),
-                    None => Step::Answer(ParsedAnswer::Unreadable),
+                    None => unreadable,
                 },
-                List::Started => choose(config, lookup, found),
+                List::Started if found.unread.len() > CANDIDATES_MAX => {
+                    Step::Answer(ParsedAnswer::Undecided("several_calls"))
+                }
+                List::Started => read_on(config, found, now),
             }
         }
-        (Search::Requests { candidate, others }, answer) => {
-            let is_ours = answer.is_some_and(|page| names_us(lookup, &page));
-            if is_ours {
-                Step::Answer(parse_call(lookup.ids_query(), &candidate))
-            } else {
-                read_requests(config, others)
+        Search::Requests { candidate, has_requests, mut found } => {
+            let requests = answer.as_ref().map_or(Requests::Unclear, |page| read_requests(lookup, page));
+            let has_requests = match requests {
+                Requests::NameUs => return Step::Answer(parse_call(lookup.ids_query(), &candidate)),
+                Requests::NameOthers => true,
+                Requests::None => has_requests,
+                Requests::Unclear => {
+                    found.unproven.push(candidate);
+                    return read_on(config, found, now);
+                }
+            };
+            let next_page = answer.as_ref().map_or(Ok(None), next_page);
+            match next_page.map(|path| path.and_then(|path| get(config, path))) {
+                Ok(Some(request)) => return Step::Ask(request, Search::Requests { candidate, has_requests, found }),
+                // All its requests are known: it is another's.
+                Ok(None) if has_requests && !may_get_requests(&candidate, now) => {}
+                Ok(None) | Err(PageElsewhere) => found.unproven.push(candidate),
             }
+            read_on(config, found, now)
         }
-        (Search::Candidates { .. }, None) => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+impl Found {
+    /// Keeps the call if the API may have created it around the time of our dial.
+    fn consider(&mut self, period: Period, call: Value) {
+        let Value::Object(call) = call else {
+            self.is_unclear = true;
+            return;
+        };
+        let direction = text(&call, "direction");
+        let created_at = created_at(&call);
+        let is_of_others = direction.is_some_and(|direction| direction != "outbound-api")
+            || created_at.is_some_and(|at| !period.contains(at));
+        if is_of_others {
+            return;
+        }
+        match text(&call, "sid") {
+            // A call that has started meanwhile is in both lists.
+            Some(sid) if direction.is_some() && created_at.is_some() => {
+                self.unread.insert(sid.to_owned(), call);
+            }
+            Some(_) | None => self.is_unclear = true,
+        }
+    }
+
+    /// Answer if the requests prove no call to be ours.
+    fn answer(&self, now: Timestamp) -> ParsedAnswer {
+        match self.unproven.as_slice() {
+            unproven if unproven.iter().any(|call| may_get_requests(call, now)) => {
+                ParsedAnswer::TooEarly("requests_not_listed")
+            }
+            [_, _, ..] => ParsedAnswer::Undecided("several_calls"),
+            [_] => ParsedAnswer::Undecided("unproven_call"),
+            [] if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
+            [] => ParsedAnswer::NotFound,
+        }
+    }
+}
+
+/// Asks for the requests of the next call. Without any, the search is over.
+fn read_on(config: &AccountConfig, mut found: Found, now: Timestamp) -> Step<Search> {
+    let Some((sid, candidate)) = found.unread.pop_last() else { return Step::Answer(found.answer(now)) };
+    match call_request(config, &sid, "/Events.json") {
+        Some(request) => Step::Ask(request, Search::Requests { candidate, has_requests: false, found }),
+        None => Step::Answer(ParsedAnswer::Unreadable),
+    }
+}
+
+/// True if Twilio may list further requests of the call: it is not over, or has ended a short time ago. The end of a call that reached
+/// nobody may be missing, and then its last change counts.
+fn may_get_requests(call: &Map<String, Value>, now: Timestamp) -> bool {
+    let is_over = matches!(parse_call(String::new(), call), ParsedAnswer::Ended { .. });
+    let ended_at = ["end_time", "date_updated"].into_iter().find_map(|name| parse_rfc2822(text(call, name)?));
+    !is_over || ended_at.is_none_or(|at| now < at.plus(REQUESTS_LISTED_AFTER))
+}
+
+/// Result of reading one page of requests.
+enum Requests {
+    /// Twilio requested a URL with our ids.
+    NameUs,
+    /// Twilio requested URLs, and none has our ids.
+    NameOthers,
+    None,
+    /// A request cannot be read, or the list cannot.
+    Unclear,
+}
+
+fn read_requests(lookup: &Lookup<'_>, page: &Map<String, Value>) -> Requests {
+    let Some(events) = page.get("events").and_then(Value::as_array) else { return Requests::Unclear };
+    let urls = || events.iter().filter_map(|event| event.get("request")?.get("url")?.as_str());
+    let names_us = |url: &str| {
+        let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or(query));
+        query.is_some_and(|query| lookup.matches(&EchoedIds::from_query(query)))
+    };
+    if urls().any(names_us) {
+        Requests::NameUs
+    } else if urls().count() < events.len() {
+        Requests::Unclear
+    } else if events.is_empty() {
+        Requests::None
+    } else {
+        Requests::NameOthers
     }
 }
 
@@ -204,40 +329,6 @@ fn next_page(page: &Map<String, Value>) -> Result<Option<String>, PageElsewhere>
         Some(_) => Err(PageElsewhere),
         None => Ok(None),
     }
-}
-
-/// True if the API created the call around the time of our dial.
-fn may_be_ours(call: &Map<String, Value>, period: Period) -> bool {
-    text(call, "direction") == Some("outbound-api") && created_at(call).is_some_and(|at| period.contains(at))
-}
-
-/// Decides between the calls that may be ours. If there is one, it is ours.
-fn choose(config: &AccountConfig, lookup: &Lookup<'_>, mut found: Vec<Map<String, Value>>) -> Step<Search> {
-    match found.len() {
-        0 => Step::Answer(ParsedAnswer::NotFound),
-        1 => Step::Answer(found.pop().map_or(ParsedAnswer::NotFound, |call| parse_call(lookup.ids_query(), &call))),
-        2..=CANDIDATES_MAX => read_requests(config, found),
-        _ => Step::Answer(ParsedAnswer::Undecided("several_calls")),
-    }
-}
-
-/// Asks which requests Twilio made for the next of several calls.
-fn read_requests(config: &AccountConfig, mut others: Vec<Map<String, Value>>) -> Step<Search> {
-    let Some(candidate) = others.pop() else { return Step::Answer(ParsedAnswer::Undecided("several_calls")) };
-    match text(&candidate, "sid").and_then(|sid| call_request(config, sid, "/Events.json")) {
-        Some(request) => Step::Ask(request, Search::Requests { candidate, others }),
-        None => Step::Answer(ParsedAnswer::Unreadable),
-    }
-}
-
-/// True if Twilio requested a URL with our ids for the call.
-fn names_us(lookup: &Lookup<'_>, page: &Map<String, Value>) -> bool {
-    let events = page.get("events").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    events.iter().any(|event| {
-        let url = event.get("request").and_then(|request| request.get("url")?.as_str());
-        let query = url.and_then(|url| url.split_once('?')).map(|(_, query)| query.split('#').next().unwrap_or(query));
-        query.is_some_and(|query| lookup.matches(&EchoedIds::from_query(query)))
-    })
 }
 
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {

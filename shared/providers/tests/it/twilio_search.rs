@@ -8,8 +8,9 @@ use crate::api::{config, job};
 
 /// Time at which the requests of every ended call of these tests are listed: half an hour after the dial.
 const LATER: Timestamp = Timestamp::from_millis(1_760_964_235_000);
-
 const UNREADABLE: LookupAnswer = LookupAnswer::RetryLater { reason: "unreadable" };
+const UNCLEAR: LookupAnswer = LookupAnswer::Undecided { reason: "unclear_calls" };
+const TOO_EARLY: LookupAnswer = LookupAnswer::TooEarly { reason: "requests_not_listed" };
 
 /// Plays a search by both numbers against these responses. Returns its requests and its answer.
 fn play(now: Timestamp, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
@@ -90,17 +91,20 @@ fn ended_call(answer: LookupAnswer) -> String {
 #[test]
 fn queued_calls_are_read_before_the_started_ones() {
     let queued = call("CA1", json!({"status": "queued", "start_time": null, "end_time": null}));
-    let (requests, answer) = play(LATER, &[list(std::slice::from_ref(&queued)), list(&[])]);
+    let (requests, answer) = play(LATER, &[list(std::slice::from_ref(&queued)), list(&[]), ours()]);
     assert_eq!(
         requests,
         [
             "Calls.json?To=%2B447700900000&From=%2B442079460018&Status=queued&PageSize=50",
             "Calls.json?To=%2B447700900000&From=%2B442079460018&StartTime%3E=2025-10-20&PageSize=50",
+            "Calls/CA1/Events.json",
         ]
     );
     assert_eq!(answer, alive("CA1"));
+    // Nothing shows yet whose it is.
+    assert_eq!(play(LATER, &[list(std::slice::from_ref(&queued)), list(&[]), requested(&[])]).1, TOO_EARLY);
     // It may start between the two requests. Then it is still one call.
-    assert_eq!(play(LATER, &[list(&[queued]), list(&[live("CA1")])]).1, alive("CA1"));
+    assert_eq!(play(LATER, &[list(&[queued]), list(&[live("CA1")]), ours()]).1, alive("CA1"));
     assert_eq!(play(LATER, &[list(&[]), list(&[])]).1, LookupAnswer::NotFound);
 }
 
@@ -112,20 +116,78 @@ fn calls_of_another_time_or_direction_are_left_out() {
     let others = [early, late, inbound];
     assert_eq!(search(LATER, &others, &[]), LookupAnswer::NotFound);
     let next = "/2010-04-01/Accounts/AC1/Calls.json?Page=1";
-    let responses = [list(&[]), page(&others, next.into()), list(&[call("CA1", json!({}))])];
+    let responses = [list(&[]), page(&others, next.into()), list(&[call("CA1", json!({}))]), ours()];
     let (requests, answer) = play(LATER, &responses);
     assert_eq!((requests[2].as_str(), ended_call(answer)), ("Calls.json?Page=1", "CA1".to_owned()));
 }
 
 #[test]
-fn call_that_requested_a_url_with_our_ids_is_ours() {
+fn single_call_is_ours_only_if_it_requested_our_url() {
+    let ended = || [call("CA1", json!({}))];
+    assert_eq!(ended_call(search(LATER, &ended(), &[ours()])), "CA1");
+    assert_eq!(search(LATER, &[live("CA1")], &[ours()]), alive("CA1"));
+    // Another program placed it: all its requests are known, and none is for us.
+    assert_eq!(search(LATER, &ended(), &[theirs()]), LookupAnswer::NotFound);
+    // Twilio lists the requests 15 minutes after the end, and the clocks may differ. Before, some may be missing.
+    let soon = |minute: u32| Timestamp::parse_rfc3339(&format!("2025-10-20T12:{minute}:47.000Z")).unwrap();
+    for unproven in [theirs(), requested(&[]), (404, json!({}))] {
+        assert_eq!(search(soon(33), &ended(), std::slice::from_ref(&unproven)), TOO_EARLY);
+        assert_eq!(search(LATER, &[live("CA1")], std::slice::from_ref(&unproven)), TOO_EARLY);
+        // The time of the end may be missing. Then the last change of the record counts.
+        let updated = |at: &str| [call("CA1", json!({"status": "no-answer", "end_time": null, "date_updated": at}))];
+        let changed = "Mon, 20 Oct 2025 12:40:00 +0000";
+        assert_eq!(search(LATER, &updated(changed), std::slice::from_ref(&unproven)), TOO_EARLY);
+        assert_eq!(search(LATER, &updated("x"), &[unproven]), TOO_EARLY);
+    }
+    assert_eq!(search(soon(34), &ended(), &[theirs()]), LookupAnswer::NotFound);
+    // No request at all proves neither. Nor do requests that cannot be read, or not all of them.
+    let with_next = |next: &str| (200, json!({"events": theirs().1["events"], "next_page_uri": next}));
+    for unproven in [
+        requested(&[]),
+        (404, json!({})),
+        (200, json!({"events": [{"request": {"url": THEIR_URL}}, {"request": null}]})),
+        (200, json!({"events": [{"request": {"url": THEIR_URL}}, 7]})),
+        with_next("https://evil.example.com/"),
+    ] {
+        let unclear = LookupAnswer::Undecided { reason: "unproven_call" };
+        assert_eq!(search(LATER, &ended(), std::slice::from_ref(&unproven)), unclear, "{unproven:?}");
+    }
+    let next = "/2010-04-01/Accounts/AC1/Calls/CA1/Events.json?Page=1";
+    assert_eq!(ended_call(search(LATER, &ended(), &[with_next(next), ours()])), "CA1");
+    assert_eq!(search(LATER, &ended(), &[with_next(next), theirs()]), LookupAnswer::NotFound);
+    assert_eq!(search(LATER, &ended(), &[with_next(next), requested(&[])]), LookupAnswer::NotFound);
+    assert_eq!(search(LATER, &ended(), &[(429, json!({}))]), LookupAnswer::RetryLater { reason: "rate_limited" });
+}
+
+#[test]
+fn each_of_several_calls_is_compared() {
     let both = [call("CA1", json!({})), call("CA2", json!({}))];
     assert_eq!(ended_call(search(LATER, &both, &[theirs(), ours()])), "CA1");
     assert_eq!(ended_call(search(LATER, &both, &[ours()])), "CA2");
+    assert_eq!(search(LATER, &both, &[theirs(), theirs()]), LookupAnswer::NotFound);
     let several = LookupAnswer::Undecided { reason: "several_calls" };
-    assert_eq!(search(LATER, &both, &[theirs(), requested(&[])]), several);
+    assert_eq!(search(LATER, &both, &[requested(&[]), requested(&[])]), several);
+    let one = LookupAnswer::Undecided { reason: "unproven_call" };
+    assert_eq!(search(LATER, &both, &[theirs(), requested(&[])]), one);
+    assert_eq!(search(LATER, &[live("CA1"), call("CA2", json!({}))], &[requested(&[]), requested(&[])]), TOO_EARLY);
     let many: Vec<Value> = (0..11).map(|number| call(&format!("CA{number}"), json!({}))).collect();
     assert_eq!(search(LATER, &many, &[]), several);
+}
+
+#[test]
+fn call_that_cannot_be_read_may_be_ours() {
+    for unclear in [
+        json!({"sid": null}),
+        json!({"direction": null}),
+        json!({"date_created": null, "start_time": null}),
+        json!({"date_created": "yesterday"}),
+    ] {
+        assert_eq!(search(LATER, &[call("CA1", unclear.clone())], &[]), UNCLEAR, "{unclear}");
+        let calls = [call("CA1", unclear.clone()), call("CA2", json!({}))];
+        assert_eq!(search(LATER, &calls, &[theirs()]), UNCLEAR, "{unclear}");
+        assert_eq!(ended_call(search(LATER, &calls, &[ours()])), "CA2", "{unclear}");
+    }
+    assert_eq!(search(LATER, &[json!(7)], &[]), UNCLEAR);
 }
 
 #[test]
