@@ -17,8 +17,10 @@ mod request;
 mod search;
 mod words;
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
-use switchhook_domain::CallId;
+use switchhook_domain::{CallId, EventId};
 
 use crate::dead_letters;
 use crate::draft::Draft;
@@ -33,6 +35,9 @@ pub use request::{ForgetFilter, ForgetRequest};
 use request::number_of;
 use search::{Target, Targets};
 
+/// Number of unreadable events that a warning names.
+const WARNED_MAX: usize = 5;
+
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
 /// # Errors
@@ -45,7 +50,7 @@ pub async fn plan(
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
     let mut targets = Targets::find(stack, &request.filter).await?;
-    let unattributed = targets.search_inbox(stack, request, progress).await?;
+    let bodies = targets.search_inbox(stack, request, progress).await?;
     let letters = dead_letters::list(stack, items_max.saturating_add(1)).await?;
     let examined = targets.examined();
     let mut groups: Vec<Vec<PlanItem>> = Vec::new();
@@ -58,7 +63,7 @@ pub async fn plan(
         }
     }
     // Events that name no call are a group each.
-    for (entity, event_id) in unattributed {
+    for (entity, event_id) in bodies.found {
         let letter =
             letters.iter().map(|(_, letter)| letter).find(|letter| letter.event_id.as_ref() == Some(&event_id));
         let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, entity.clone())];
@@ -79,9 +84,21 @@ pub async fn plan(
     }
     let capped = items.len() < all || letters.not_received > 0;
     let filter = json!({ "forget": request.filter.to_json(), "also_do_not_call": request.also_do_not_call });
-    Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
-        .into_plan(stack)
-        .await
+    let draft = Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found: Vec::new() };
+    let mut plan = draft.work_out(stack).await?;
+    plan.warnings.extend(unread_warning(&bodies.unreadable));
+    plan.store(stack).await?;
+    Ok(plan)
+}
+
+/// Returns a warning about the events whose body could not be searched. `None` if there are none.
+fn unread_warning(ids: &BTreeSet<EventId>) -> Option<String> {
+    let named: Vec<&str> = ids.iter().take(WARNED_MAX).map(EventId::as_str).collect();
+    let more = if ids.len() > named.len() { ", and more" } else { "" };
+    (!ids.is_empty()).then(|| {
+        let (number, named) = (ids.len(), named.join(", "));
+        format!("webhooks that cannot be read were not searched for the person ({number}): {named}{more}")
+    })
 }
 
 /// Returns the items that forget a call or an entity. Empty if nothing is left to do.

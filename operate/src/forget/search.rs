@@ -58,6 +58,15 @@ impl Target {
 /// Event that names no call, with the key of its entity.
 type Nameless = (Option<CallId>, EventId);
 
+/// Result of a search in the bodies of events that name no call.
+#[derive(Debug, Default)]
+pub(super) struct Bodies {
+    /// Events whose body holds the id of a call, a provider's call id, the number or the appointment.
+    pub(super) found: BTreeSet<Nameless>,
+    /// Events that cannot be read, so that nobody knows whether they are about the person.
+    pub(super) unreadable: BTreeSet<EventId>,
+}
+
 /// Calls whose persons are to be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
@@ -139,14 +148,13 @@ impl Targets {
         self.examined
     }
 
-    /// Finds those events of the calls that still hold personal data. Returns the events that name no call, but whose body
-    /// holds the id of a call, a provider's call id, the number or the appointment. Each has the key of its entity, if it has one.
+    /// Finds those events of the calls that still hold personal data. Searches the bodies of the events that name no call.
     pub(super) async fn search_inbox(
         &mut self,
         stack: &Stack,
         request: &ForgetRequest,
         progress: Progress<'_>,
-    ) -> Result<BTreeSet<Nameless>, Error> {
+    ) -> Result<Bodies, Error> {
         let (mut nameless, mut others) = self.read_index(stack, request, progress).await?;
         while !others.is_empty() {
             for id in others {
@@ -230,13 +238,13 @@ impl Targets {
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
     }
 
-    /// Returns the events whose body names one of the calls, the number or the appointment.
+    /// Searches the bodies of events for the calls, the number and the appointment.
     async fn named_in_body(
         &self,
         stack: &Stack,
         filter: &ForgetFilter,
         events: Vec<Nameless>,
-    ) -> Result<BTreeSet<Nameless>, Error> {
+    ) -> Result<Bodies, Error> {
         let records =
             self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
         let mut ids: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
@@ -252,14 +260,27 @@ impl Targets {
         let needles: Vec<Needle> =
             ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect();
         let needles = &needles;
-        let matching = events.into_iter().map(|(entity, id)| async move {
-            let Some(stored) = stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) else {
-                return Ok::<_, Error>(None);
+        let searched = events.into_iter().map(|(entity, id)| async move {
+            let read = async {
+                match stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) {
+                    Some(stored) => stack.inbox.read_body(&stored).await,
+                    None => Ok(Vec::new()),
+                }
             };
-            let body = stack.inbox.read_body(&stored).await?;
-            Ok(needles.iter().any(|needle| needle.is_in(&body)).then_some((entity, id)))
+            match read.await {
+                Ok(body) => Ok((needles.iter().any(|needle| needle.is_in(&body)).then_some((entity, id)), None)),
+                Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => {
+                    Ok((None, Some(id)))
+                }
+                Err(error) => Err(Error::from(error)),
+            }
         });
-        Ok(concurrently(CONCURRENCY, matching).await?.into_iter().flatten().collect())
+        let mut bodies = Bodies::default();
+        for (found, unreadable) in concurrently(CONCURRENCY, searched).await? {
+            bodies.found.extend(found);
+            bodies.unreadable.extend(unreadable);
+        }
+        Ok(bodies)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Webhooks that name no call, and are found by the ids and numbers in their bodies.
 
+use serde_dynamo::AttributeValue;
 use serde_json::json;
 use switchhook_domain::{EventId, Provider};
+use switchhook_local::INBOX_TABLE;
 use switchhook_tests::{World, text};
 
 use super::{NUMBER, calls, number, plan_of_last_hour, stored};
@@ -30,5 +32,26 @@ async fn webhook_with_a_longer_id_or_number_stays() {
         carry_out(&stack(&world), &plan).await;
         assert!(stored(&world, named.as_str()).await.is_erased());
         assert!(!stored(&world, longer.as_str()).await.is_erased());
+    }
+}
+
+/// The body of another person's webhook cannot be read any more.
+#[tokio::test(start_paused = true)]
+async fn stored_webhook_that_cannot_be_read_stops_no_plan() {
+    for (name, value) in
+        [("schema_version", AttributeValue::N("99".to_owned())), ("body", AttributeValue::B(vec![1, 2, 3]))]
+    {
+        let world = World::stopped();
+        let named = unreadable(&world, "a note on call_10").await;
+        let other = unreadable(&world, "nothing").await;
+        let mut item = world.item(INBOX_TABLE, other.as_str()).await;
+        item.insert(name.to_owned(), value);
+        world.put_item(INBOX_TABLE, item).await;
+        let plan = plan_of_last_hour(&world, calls(&["call_10"])).await;
+        assert!(plan.items.iter().all(|item| item.event_id.as_ref() == Some(&named)), "{plan:#?}");
+        let [warning] = plan.warnings.as_slice() else { panic!("{plan:#?}") };
+        assert!(warning.contains(other.as_str()), "{warning}");
+        carry_out(&stack(&world), &plan).await;
+        assert!(stored(&world, named.as_str()).await.is_erased());
     }
 }
