@@ -54,7 +54,8 @@ Examples:
 
 Use it after both tables were restored, before the dialer runs again. Nobody knows which calls were dialled since TIME, the later of
 the two times. So every call that was created before, and could be dialled, ends as FAILED with the reason dials_unknown, and the
-domain event call.exhausted says so. What the provider still reports is folded. Create a call again if the person is to be called.
+domain event call.exhausted says so. A call that its booking had called off stays canceled. What the provider still reports is folded.
+Create a call again if the person is to be called.
 
 A call that is not due yet was dialled only if somebody triggered it by hand. --keep-not-due keeps such calls.
 

@@ -55,7 +55,7 @@ pub async fn plan_refill(
 }
 
 /// Plans to end the placed calls whose dials since `since` nobody may know: calls that were created before, and are open or ended
-/// shortly before. With `keep_not_due`, calls that are not due yet stay.
+/// shortly before. A call that a booking called off is among them, because the booking may have come back. With `keep_not_due`, calls that are not due yet stay.
 ///
 /// # Errors
 /// The errors of the tables.
@@ -70,7 +70,12 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
         }
     }
     let rows = read_rows(stack, calls).await?;
-    let is_later = |call: &Call| matches!(call.job, Job::Pending { due_at } if due_at > now);
+    let is_later = |call: &Call| match call.job {
+        Job::Pending { due_at } => due_at > now,
+        // Its booking has called it off, and may call it back.
+        Job::Canceled => call.plan.as_ref().is_some_and(|plan| plan.due_at > now),
+        Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed => false,
+    };
     let stopped = rows.iter().filter(|call| {
         call.created_at <= since
             && call.stop_unknown(&stack.policy(), now).is_some()

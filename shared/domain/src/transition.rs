@@ -232,11 +232,18 @@ impl Call {
     }
 
     /// Ends a call for which the records of its dials may be lost: no further attempt follows. Later reports of the provider are
-    /// still folded.
+    /// still folded. A call that its booking has [called off](Self::call_off) stays canceled, as if the user had canceled it: the booking
+    /// may have come back and been dialled before.
     ///
     /// `None` if Switchhook does not place the call, or it is stopped already.
     #[must_use]
     pub fn stop_unknown(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        if self.stop_reason == Some(StopReason::BookingChanged) {
+            let mut call = self.clone();
+            call.stop_reason = Some(StopReason::CanceledByUser);
+            call.note_move(MoveKind::Canceled, None, now);
+            return Some(call.into_transition(policy, now));
+        }
         if self.plan.is_none() || self.stop_reason.is_some() {
             return None;
         }

@@ -207,6 +207,18 @@ fn stopped_call_is_not_tried_again_and_still_learns_how_it_ended() {
 }
 
 #[test]
+fn stopped_call_of_a_booking_is_not_resumed() {
+    let ringing = folded(Some(&dialled(&pending(), 1)), &[event("r", "1", EventKind::Ringing, 5)], 5);
+    for (call, job) in [(pending(), Job::Canceled), (ringing, Job::InProgress)] {
+        let called_off = call.call_off(&policy(), at(8)).expect("not ended").call;
+        let stopped = called_off.stop_unknown(&policy(), at(10)).expect("it may have been resumed and dialled");
+        assert_eq!((&stopped.call.job, stopped.new_announcements), (&job, 0));
+        assert_eq!(stopped.call.resume(&policy(), at(11)), None);
+        assert_eq!(stopped.call.stop_unknown(&policy(), at(11)), None);
+    }
+}
+
+#[test]
 fn events_that_a_row_holds_give_the_same_row_again() {
     let first = busy(Some(&dialled(&pending(), 1)), "1", 5);
     let call = busy(Some(&dialled(&first, 200)), "2", 210);
