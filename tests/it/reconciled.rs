@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use insta::assert_snapshot;
+use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, AliasOutcome, StoreOutcome};
 use switchhook_domain::{AttemptKey, Call, CallId, EventId, EventKind, Job, Provider, Timestamp, Transition};
@@ -15,7 +16,8 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
-    CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, generic, is_request_to, options, text,
+    CALL_RETENTION, INACTIVITY_TIMEOUT, INBOX_RETENTION, KEY, MINUTE, World, all_providers, generic, is_request_to,
+    options, text,
 };
 
 use crate::budget::{request_counts, reset_counters};
@@ -307,7 +309,7 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     for (from, to) in [("retell:p1", "retell:p1"), (ours.as_str(), "retell:p1")] {
         let before = world.item(CALLS_TABLE, from).await;
         let alias = Alias { call_id: CallId::new(to), attempt: AttemptKey::new("1") };
-        let outcome = world.calls.write_alias(&CallId::new(from), &alias, world.now()).await.unwrap();
+        let outcome = world.calls.write_alias(&CallId::new(from), &alias, INBOX_RETENTION, world.now()).await.unwrap();
         let expected = if from == to { leads_to_no_event() } else { AliasOutcome::Refused };
         assert_eq!((outcome, world.item(CALLS_TABLE, from).await), (expected, before), "{from} to {to}");
         assert!(world.load(from).await.is_some(), "{from} to {to}");
@@ -316,7 +318,8 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     // the alias changes nothing.
     for _ in 0..2 {
         let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-        let outcome = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+        let outcome =
+            world.calls.write_alias(&CallId::new("retell:p1"), &alias, INBOX_RETENTION, world.now()).await.unwrap();
         assert!(matches!(outcome, AliasOutcome::Leads { orphaned_events } if orphaned_events.len() == 1));
         assert!(world.load("retell:p1").await.is_none());
     }
@@ -326,10 +329,27 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
     let alias = Alias { call_id: CallId::new(&other), attempt: AttemptKey::new("1") };
     for id in ["retell:p1", "retell:p2"] {
         let first = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-        drop(world.calls.write_alias(&CallId::new(id), &first, world.now()).await.unwrap());
-        let outcome = world.calls.write_alias(&CallId::new(id), &alias, world.now()).await.unwrap();
+        drop(world.calls.write_alias(&CallId::new(id), &first, INBOX_RETENTION, world.now()).await.unwrap());
+        let outcome = world.calls.write_alias(&CallId::new(id), &alias, INBOX_RETENTION, world.now()).await.unwrap();
         assert_eq!(outcome, AliasOutcome::Refused, "{id}");
         assert_eq!(world.item(CALLS_TABLE, id).await["alias_of"], before["alias_of"], "{id}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn alias_is_kept_for_the_retention_of_the_inbox_and_thirty_days_more() {
+    let world = World::stopped();
+    // The first id is that of a call, which becomes the alias. The second is free.
+    post(&world, &started("p1", &Value::Null, world.now())).await;
+    consume_all(&world).await;
+    let alias = Alias { call_id: CallId::new("ours"), attempt: AttemptKey::new("1") };
+    for id in ["retell:p1", "retell:p2"] {
+        for days in [90, 3_650] {
+            let retention = HOUR * 24 * days;
+            drop(world.calls.write_alias(&CallId::new(id), &alias, retention, world.now()).await.unwrap());
+            let end = world.now().plus(HOUR * 24 * (days + 30)).as_millis() / 1_000;
+            assert_eq!(world.item(CALLS_TABLE, id).await["expires_at"], AttributeValue::N(end.to_string()), "{id}");
+        }
     }
 }
 
@@ -439,7 +459,7 @@ async fn what_switchhook_found_out_about_a_stray_call_is_refused_by_the_call_tha
     let deadline = world.queued().iter().map(|message| text(&message["event"]["event_id"])).collect::<Vec<_>>();
     let deadline = EventId::new(deadline.iter().find(|id| id.starts_with("switchhook:retell:p1/")).unwrap());
     let alias = Alias { call_id: CallId::new(&ours), attempt: AttemptKey::new("1") };
-    drop(world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap());
+    drop(world.calls.write_alias(&CallId::new("retell:p1"), &alias, INBOX_RETENTION, world.now()).await.unwrap());
     consume_all(&world).await;
 
     let call = world.call(&ours).await;

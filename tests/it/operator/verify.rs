@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
+use serde_dynamo::AttributeValue;
+use serde_json::json;
 use switchhook_domain::{Call, CallId, Provider};
-use switchhook_local::CALLS_TABLE;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::plan::{Action, CallSummary};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
-use switchhook_tests::{MINUTE, World, generic};
+use switchhook_tests::{Item, MINUTE, World, generic};
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
-use crate::outbound::{call_request, create};
+use crate::outbound::{all_accounts, call_request, create};
 
 /// Stores a call that rang, was answered and ended.
 async fn finished_call(world: &World, id: &str) {
@@ -111,6 +113,35 @@ async fn lost_row_is_found_by_its_events_and_rebuilt() {
     // The call announces again, from its first id on. Subscribers that have these ids ignore them.
     assert_eq!(world.published_types("c1").len(), 2 * announced.len());
     assert_eq!(found(&verified(&world, &VerifyFilter::Since).await), "");
+}
+
+/// Time after which DynamoDB may remove an item, in Unix seconds. `None` if it never does.
+fn expires_at(item: &Item) -> Option<i64> {
+    let AttributeValue::N(at) = item.get("expires_at")? else { panic!("{:?} is no number", item["expires_at"]) };
+    Some(at.parse().unwrap())
+}
+
+/// Vonage echoes none of Switchhook's ids, so the alias alone leads from its webhooks to their call.
+#[tokio::test(start_paused = true)]
+async fn alias_is_kept_until_the_last_event_that_needs_it_has_expired() {
+    let world = World::with_secret(&all_accounts());
+    let mut request = call_request("confirms");
+    request["provider"] = json!("vonage");
+    create(&world, &request).await;
+    world.wait(MINUTE * 30).await;
+    let is_webhook = |item: &Item| matches!(&item["event_id"], AttributeValue::S(id) if id.starts_with("vonage:"));
+    let webhooks = world.items(INBOX_TABLE).await.into_iter().filter(is_webhook);
+    let last = webhooks.filter_map(|item| expires_at(&item)).max().unwrap();
+    // The last webhook is still in the inbox, and DynamoDB has removed everything that expires before it.
+    for item in world.items(CALLS_TABLE).await {
+        if expires_at(&item).is_some_and(|at| at < last)
+            && let AttributeValue::S(key) = &item["call_id"]
+        {
+            world.delete_item(CALLS_TABLE, key).await;
+        }
+    }
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, found(&report).as_str()), (1, ""));
 }
 
 #[tokio::test(start_paused = true)]

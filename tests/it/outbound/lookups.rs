@@ -10,7 +10,7 @@ use switchhook_aws::calls::AliasOutcome;
 use switchhook_domain::{CallId, EventKind};
 use switchhook_local::Cloud;
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
+use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World};
 use tokio::task::JoinError;
 
 use super::{HOUR, call_request, call_state, create, get_call};
@@ -117,7 +117,8 @@ async fn events_that_came_before_their_alias_are_adopted() {
     // A function writes the alias and crashes before it queues the orphaned events. The reconciler finishes its work, although
     // the sweep has passed the minute of the event.
     world.wait(MINUTE * 4).await;
-    let outcome = world.calls.write_alias(&CallId::new("retell:p1"), &alias, world.now()).await.unwrap();
+    let outcome =
+        world.calls.write_alias(&CallId::new("retell:p1"), &alias, INBOX_RETENTION, world.now()).await.unwrap();
     assert!(matches!(outcome, AliasOutcome::Leads { orphaned_events } if orphaned_events.len() == 1));
     world.wait(MINUTE * 5).await;
     let item = world.item(switchhook_local::CALLS_TABLE, "retell:p1").await;

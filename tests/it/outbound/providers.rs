@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchhook_aws::calls::{Alias, AliasOutcome};
 use switchhook_domain::{AttemptKey, CallId, EventKind, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_tests::{MINUTE, PUBLIC_URL, World, all_providers};
+use switchhook_tests::{INBOX_RETENTION, MINUTE, PUBLIC_URL, World, all_providers};
 
 use super::{call_request, call_state, create};
 
@@ -216,7 +216,7 @@ async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
         // The provider's list shows one call between both numbers, and its id leads to another call.
         let from = CallId::new(format!("{provider}:{}", fake.dials()[0].provider_call_id));
         let alias = Alias { call_id: CallId::new("other"), attempt: AttemptKey::new("1") };
-        let outcome = world.calls.write_alias(&from, &alias, world.now()).await.unwrap();
+        let outcome = world.calls.write_alias(&from, &alias, INBOX_RETENTION, world.now()).await.unwrap();
         assert!(matches!(outcome, AliasOutcome::Leads { .. }), "{provider}");
         world.wait(MINUTE * 90).await;
         let state = call_state(&world, &call_id).await;

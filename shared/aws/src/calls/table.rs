@@ -18,8 +18,8 @@ use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
 use crate::shards::Shards;
 
-/// Time for which an alias is kept. No call lasts as long, and no webhook arrives as late.
-const ALIAS_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Time after which no event needs an alias any more. No call lasts as long, and no webhook arrives as late.
+const ALIAS_USE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Longest time that the adoption of orphaned events takes. After it the reconciler starts the adoption again.
 const ADOPTION_MAX: Duration = Duration::from_secs(60);
 /// Condition that an id is free, or leads to the same attempt already.
@@ -30,7 +30,7 @@ const NO_PLACED_CALL_AND_NO_OTHER_ALIAS: &str = "attribute_not_exists(#plan) \
      AND (attribute_not_exists(alias_of) OR (alias_of = :call AND alias_attempt = :attempt))";
 /// Update expression that makes an item an alias.
 const SET_ALIAS: &str = "SET alias_of = :call, alias_attempt = :attempt, version = if_not_exists(version, :none) + :one, \
-                         expires_at = if_not_exists(expires_at, :end)";
+                         expires_at = :end";
 
 /// Item that is stored under an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -224,20 +224,30 @@ impl Calls {
     /// **A call never becomes an alias of itself, a call that Switchhook placed never becomes an alias, and an alias never leads to
     /// another attempt than before.** In these cases nothing is written. The id of a call leads to that call without an alias.
     ///
+    /// **An alias is kept for as long as the inbox holds an event that needs it.** Otherwise `verify` would take the call that the event
+    /// names for a lost one, and repair it. So it is kept for 30 days, in which the last event arrives, and then for the retention of the inbox.
+    ///
     /// # Errors
     /// [`Error::WriteCall`].
-    pub async fn write_alias(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<AliasOutcome, Error> {
+    pub async fn write_alias(
+        &self,
+        from: &CallId,
+        alias: &Alias,
+        inbox_retention: Duration,
+        now: Timestamp,
+    ) -> Result<AliasOutcome, Error> {
         let leads = |orphaned_events| AliasOutcome::Leads { orphaned_events };
         if *from == alias.call_id {
             return Ok(leads(BTreeSet::new()));
         }
-        let request = self.alias_update(from, alias, now, NO_CALL_AND_NO_OTHER_ALIAS);
+        let end = expires_at(now.plus(ALIAS_USE_MAX), inbox_retention);
+        let request = self.alias_update(from, alias, end, NO_CALL_AND_NO_OTHER_ALIAS);
         if ConditionalWrite::from_result(request.send().await).map_err(Error::WriteCall)?.is_applied() {
             return Ok(leads(BTreeSet::new()));
         }
         let wake_key = WakeQueue::Claims.key(self.shards.shard_of(from.as_str(), now));
         let request = self
-            .alias_update(from, alias, now, NO_PLACED_CALL_AND_NO_OTHER_ALIAS)
+            .alias_update(from, alias, end, NO_PLACED_CALL_AND_NO_OTHER_ALIAS)
             .update_expression(format!("{SET_ALIAS}, wake_key = :queue, wake_at = :wake"))
             .expression_attribute_values(":queue", text(&wake_key))
             .expression_attribute_values(":wake", number(now.plus(ADOPTION_MAX).as_millis()))
@@ -279,7 +289,8 @@ impl Calls {
         Ok(())
     }
 
-    fn alias_update(&self, from: &CallId, alias: &Alias, now: Timestamp, condition: &str) -> UpdateItemFluentBuilder {
+    /// `end` is the time at which DynamoDB may remove the alias, in Unix seconds.
+    fn alias_update(&self, from: &CallId, alias: &Alias, end: i64, condition: &str) -> UpdateItemFluentBuilder {
         self.client
             .update_item()
             .table_name(&self.table)
@@ -291,7 +302,7 @@ impl Calls {
             .expression_attribute_values(":one", version(1))
             .expression_attribute_values(":call", text(alias.call_id.as_str()))
             .expression_attribute_values(":attempt", text(alias.attempt.as_str()))
-            .expression_attribute_values(":end", number(expires_at(now, ALIAS_RETENTION)))
+            .expression_attribute_values(":end", number(end))
     }
 
     /// Reads the item under an id, by one strongly consistent read.

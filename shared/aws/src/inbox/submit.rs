@@ -134,7 +134,8 @@ pub async fn write_alias_and_adopt(
     event: Option<&EventId>,
     now: Timestamp,
 ) -> Result<bool, Error> {
-    let AliasOutcome::Leads { orphaned_events } = calls.write_alias(from, alias, now).await? else { return Ok(false) };
+    let outcome = calls.write_alias(from, alias, inbox.retention(), now).await?;
+    let AliasOutcome::Leads { orphaned_events } = outcome else { return Ok(false) };
     let is_orphaned = !orphaned_events.is_empty();
     adopt(inbox, queue, orphaned_events.into_iter().chain(event.cloned()), alias).await?;
     if is_orphaned {

@@ -32,6 +32,12 @@ impl Inbox {
         Self { shards, ..self }
     }
 
+    /// Time for which an event is kept.
+    #[must_use]
+    pub const fn retention(&self) -> Duration {
+        self.retention
+    }
+
     /// Opens the connection and prepares the compression, so that the first event waits for neither.
     pub async fn warm_up(&self) {
         compression::warm_up();
