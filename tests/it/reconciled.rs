@@ -95,6 +95,21 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
     });
 }
 
+/// Stores calls that ring, and that have been overdue for a long time. While [`slow_down`] delays requests, a run has no time for all of
+/// them.
+pub(crate) async fn store_overdue(world: &World) {
+    world.accept(Provider::Generic, &generic("ringing", "e1", "RINGING", 0)).await;
+    consume_all(world).await;
+    let call = world.call("ringing").await;
+    store_copies(world, &call, "ringing-", 600).await;
+    world.wait(INACTIVITY_TIMEOUT * 3).await;
+}
+
+/// Delays the requests that store and queue an event, almost as long as the SDK waits for a response.
+pub(crate) fn slow_down(world: &World) {
+    delay_requests(world, &[("PutItem", INBOX_TABLE), ("SendMessage", EVENTS_QUEUE)]);
+}
+
 /// Stores `count` copies of a call, under the ids `name` with a number.
 pub(crate) async fn store_copies(world: &World, call: &Call, name: &str, count: usize) {
     for number in 0..count {

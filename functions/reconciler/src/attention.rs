@@ -6,7 +6,7 @@
 //!
 //! **The index of dead letters follows the dead-letter queue.** A consumer that crashes or is throttled at the last receive of
 //! a message writes no note. If the queue has grown since the last run, its messages are read, and events without a note
-//! get one.
+//! get one. A run that has no time to read all leaves the old length in the cursor, so that the next one reads them.
 
 use std::time::Duration;
 
@@ -48,16 +48,31 @@ struct Found {
     last_at: Option<Timestamp>,
 }
 
+/// Result of marking dead letters.
+struct Marked {
+    /// Events that had no mark.
+    count: u64,
+    /// True if all messages were read, or as many as a run reads. Otherwise the next run reads the queue again.
+    is_finished: bool,
+}
+
+impl Marked {
+    /// Nothing had to be read.
+    const ALL: Self = Self { count: 0, is_finished: true };
+}
+
 impl Reconciler {
     /// Marks dead letters without a note, and publishes notices about new trouble.
     pub(crate) async fn notify(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
         let before = self.inbox.attention_cursor().await?;
         let mut after = before.clone();
         let depth = self.dlq.depth().await?;
-        if depth > before.dead_letters {
-            report.dead_letters_marked += self.mark_dead_letters(stop_at).await?;
+        let marked =
+            if depth > before.dead_letters { self.mark_dead_letters(depth, stop_at).await? } else { Marked::ALL };
+        report.dead_letters_marked += marked.count;
+        if marked.is_finished {
+            after.dead_letters = depth;
         }
-        after.dead_letters = depth;
         let now = self.clock.now();
         for kind in KINDS {
             let Some(seen) = after.seen(kind) else { continue };
@@ -89,30 +104,49 @@ impl Reconciler {
         Ok(found)
     }
 
-    /// Reads the messages of the dead-letter queue, and marks their events. Returns the number of events that had no mark.
-    async fn mark_dead_letters(&self, stop_at: Timestamp) -> Result<u64, Error> {
-        let (mut marked, mut receipts) = (0, Vec::new());
+    /// Reads the messages of the dead-letter queue, which has about `depth` of them, and marks their events.
+    async fn mark_dead_letters(&self, depth: u64, stop_at: Timestamp) -> Result<Marked, Error> {
+        let (mut count, mut receipts) = (0, Vec::new());
         let mut failure = None;
-        while receipts.len() < MESSAGES_MAX && !self.is_time_up(stop_at) {
+        let is_finished = loop {
+            if receipts.len() >= MESSAGES_MAX {
+                break true;
+            }
+            if self.is_time_up(stop_at) {
+                break receipts.len() as u64 >= depth;
+            }
             let received = match self.dlq.receive(HIDDEN).await {
                 Ok(received) if !received.is_empty() => received,
-                Ok(_) => break,
+                Ok(_) => match self.is_all_read(receipts.len() as u64, depth).await {
+                    Ok(is_all_read) => break is_all_read,
+                    Err(error) => {
+                        failure = Some(error);
+                        break false;
+                    }
+                },
                 Err(error) => {
                     failure = Some(error);
-                    break;
+                    break false;
                 }
             };
             receipts.extend(received.iter().map(|message| (message.receipt.clone(), Duration::ZERO)));
             // A message that is no event has no inbox item: a notice of ingress, or a message of another program.
             for message in received.iter().filter_map(|message| Message::decode(&message.body).ok()) {
                 match self.inbox.mark_dead_letter(&message.event, UNNOTED, self.clock.now()).await {
-                    Ok(is_new) => marked += u64::from(is_new),
+                    Ok(is_new) => count += u64::from(is_new),
                     Err(error) => failure = Some(error),
                 }
             }
-        }
+        };
         self.dlq.delay(&receipts).await?;
-        failure.map_or(Ok(marked), Err)
+        failure.map_or(Ok(Marked { count, is_finished }), Err)
+    }
+
+    /// True if no other reader hides messages of the dead-letter queue, after this run has read all that it could get.
+    ///
+    /// Messages behind ten others of their call cannot be read at all, so a run does not wait for them.
+    async fn is_all_read(&self, read: u64, depth: u64) -> Result<bool, Error> {
+        Ok(read >= depth || self.dlq.in_flight().await? <= read)
     }
 }
 

@@ -244,10 +244,23 @@ impl Queue {
     /// # Errors
     /// [`Error::ReadQueueDepth`].
     pub async fn depth(&self) -> Result<u64, Error> {
-        let names = [
+        self.sum_of(&[
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-        ];
+        ])
+        .await
+    }
+
+    /// Approximate number of messages that receivers hide at the moment.
+    ///
+    /// # Errors
+    /// [`Error::ReadQueueDepth`].
+    pub async fn in_flight(&self) -> Result<u64, Error> {
+        self.sum_of(&[QueueAttributeName::ApproximateNumberOfMessagesNotVisible]).await
+    }
+
+    /// Sum of some attributes of the queue that are numbers.
+    async fn sum_of(&self, names: &[QueueAttributeName]) -> Result<u64, Error> {
         let answer = self
             .client
             .get_queue_attributes()

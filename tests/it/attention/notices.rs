@@ -7,6 +7,7 @@ use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
 use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, text};
 
 use super::{marked, named};
+use crate::reconciled::{slow_down, store_overdue};
 
 /// The notices that were published.
 fn notices(world: &World) -> Vec<Value> {
@@ -103,16 +104,29 @@ async fn event_that_is_folded_after_some_retries_is_not_published() {
     assert_eq!(notices(&world), Vec::<Value>::new());
 }
 
-#[tokio::test(start_paused = true)]
-async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
-    let world = World::stopped();
-    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    // Every consumer crashes before it can write a note.
-    for _ in 0..=MAX_RECEIVE_COUNT {
+/// Queues one event of `c1` for each name. Every consumer crashes before it can write a note, so all become dead letters.
+async fn dead_letters_without_note(world: &World, names: &[String]) {
+    for name in names {
+        world.accept(Provider::Generic, &generic("c1", name, "RINGING", 0)).await;
+    }
+    for _ in 0..(MAX_RECEIVE_COUNT as usize + 1) * names.len().div_ceil(10) {
         drop(world.receive());
         world.wait(MINUTE * 2).await;
     }
-    assert_eq!((world.dead_letters().len(), world.inbox.get_note(&id).await.unwrap()), (1, None));
+    assert_eq!(world.dead_letters().len(), names.len());
+}
+
+/// Number of dead letters that a run marked.
+async fn newly_marked(world: &World) -> u64 {
+    world.reconciler.run("test").await.unwrap().dead_letters_marked
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
+    let world = World::stopped();
+    dead_letters_without_note(&world, &["e1".to_owned()]).await;
+    let id = EventId::new("generic:e1");
+    assert_eq!(world.inbox.get_note(&id).await.unwrap(), None);
     let report = world.reconciler.run("test").await.unwrap();
     assert_eq!((report.dead_letters_marked, report.notices), (1, 0));
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "crashed_or_throttled"));
@@ -128,6 +142,42 @@ async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
     let notice = &notices(&world)[0];
     let event = json!({"event_id": "generic:e1", "call_id": "c1", "entity": null, "cause": "crashed_or_throttled"});
     assert_eq!((&notice["kind"], &notice["events"]), (&json!("dead_lettered"), &json!([event])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_is_marked_by_the_next_run_if_one_has_no_time_left() {
+    let world = World::stopped();
+    store_overdue(&world).await;
+    dead_letters_without_note(&world, &["e1".to_owned()]).await;
+    slow_down(&world);
+    assert_eq!(newly_marked(&world).await, 0);
+    world.clear_faults();
+    world.wait(MINUTE).await;
+    assert_eq!(newly_marked(&world).await, 1);
+    assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "crashed_or_throttled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_that_another_reader_hides_is_marked_later() {
+    let world = World::stopped();
+    dead_letters_without_note(&world, &["e1".to_owned()]).await;
+    let read = world.cloud.services().sqs().receive(EVENTS_DEAD_LETTER_QUEUE, 10, Some(90_000)).unwrap();
+    assert_eq!((read.len(), newly_marked(&world).await), (1, 0));
+    world.wait(MINUTE * 2).await;
+    assert_eq!(newly_marked(&world).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letters_that_are_behind_others_of_their_call_are_not_waited_for() {
+    let world = World::stopped();
+    let names: Vec<String> = (10..22).map(|number| format!("e{number}")).collect();
+    dead_letters_without_note(&world, &names).await;
+    // A FIFO queue gives ten messages of a call, and none of the others while these are hidden.
+    assert_eq!(newly_marked(&world).await, 10);
+    world.wait(MINUTE).await;
+    drop(world.requests());
+    assert_eq!(newly_marked(&world).await, 0);
+    assert!(!world.requests().contains_key("ReceiveMessage"), "the queue has not grown");
 }
 
 #[tokio::test(start_paused = true)]
