@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use switchhook_aws::inbox::minute_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Call, Job, Provider, Timestamp};
 use switchhook_local::connector::Fault;
@@ -15,7 +16,7 @@ use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic
 
 use crate::budget::reset_counters;
 use crate::outbound::{HOUR, call_request, create};
-use crate::reconciled::{consume_all, post, started, store_copies};
+use crate::reconciled::{consume_all, post, slow_down, started, store_copies, store_overdue};
 
 /// Requests to one provider in a minute, and the shares of endings and of the drift check.
 const REQUESTS: u64 = 1_200;
@@ -104,6 +105,19 @@ async fn second_run_of_a_minute_does_not_read_the_backlog_again() {
         "one page of a shard, and not 1,600 calls: {second:?}"
     );
     assert!(world.requests()["GetItem"] <= SHARDS_DEFAULT * 100 + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stuck_calls_are_counted_although_a_run_has_no_time_for_all_that_is_due() {
+    let world = World::stopped();
+    store_overdue(&world).await;
+    while minute_of(world.now()) % 10 != 0 {
+        world.wait(MINUTE).await;
+    }
+    slow_down(&world);
+    let report = world.reconciler.run("test").await.unwrap();
+    let counted = 25 * SHARDS_DEFAULT;
+    assert_eq!((report.budget_used_up, report.stuck_dialing), (1, Some(counted)), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]

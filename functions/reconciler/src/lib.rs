@@ -106,6 +106,10 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
+        if let Err(error) = self.count_stuck(&mut report).await {
+            report.failed += 1;
+            first_error.get_or_insert(error);
+        }
         if let Err(error) = self.wake(&mut report, started, trace_id).await {
             first_error.get_or_insert(error);
         }
@@ -117,10 +121,6 @@ impl Reconciler {
             first_error.get_or_insert(error);
         }
         if let Err(error) = self.notify(&mut report, started.plus(RUN_MAX)).await {
-            report.failed += 1;
-            first_error.get_or_insert(error);
-        }
-        if let Err(error) = self.count_stuck(&mut report, started.plus(RUN_MAX)).await {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
