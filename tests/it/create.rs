@@ -109,6 +109,22 @@ async fn calls_of_a_batch_are_answered_one_by_one_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn equal_calls_of_a_batch_are_created_once_and_repeated() {
+    let world = World::stopped();
+    let mut keyed = request();
+    keyed["idempotency_key"] = json!("row-1");
+    let batch = json!({"calls": [request(), keyed, request(), keyed]});
+    let (code, answer) = send(&world, "POST", "/calls/batch", None, &batch).await;
+    assert_eq!(code, StatusCode::OK);
+    let statuses: Vec<&Value> = answer["results"].as_array().unwrap().iter().map(|result| &result["status"]).collect();
+    assert_eq!(statuses, [201, 201, 200, 200], "{answer}");
+    assert_eq!((&answer["created"], &answer["repeated"], &answer["refused"]), (&json!(2), &json!(2), &json!(0)));
+    assert_eq!(answer["results"][0]["call"], answer["results"][2]["call"]);
+    assert_eq!(world.items(CALLS_TABLE).await.len(), 2);
+    assert_eq!((world.logged("created").len(), world.logged("repeated").len()), (2, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn call_of_a_batch_that_cannot_be_stored_fails_alone() {
     let world = World::stopped();
     let entries: Vec<Value> = (0..3)

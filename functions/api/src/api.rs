@@ -29,8 +29,13 @@ pub struct Api {
 
 impl Api {
     /// Logs how a request was answered, or one call of a batch.
-    pub(crate) fn log(&self, result: Result<&Answer, &RequestError>, trace_id: Option<&TraceId>, started: Timestamp) {
-        let now = self.clock.now();
+    pub(crate) fn log(
+        &self,
+        result: Result<&Answer, &RequestError>,
+        trace_id: Option<&TraceId>,
+        started: Timestamp,
+        ended: Timestamp,
+    ) {
         let (action_taken, error, failed) = match result {
             Ok(answer) => (answer.action_taken, None, false),
             Err(error) => (error.kind().code(), error.cause(), error.kind().status().is_server_error()),
@@ -43,10 +48,10 @@ impl Api {
             call_id: answer.and_then(|answer| answer.call_id.as_ref()).map(CallId::as_str),
             event_id: answer.and_then(|answer| answer.event_id.as_ref()).map(EventId::as_str),
             error,
-            duration_ms: Some(now.millis_since(started)),
+            duration_ms: Some(ended.millis_since(started)),
             trace_id: trace_id.map(TraceId::as_str),
             ..Decision::default()
         };
-        decision.log(now, failed);
+        decision.log(ended, failed);
     }
 }

@@ -5,10 +5,13 @@
 //! was received. The five minutes before are read too, so a repetition within five minutes finds the first call.
 //!
 //! **The request is recorded in the inbox before the row is written.** So a row that was lost can be rebuilt, and a repetition of the
-//! request rebuilds it, with every dial that the inbox records. It never makes a second call.
+//! request rebuilds it, with every dial that the inbox records. It never makes a second call. Equal requests of one batch make one
+//! call too, and those after the first are answered as repetitions.
 //!
 //! **A repetition of a request whose person was forgotten is refused.** The erased record in the inbox decides, also if the row was
 //! lost. Otherwise a client that repeats its request would have the forgotten person dialled.
+
+use std::collections::BTreeSet;
 
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
@@ -30,6 +33,8 @@ use crate::request::CallRequest;
 use crate::response::{Answer, RequestError};
 
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Action of a request whose call existed already.
+const REPEATED: &str = "repeated";
 /// Calls of a batch that are created at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -60,7 +65,17 @@ impl Api {
                 }
                 Err(problem) => Err(RequestError::Problem(problem)),
             };
-            self.log(result.as_ref(), trace_id.as_ref(), started);
+            (result, started, self.clock.now())
+        });
+        let creations: Vec<_> = creations.collect();
+        let mut call_ids = BTreeSet::new();
+        let results = stream::iter(creations).buffered(CONCURRENCY).map(|(result, started, ended)| {
+            // Equal requests of a batch have the same time of receipt, so none of them finds that another one created the call.
+            let result = result.map(|answer| {
+                let is_first = answer.call_id.as_ref().is_none_or(|call_id| call_ids.insert(call_id.clone()));
+                if is_first { answer } else { Answer { status: StatusCode::OK, action_taken: REPEATED, ..answer } }
+            });
+            self.log(result.as_ref(), trace_id.as_ref(), started, ended);
             match result {
                 Ok(answer) => (answer.status, json!({"status": answer.status.as_u16(), "call": answer.body})),
                 Err(error) => {
@@ -70,8 +85,7 @@ impl Api {
                 }
             }
         });
-        let creations: Vec<_> = creations.collect();
-        let results: Vec<(StatusCode, Value)> = stream::iter(creations).buffered(CONCURRENCY).collect().await;
+        let results: Vec<(StatusCode, Value)> = results.collect().await;
         let count = |wanted: StatusCode| results.iter().filter(|(status, _)| *status == wanted).count();
         let (created, repeated) = (count(StatusCode::CREATED), count(StatusCode::OK));
         let body = json!({
@@ -202,7 +216,7 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
         headers.push((IDEMPOTENT_REPLAYED, "true".to_owned()));
     }
     let (status, action_taken) =
-        if is_repeated { (StatusCode::OK, "repeated") } else { (StatusCode::CREATED, "created") };
+        if is_repeated { (StatusCode::OK, REPEATED) } else { (StatusCode::CREATED, "created") };
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
 }
 

@@ -86,7 +86,7 @@ impl Api {
     pub async fn handle(&self, request: Request) -> Response<Body> {
         let started = self.clock.now();
         let result = self.answer(&request).await;
-        self.log(result.as_ref(), trace_id_of(&request).as_ref(), started);
+        self.log(result.as_ref(), trace_id_of(&request).as_ref(), started, self.clock.now());
         match result {
             Ok(answer) => answer.into_response(),
             Err(error) => error.into_response(),
