@@ -32,19 +32,21 @@ const DIMENSION_SETS: [&[&str]; 3] =
     [&["stack", "function"], &["stack", "function", "provider"], &["stack", "function", "cause"]];
 
 /// Numbers of a line that are no metrics.
-const NUMBERS_WITHOUT_METRIC: [&str; 17] = [
+const NUMBERS_WITHOUT_METRIC: [&str; 19] = [
     "dead_letters_marked",
     "delayed",
     "drift_checked",
     "drift_lookups",
     "due",
     "duration_ms",
+    "expired",
     "failed",
     "key_number",
     "lookup_events",
     "lookups",
     "lost_races",
     "notices",
+    "postponed",
     "records",
     "rescheduled",
     "retry_count",

@@ -15,6 +15,7 @@
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
 
+mod health;
 mod outcome;
 
 use std::collections::BTreeMap;
@@ -35,8 +36,8 @@ use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, Circuit, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
-    ProviderEvent, ProviderHealth, StopReason, Timestamp, Transition,
+    AttemptKey, Call, CallId, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
+    ProviderEvent, StopReason, Timestamp, Transition,
 };
 use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, Pacing, derived_call_id, dial_api_request};
 
@@ -140,7 +141,13 @@ impl Dialer {
             }
             let mut notes = RequestNotes::default();
             let dialled = match &decoded {
-                Ok(claim) => self.dial(claim, &mut notes).await,
+                Ok(claim) => {
+                    let dialled = self.dial(claim, &mut notes).await;
+                    if dialled.as_ref().is_ok_and(DialOutcome::may_end_probe) {
+                        self.release_probe(claim.provider, &claim.call_id).await;
+                    }
+                    dialled
+                }
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
             self.log(decoded.as_ref().ok(), &dialled, notes, started);
@@ -172,7 +179,13 @@ impl Dialer {
             }
             let now = self.clock.now();
             let step = self.next_step(&call, claim, &dial_key, now).await?;
-            let Some(transition) = step.transition() else { return Ok(DialOutcome::ClaimLost) };
+            let Some(transition) = step.transition() else {
+                // The call was called off since it was claimed, or has ended. If it is under way, its dial may be the probe.
+                if call.in_flight.is_none() {
+                    self.release_probe(claim.provider, &claim.call_id).await;
+                }
+                return Ok(DialOutcome::ClaimLost);
+            };
             match self.calls.store(transition, self.call_retention).await {
                 Ok(StoreOutcome::Committed) => {}
                 Ok(StoreOutcome::LostRace) => continue,
@@ -211,7 +224,7 @@ impl Dialer {
             let transition = call.give_up(token, reason, &self.policy, now);
             transition.map_or(NextStep::ClaimLost, |transition| NextStep::GiveUp(transition, reason))
         };
-        if call.plan.as_ref().and_then(|plan| plan.not_after).is_some_and(|not_after| now >= not_after) {
+        if call.is_too_late(now) {
             return Ok(give_up(StopReason::TooLate));
         }
         let Some(health) = self.health_that_allows(*provider, call, now).await? else {
@@ -411,63 +424,6 @@ impl Dialer {
             }
         }
         Err(Error::Contended(RACES_MAX))
-    }
-
-    /// Returns the health of the provider if it takes this call now. The cached health may allow a call, but not refuse it: the
-    /// call may be a probe that was started after the health was read.
-    async fn health_that_allows(
-        &self,
-        provider: Provider,
-        call: &Call,
-        now: Timestamp,
-    ) -> Result<Option<ProviderHealth>, Error> {
-        // The last write of the row was the claim, so `updated_at` is the time of the claim.
-        let allows = |health: &ProviderHealth| health.allows(&call.call_id, call.updated_at, now);
-        if let Some(cached) = self.health.get(provider, now).filter(&allows) {
-            return Ok(Some(cached));
-        }
-        let health = self.calls.provider_health(provider).await?;
-        self.health.set(health.clone(), now);
-        Ok(Some(health).filter(allows))
-    }
-
-    /// Notes the result of a dial in the health of the provider. A successful dial at a healthy provider changes nothing and costs
-    /// no request. An error is logged and otherwise ignored: the next result is noted again.
-    async fn note(&self, provider: Provider, call_id: &CallId, signal: DialSignal<'_>) {
-        let now = self.clock.now();
-        let cached = self.health.get(provider, now);
-        if signal == DialSignal::Works && cached.is_some_and(|health| health.after_dial(call_id, signal, now).is_none())
-        {
-            return;
-        }
-        let change = |health: &ProviderHealth| {
-            let next = health.after_dial(call_id, signal, now)?;
-            let has_changed = next.sequence != health.sequence;
-            Some((next.clone(), (next, has_changed)))
-        };
-        let changed = self.calls.change_provider_health(provider, change).await;
-        let (action_taken, cause) = match &changed {
-            Ok(Some((health, has_changed))) => {
-                self.health.set(health.clone(), now);
-                match &health.circuit {
-                    Circuit::Open { failure, .. } if *has_changed => ("circuit_open", Some(failure.as_str())),
-                    Circuit::Closed if *has_changed => ("circuit_closed", None),
-                    Circuit::Open { .. } | Circuit::Closed => return,
-                }
-            }
-            Ok(None) => return,
-            Err(_) => ("health_not_noted", None),
-        };
-        let failure = Decision::from_error(changed.as_ref().err());
-        let decision = Decision {
-            function: "dialer",
-            message: if changed.is_ok() { "a dial changed the circuit" } else { "provider's health not updated" },
-            action_taken,
-            provider: Some(provider.as_str()),
-            cause: cause.or(failure.cause),
-            ..failure
-        };
-        decision.log(now, changed.is_err());
     }
 
     async fn submit(&self, event: &ProviderEvent, claim: &ClaimMessage) -> Result<(), Error> {

@@ -111,6 +111,20 @@ impl DialOutcome {
         }
     }
 
+    /// True if the call may have been the probe of its provider, and the provider was not asked. A released call was no probe, because its
+    /// provider did not take it. Of a lost claim, the row of the call tells.
+    pub(crate) const fn may_end_probe(&self) -> bool {
+        match self {
+            Self::WindowClosed | Self::Stopped(_) | Self::DialledBefore => true,
+            Self::ClaimLost
+            | Self::Released
+            | Self::Accepted
+            | Self::Withdrawn(_)
+            | Self::Rejected(_)
+            | Self::InDoubt(_) => false,
+        }
+    }
+
     /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
     pub(crate) const fn may_have_sent_request(&self) -> bool {
         match self {

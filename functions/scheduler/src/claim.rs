@@ -6,14 +6,37 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{Call, CallId, Provider, Timestamp};
+use switchhook_domain::{Call, CallId, Provider, Timestamp, Transition};
 
 use crate::flow::{Flow, Route};
 use crate::{CONCURRENCY, ClaimOutcome, LEASE, Report, Scheduler};
 
+/// Write that a run makes for a due call.
+enum Step {
+    /// The call is claimed, to be placed in this way.
+    Claim(Route, Box<Call>),
+    /// The call ends, because it is too late for it.
+    Expire(Box<Transition>),
+    /// The call waits until its calling window opens.
+    Postpone(Box<Transition>),
+}
+
+/// Outcome of a [`Step`].
+enum StepOutcome {
+    Claimed,
+    Expired,
+    Postponed,
+    /// Another writer changed the call at the same time.
+    LostRace,
+    /// The same, and the call was meant to be the probe of this provider.
+    LostProbe(Provider, CallId),
+}
+
 impl Scheduler {
-    /// Claims those of the calls that are due, as far as their providers take them within the time `ahead`. The others stay
-    /// pending.
+    /// Claims those of the calls that are due, as far as their providers take them within the time `ahead`. If several want the last
+    /// places of a provider, the first in the list get them. The others stay pending.
+    ///
+    /// A call that must not be dialled now takes no place: it ends if it is too late for it, or waits until its calling window opens.
     ///
     /// An error of one call counts as failed, and the first is returned at the end.
     pub(crate) async fn claim_all(
@@ -34,13 +57,17 @@ impl Scheduler {
         let reads: Vec<Result<Option<Call>, Error>> = reads.buffered(CONCURRENCY).collect().await;
         let now = self.clock.now();
         let mut by_provider: BTreeMap<Provider, Vec<Call>> = BTreeMap::new();
-        let mut probes = Vec::new();
+        let mut steps = Vec::new();
         for read in reads {
             match read {
-                Ok(Some(call)) if call.is_due(now) => match flow.route(&call, false, now).await? {
-                    Some(Route::AtRate(provider)) => by_provider.entry(provider).or_default().push(call),
-                    Some(Route::Probe(provider)) => probes.push((provider, call)),
-                    None => report.waiting += 1,
+                Ok(Some(call)) if call.is_due(now) => match self.undialable(&call, now) {
+                    Some(step) => steps.push(step),
+                    None => match flow.route(&call, false, now).await {
+                        Ok(Some(Route::AtRate(provider))) => by_provider.entry(provider).or_default().push(call),
+                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, Box::new(call))),
+                        Ok(None) => report.waiting += 1,
+                        Err(error) => fail(report, error),
+                    },
                 },
                 Ok(Some(call)) => match self.correct_wake_at(&call, now).await {
                     Ok(()) => report.lost_races += 1,
@@ -50,30 +77,65 @@ impl Scheduler {
                 Err(error) => fail(report, error),
             }
         }
-        let mut claims = probes;
         for (provider, calls) in by_provider {
-            let booked = flow.book(provider, calls.len() as u64, ahead, now).await?;
-            report.waiting += (calls.len() as u64).saturating_sub(booked);
-            let booked = usize::try_from(booked).unwrap_or(usize::MAX);
-            claims.extend(calls.into_iter().take(booked).map(|call| (provider, call)));
+            match flow.book(provider, calls.len() as u64, ahead, now).await {
+                Ok(booked) => {
+                    report.waiting += (calls.len() as u64).saturating_sub(booked);
+                    let booked = calls.into_iter().take(usize::try_from(booked).unwrap_or(usize::MAX));
+                    steps.extend(booked.map(|call| Step::Claim(Route::AtRate(provider), Box::new(call))));
+                }
+                Err(error) => fail(report, error),
+            }
         }
-        let flow = &*flow;
-        let claims = stream::iter(claims)
-            .map(|(provider, call)| async move { self.claim(flow, call, provider, false, trace_id).await });
-        let claims: Vec<Result<ClaimOutcome, Error>> = claims.buffered(CONCURRENCY).collect().await;
-        for claim in claims {
-            match claim {
-                Ok(ClaimOutcome::Claimed) => report.claimed += 1,
-                Ok(
-                    ClaimOutcome::NotPending(_)
-                    | ClaimOutcome::LostRace
-                    | ClaimOutcome::NotFound
-                    | ClaimOutcome::Waiting { .. },
-                ) => report.lost_races += 1,
+        let known = &*flow;
+        let outcomes = stream::iter(steps).map(|step| async move { self.carry_out(step, known, trace_id).await });
+        let outcomes: Vec<Result<StepOutcome, Error>> = outcomes.buffered(CONCURRENCY).collect().await;
+        for outcome in outcomes {
+            match outcome {
+                Ok(StepOutcome::Claimed) => report.claimed += 1,
+                Ok(StepOutcome::Expired) => report.expired += 1,
+                Ok(StepOutcome::Postponed) => report.postponed += 1,
+                Ok(StepOutcome::LostRace) => report.lost_races += 1,
+                Ok(StepOutcome::LostProbe(provider, call_id)) => {
+                    report.lost_races += 1;
+                    if let Err(error) = flow.release_probe(provider, &call_id, now).await {
+                        fail(report, error);
+                    }
+                }
                 Err(error) => fail(report, error),
             }
         }
         first_error.map_or(Ok(()), Err)
+    }
+
+    /// Returns the step for a due call that must not be dialled now. `None` if nothing in the row speaks against a dial.
+    fn undialable(&self, call: &Call, now: Timestamp) -> Option<Step> {
+        let expired = call.expire(&self.policy, now).map(|expired| Step::Expire(Box::new(expired)));
+        expired.or_else(|| Some(Step::Postpone(Box::new(call.await_opening(&self.policy, now)?))))
+    }
+
+    async fn carry_out(&self, step: Step, flow: &Flow<'_>, trace_id: &str) -> Result<StepOutcome, Error> {
+        let (transition, outcome) = match step {
+            Step::Claim(route, call) => {
+                let (provider, lost) = match route {
+                    Route::AtRate(provider) => (provider, StepOutcome::LostRace),
+                    Route::Probe(provider) => (provider, StepOutcome::LostProbe(provider, call.call_id.clone())),
+                };
+                return Ok(match self.claim(flow, *call, provider, false, trace_id).await? {
+                    ClaimOutcome::Claimed => StepOutcome::Claimed,
+                    ClaimOutcome::NotPending(_)
+                    | ClaimOutcome::LostRace
+                    | ClaimOutcome::NotFound
+                    | ClaimOutcome::Waiting { .. } => lost,
+                });
+            }
+            Step::Expire(transition) => (transition, StepOutcome::Expired),
+            Step::Postpone(transition) => (transition, StepOutcome::Postponed),
+        };
+        Ok(match self.calls.store(&transition, self.call_retention).await? {
+            StoreOutcome::Committed => outcome,
+            StoreOutcome::LostRace => StepOutcome::LostRace,
+        })
     }
 
     /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.

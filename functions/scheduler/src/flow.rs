@@ -189,6 +189,22 @@ impl<'a> Flow<'a> {
         Ok(started.map(|health| self.health.insert(provider, health)).is_some())
     }
 
+    /// Lets another call be the probe of the provider, because this one was not claimed.
+    pub(crate) async fn release_probe(
+        &mut self,
+        provider: Provider,
+        call_id: &CallId,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let release = |health: &ProviderHealth| {
+            let next = health.release_probe(call_id, now)?;
+            Some((next.clone(), next))
+        };
+        let released = self.calls.change_provider_health(provider, release).await?;
+        self.health.extend(released.map(|health| (provider, health)));
+        Ok(())
+    }
+
     /// Lane of a call: one of the provider's message groups in the dial queue.
     pub(crate) fn lane(&self, provider: Provider, call_id: &CallId) -> u64 {
         let lanes = self.dial_rates.pacing(provider).map_or(1, Pacing::lanes);

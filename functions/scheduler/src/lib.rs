@@ -14,6 +14,9 @@
 //! more than the provider may have in flight.** Each books places ([`ProviderHealth`]) before it claims. Calls of a provider that is
 //! unavailable stay pending, but for one probe, or go to the next provider that they name.
 //!
+//! **A due call that must not be dialled now gets no claim.** If it is too late for it, the scheduler ends it. If its calling window has
+//! closed, the scheduler has it wait for the opening. So such calls take no place, and are no probe. The dialer checks both again.
+//!
 //! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule has the scheduler look at the
 //! provider again every ten seconds until the next run.
 
@@ -121,6 +124,10 @@ pub struct Report {
     /// Due calls that were found.
     pub due: u64,
     pub claimed: u64,
+    /// Due calls that ended, because the time after which they make no sense had come.
+    pub expired: u64,
+    /// Due calls whose calling window was closed. They wait until it opens.
+    pub postponed: u64,
     /// Due calls that no provider takes now: it is unavailable, its dial rate is booked, or it has as many calls as it may have.
     pub waiting: u64,
     /// Providers that have as many calls as they may have.
@@ -203,7 +210,8 @@ impl Scheduler {
         }
     }
 
-    /// Claims one pending call, due or not. If no provider takes it now, makes it due, so that it waits like every due call.
+    /// Claims one pending call, due or not. If no provider takes it now, makes it due, so that it waits like every due call. A call for
+    /// which it is too late ends.
     ///
     /// # Errors
     /// Returns the error of the table or the queue. After an error the call may be claimed; such a claim expires.
@@ -241,6 +249,12 @@ impl Scheduler {
         let Some(call) = self.calls.get_call(call_id).await? else { return Ok(ClaimOutcome::NotFound) };
         if !call.is_pending() {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
+        }
+        if let Some(expired) = call.expire(&self.policy, self.clock.now()) {
+            return Ok(match self.calls.store(&expired, self.call_retention).await? {
+                StoreOutcome::Committed => ClaimOutcome::NotPending(expired.call.job.as_str()),
+                StoreOutcome::LostRace => ClaimOutcome::LostRace,
+            });
         }
         // Its providers have accepted and not dialled it so often that the row has no room for another dial.
         if !call.has_room_for_dial() {
@@ -294,6 +308,8 @@ impl Scheduler {
         let mut counts = vec![
             ("due", report.due),
             ("claimed", report.claimed),
+            ("expired", report.expired),
+            ("postponed", report.postponed),
             ("waiting", report.waiting),
             ("providers_full", report.full),
             ("delayed", report.delayed),

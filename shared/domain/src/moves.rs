@@ -24,7 +24,8 @@ pub enum MoveKind {
     Claimed,
     /// A user triggered the call, and the scheduler claimed it at once.
     Triggered,
-    /// The dialer returned its claim without dialling: the window is closed, or the provider is not available.
+    /// The dialer returned its claim without dialling: the window is closed, or the provider is not available. Or the scheduler made no
+    /// claim, because the window has closed.
     Returned,
     /// The dialer recorded the dial, and then asked the provider.
     Dialled,
@@ -38,8 +39,8 @@ pub enum MoveKind {
     Resumed,
     /// The provider will never place the call, so the dialer ended it.
     Rejected,
-    /// The dialer ended the call without dialling, for example because of the do-not-call list. Or an operator ended it, because
-    /// the records of its dials were lost.
+    /// The dialer ended the call without dialling, for example because of the do-not-call list. Or the scheduler ended it, because it was
+    /// too late. Or an operator ended it, because the records of its dials were lost.
     GivenUp,
 }
 

@@ -188,12 +188,13 @@ impl Call {
         let is_expiry =
             |entry: &&HistoryEntry| entry.event.kind == EventKind::ClaimExpired && entry.folded_at >= claim.at;
         let next = self.moves.get(index + 1..).and_then(|rest| rest.iter().find(|one| one.kind != MoveKind::Doubted));
-        let expired_at = self.history.iter().find(is_expiry).map(|entry| entry.folded_at);
-        let expired_at = expired_at.filter(|at| next.is_none_or(|next| *at <= next.at));
+        let latest = self.history.iter().find(is_expiry).map(|entry| entry.folded_at);
+        let expired_at = latest.filter(|at| next.is_none_or(|next| *at <= next.at));
         let has_expired = next.is_some_and(|next| match next.kind {
             MoveKind::Claimed | MoveKind::Triggered | MoveKind::Canceled => true,
-            MoveKind::Returned
-            | MoveKind::Dialled
+            // The scheduler may have made this move after the claim had expired. The expiry of a later claim then took the place of that.
+            MoveKind::Returned => latest.is_some(),
+            MoveKind::Dialled
             | MoveKind::Withdrawn
             | MoveKind::Doubted
             | MoveKind::Resumed

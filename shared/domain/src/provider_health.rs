@@ -222,6 +222,21 @@ impl ProviderHealth {
         }
     }
 
+    /// Returns the health without this call as the probe: its dial was not made, so the next call may be the probe at once. `None` if the
+    /// call is not the probe.
+    #[must_use]
+    pub fn release_probe(&self, call_id: &CallId, now: Timestamp) -> Option<Self> {
+        let mut next = self.clone();
+        match &mut next.circuit {
+            Circuit::Open { probe, probe_at, .. } if probe.as_ref() == Some(call_id) => {
+                *probe = None;
+                *probe_at = now;
+                Some(next)
+            }
+            Circuit::Open { .. } | Circuit::Closed => None,
+        }
+    }
+
     /// Returns the health after a signal about the dial of a call. `None` if it does not change, so that nothing needs to be
     /// written.
     #[must_use]

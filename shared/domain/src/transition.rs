@@ -4,6 +4,8 @@
 //! next row, or `None` if the call is not in the state in which the transition starts. The caller stores the row, on the condition
 //! that nobody else has written it since it was read.
 
+mod due;
+
 use std::time::Duration;
 
 use crate::announce::Cause;

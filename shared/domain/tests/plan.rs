@@ -9,6 +9,8 @@
 
 #[path = "plan/called_off.rs"]
 mod called_off;
+#[path = "plan/due.rs"]
+mod due;
 #[path = "plan/forgotten.rs"]
 mod forgotten;
 #[path = "plan/reached_nobody.rs"]

@@ -11,6 +11,7 @@ mod due;
 mod lookups;
 mod moves;
 mod placed;
+mod probes;
 mod provider_health;
 mod providers;
 

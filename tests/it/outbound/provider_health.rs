@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchhook_domain::{CallId, NewCall, PhoneNumber, Plan, Policy, Provider, RetryPolicy, Timestamp};
+use switchhook_domain::{
+    CallId, DialFailure, DialSignal, NewCall, PhoneNumber, Plan, Policy, Provider, ProviderHealth, RetryPolicy,
+    Timestamp,
+};
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
 
@@ -12,7 +15,7 @@ use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create, send};
 
 /// The types of the domain events about providers, in order.
-fn provider_events(world: &World) -> Vec<String> {
+pub(super) fn provider_events(world: &World) -> Vec<String> {
     let types = world.domain_events().into_iter().map(|event| text(&event["type"]));
     types.filter(|event_type| event_type.starts_with("provider.")).collect()
 }
@@ -289,31 +292,58 @@ async fn several_blocked_numbers_open_the_circuit_of_twilio_until_another_number
     assert_eq!(fake.dials().len(), 1);
 }
 
-/// Stores a call that names these providers, due after `delay`.
-async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Duration) {
+/// Plan of a call that names these providers, due after `delay`, with one attempt.
+pub(super) fn plan(world: &World, providers: &[Provider], delay: Duration) -> Plan {
     let retry =
         RetryPolicy { attempts_max: 1, delay_seconds: 60, delay_max_seconds: 60, voicemail: false, unheard: false };
+    Plan {
+        providers: providers.to_vec(),
+        due_at: world.now().plus(delay),
+        not_after: None,
+        window: None,
+        retry,
+        metadata: BTreeMap::new(),
+        request_hash: None,
+        trace_id: None,
+    }
+}
+
+/// Policy of the calls that the tests store themselves.
+pub(super) fn policy() -> Policy {
+    Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: [Provider::Retell].into_iter().collect() }
+}
+
+/// Stores a call with this plan.
+pub(super) async fn schedule_plan(world: &World, id: &str, plan: Plan) {
     let new = NewCall {
         call_id: CallId::new(id),
         from: PhoneNumber::new("+15550100"),
         to: PhoneNumber::new("+15550100"),
         appointment_id: Some(id.to_owned()),
-        plan: Plan {
-            providers: providers.to_vec(),
-            due_at: world.now().plus(delay),
-            not_after: None,
-            window: None,
-            retry,
-            metadata: BTreeMap::new(),
-            request_hash: None,
-            trace_id: None,
-        },
+        plan,
     };
-    let policy =
-        Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: [Provider::Retell].into_iter().collect() };
-    let call = switchhook_domain::Call::schedule(new, &policy, world.now());
+    let call = switchhook_domain::Call::schedule(new, &policy(), world.now());
     let stored = world.calls.store(&call, CALL_RETENTION).await.unwrap();
     assert_eq!(stored, switchhook_aws::calls::StoreOutcome::Committed);
+}
+
+/// Stores a call that names these providers, due after `delay`.
+pub(super) async fn schedule(world: &World, id: &str, providers: &[Provider], delay: Duration) {
+    schedule_plan(world, id, plan(world, providers, delay)).await;
+}
+
+/// Opens the circuit of a provider. The first probe is due after this time.
+pub(super) async fn open(world: &World, provider: Provider, probe_after: Duration) {
+    let (now, failure) = (world.now(), DialFailure::AccountProblem);
+    let signal = DialSignal::Failed { failure, cause: "test", retry_after: Some(probe_after) };
+    for _ in 0..3 {
+        let failed = |health: &ProviderHealth| {
+            let next = health.after_dial(&CallId::new("failed"), signal, now)?;
+            Some((next, ()))
+        };
+        world.calls.change_provider_health(provider, failed).await.unwrap();
+    }
+    assert!(world.calls.provider_health(provider).await.unwrap().is_open());
 }
 
 #[tokio::test(start_paused = true)]

@@ -79,6 +79,25 @@ fn success_of_the_probe_closes_the_circuit_and_nothing_else_does() {
 }
 
 #[test]
+fn probe_that_is_not_dialled_leaves_its_place_to_the_next_call() {
+    let mut health = ProviderHealth::new(Provider::Retell);
+    assert_eq!(health.release_probe(&call(4), at(0)), None);
+    for second in 0..3 {
+        health = health.after_dial(&call(second), failed(DialFailure::AccountProblem), at(second)).expect("changes");
+    }
+    assert_eq!(health.release_probe(&call(4), at(3)), None, "there is no probe");
+    let probing = health.start_probe(&call(4), at(32)).expect("open");
+    assert_eq!(probing.release_probe(&call(5), at(33)), None);
+    let released = probing.release_probe(&call(4), at(33)).expect("the probe");
+    assert!(released.needs_probe(at(33)) && !released.allows(&call(4), at(32), at(33)));
+    assert_eq!(released.sequence, probing.sequence, "nothing is announced");
+    // The pause after the next probe is the one that follows the first.
+    let next = released.start_probe(&call(5), at(60)).expect("open");
+    let refused = next.after_dial(&call(5), failed(DialFailure::AccountProblem), at(61)).expect("changes");
+    assert!(!refused.needs_probe(at(120)) && refused.needs_probe(at(121)));
+}
+
+#[test]
 fn refusals_of_one_number_open_no_circuit_and_those_of_several_numbers_do() {
     let refused =
         |number: &str| DialSignal::NumberRefused { number: PhoneNumber::new(number).tag(), cause: "call_blocked" };

@@ -1,0 +1,59 @@
+//! Calls that are due and cannot be dialled.
+
+use switchhook_domain::{Call, CallingWindow, Plan, Provider, StopReason};
+
+use super::{LEASE, POLICY, RETRY, at, call_with, claimed, dialled, due_at, folded, moves, reasons};
+
+fn with_plan(change: impl FnOnce(&mut Plan)) -> Call {
+    let mut call = call_with(RETRY);
+    change(call.plan.as_mut().expect("a placed call has a plan"));
+    call
+}
+
+#[test]
+fn call_ends_without_a_claim_when_it_is_too_late() {
+    let call = with_plan(|plan| plan.not_after = Some(at(100)));
+    assert_eq!((call.is_too_late(at(99)), call.expire(&POLICY, at(99))), (false, None));
+    let expired = call.expire(&POLICY, at(100)).expect("pending").call;
+    assert_eq!((expired.job.as_str(), expired.stop_reason), ("FAILED", Some(StopReason::TooLate)));
+    let reason = Some("too_late");
+    assert_eq!(reasons(&expired), [("call.exhausted", reason), ("appointment.failed", reason)]);
+    assert_eq!((moves(&expired), expired.wake_at), (vec![("given_up", reason)], None));
+    assert_eq!(expired.expire(&POLICY, at(101)), None);
+    // A dialer holds the claim, or the phone rings.
+    assert_eq!(claimed(&call, 10).expire(&POLICY, at(100)), None);
+    assert_eq!(dialled(&call, 10).expire(&POLICY, at(100)), None);
+    assert_eq!(call_with(RETRY).expire(&POLICY, at(100)), None, "only calls of bookings have such a time");
+}
+
+#[test]
+fn due_call_waits_for_the_opening_of_its_window() {
+    // The window is open for the first hour of each day.
+    let window: CallingWindow = "UTC 00:00-01:00".parse().expect("a valid window");
+    let call = with_plan(|plan| plan.window = Some(window));
+    assert_eq!(call.await_opening(&POLICY, at(3_599)), None, "the window is open");
+    let waiting = call.await_opening(&POLICY, at(3_600)).expect("due").call;
+    assert_eq!((due_at(&waiting), waiting.wake_at), (at(86_400), Some(at(86_400))));
+    assert_eq!(moves(&waiting), [("returned", Some("window_closed"))]);
+    assert_eq!(waiting.await_opening(&POLICY, at(3_601)), None, "it is not due");
+    assert_eq!(claimed(&call, 10).await_opening(&POLICY, at(3_600)), None);
+    assert_eq!(call_with(RETRY).await_opening(&POLICY, at(3_600)), None, "it has no window");
+}
+
+/// The second claim expires too, and its expiry takes the place of the first one in the history.
+#[test]
+fn end_of_a_claim_before_a_closed_window_is_not_guessed() {
+    let window: CallingWindow = "UTC 00:00-01:00".parse().expect("a valid window");
+    let call = claimed(&with_plan(|plan| plan.window = Some(window)), 3_000);
+    let expire = |call: &Call, now| {
+        let expired = call.claim_expired_event(at(now)).expect("the lease has ended");
+        folded(call, &expired)
+    };
+    let waiting = expire(&call, 3_400).await_opening(&POLICY, at(3_600)).expect("due").call;
+    let job = |call: &Call, time| call.state_as_of(at(time)).and_then(|past| past.job).map(|job| job.as_str());
+    assert_eq!([job(&waiting, 3_100), job(&waiting, 3_500)], [Some("CLAIMED"), Some("PENDING")]);
+    let second = waiting.claim("token", Provider::Retell, LEASE, false, &POLICY, at(86_400)).expect("due").call;
+    let second = expire(&second, 86_800);
+    assert_eq!([job(&second, 3_100), job(&second, 3_500)], [None, None]);
+    assert_eq!(job(&second, 86_500), Some("CLAIMED"));
+}
