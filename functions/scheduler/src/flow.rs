@@ -146,14 +146,20 @@ impl<'a> Flow<'a> {
         Ok(booked)
     }
 
-    /// True if another provider than this one gets calls.
-    pub(crate) async fn is_other_available(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+    /// Number of claims that the other providers allow. `None` if no other provider gets calls.
+    pub(crate) async fn free_places_of_others(
+        &mut self,
+        provider: Provider,
+        ahead: Duration,
+        now: Timestamp,
+    ) -> Result<Option<u64>, Error> {
+        let mut places = None;
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             if self.is_available(other, now).await? {
-                return Ok(true);
+                places = Some(places.unwrap_or(0) + self.free_places(other, ahead, now).await?);
             }
         }
-        Ok(false)
+        Ok(places)
     }
 
     /// Finds a provider for the call, in the order that the call names. If a provider needs a probe, the call becomes that

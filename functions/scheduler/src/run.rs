@@ -1,13 +1,14 @@
 //! One run of the schedule: the calls that are due, and those that will be before the next run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::WakeQueue;
+use switchhook_aws::dynamodb::Pages;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::queue::DueWork;
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::{CallId, Provider, Timestamp};
 use switchhook_providers::api_url;
 
 use crate::flow::Flow;
@@ -25,12 +26,39 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(40),
     Duration::from_secs(50),
 ];
-/// Largest number of calls that a run reads from the index at once.
+/// Largest number of calls that a run reads from one shard of a wake queue at once.
 const PAGE_MAX: u64 = 1_000;
-/// Number of calls per shard that a run reads for other providers, if the first provider of the calls is unavailable.
+/// Largest number of calls that a run claims at once for one provider.
+const BATCH_MAX: u64 = 100;
+/// Number of calls that a run tries at once for other providers, if the first provider of the calls is unavailable.
 const FALLBACK_PAGE: u64 = 100;
-/// Number of calls per shard that a run reads to find a probe. Some of them may be changed by others meanwhile.
+/// Number of calls that no provider takes after which a run looks for no further calls of unavailable providers. Each costs one read.
+const FALLBACK_WAITING_MAX: u64 = 5_000;
+/// Number of calls that a run tries at once to find a probe. Some of them may be changed by others meanwhile.
 const PROBE_PAGE: u64 = 3;
+
+/// Calls of one shard of a wake queue, the oldest first.
+struct Line {
+    queue: WakeQueue,
+    /// Provider that the calls are placed with, unless it is unavailable.
+    provider: Provider,
+    pages: Pages<(CallId, Timestamp)>,
+    /// Due calls that were read and not taken yet.
+    due: VecDeque<(CallId, Timestamp)>,
+    /// True if no page is left to read, or no further call is due.
+    is_read: bool,
+}
+
+/// Calls that lines may take together in one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Pool {
+    /// The provider of the lines takes the calls, as many as it has places.
+    Places(Provider),
+    /// The provider of the lines is unavailable. Others may take some of the calls.
+    Others,
+    /// The provider needs a probe, and nobody else takes calls.
+    Probe(Provider),
+}
 
 impl Scheduler {
     pub(crate) async fn claim_due(
@@ -52,7 +80,11 @@ impl Scheduler {
         self.due_queue.send_due(&looks.collect::<Vec<_>>()).await
     }
 
-    /// Claims calls that wait for these providers. Returns the first error.
+    /// Claims calls that wait for these providers, the oldest first. Returns the first error.
+    ///
+    /// **All calls that may take the same places are claimed in the order of their due times**, whichever wake queue and shard they wait
+    /// in. So no call waits behind later ones for ever. Each round takes a batch of the oldest calls. The places of one provider limit the
+    /// calls that a batch takes for it, so calls of other providers do not wait behind them.
     pub(crate) async fn claim_for(
         &self,
         providers: &BTreeSet<Provider>,
@@ -62,89 +94,157 @@ impl Scheduler {
         trace_id: &str,
     ) -> Result<(), Error> {
         let mut result = Ok(());
+        let mut lines = Vec::new();
         for provider in providers {
             for queue in [WakeQueue::Dial(*provider), WakeQueue::DialAny(*provider)] {
-                let claims = self.claim_from(queue, *provider, flow, report, started, trace_id).await;
-                result = result.and(claims);
+                let opened = self.open_lines(queue, *provider, &mut lines, flow, report, started).await;
+                result = result.and(opened);
             }
+        }
+        while !is_time_up(report, started, self.clock.now()) {
+            let (batch, read) = self.take_oldest(&mut lines, flow, report).await;
+            result = result.and(read);
+            if batch.is_empty() {
+                break;
+            }
+            result = result.and(self.claim_all(flow, batch, RUN_AHEAD, report, trace_id).await);
         }
         result
     }
 
-    /// Claims calls of one wake queue.
-    async fn claim_from(
+    /// Reads the first page of each shard of a wake queue, if calls of the queue can be claimed now. Of a queue whose provider has no
+    /// free place, it reads the oldest calls only, which show how long calls wait.
+    ///
+    /// While a circuit is open and needs no probe, calls that name no other provider are not read. So those that are too late end with
+    /// the next probe.
+    async fn open_lines(
         &self,
         queue: WakeQueue,
         provider: Provider,
+        lines: &mut Vec<Line>,
         flow: &mut Flow<'_>,
         report: &mut Report,
         started: Timestamp,
-        trace_id: &str,
     ) -> Result<(), Error> {
+        let now = self.clock.now();
         let is_configured = flow.is_configured(provider);
-        let mut result = Ok(());
+        let is_only_counted = !is_configured && queue == WakeQueue::Dial(provider);
+        let (limit, until) = match self.pool_of(queue, provider, flow, report, now).await? {
+            _ if is_only_counted => (1, now),
+            Some((_, calls)) => (calls.clamp(1, PAGE_MAX), now.plus(LOOK_AHEAD)),
+            None => return Ok(()),
+        };
         // Each run starts with another shard, so that no shard is always the last.
         for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs()) {
-            let now = self.clock.now();
-            let limit = self.page_limit(queue, provider, flow, now).await?;
-            if limit == 0 || flow.is_full(provider) || is_time_up(report, started, now) {
+            if is_time_up(report, started, self.clock.now()) {
                 break;
             }
-            let mut pages = self.calls.dial_queue_pages(queue, shard, now.plus(LOOK_AHEAD), limit);
-            while let Some(page) = pages.next().await? {
-                let now = self.clock.now();
-                let (due, later): (Vec<_>, Vec<_>) = page.items.into_iter().partition(|(_, at)| *at <= now);
-                let oldest = due.iter().map(|(_, at)| now.millis_since(*at).unsigned_abs()).max();
-                report.due_overdue_ms = report.due_overdue_ms.max(oldest);
-                if !is_configured && queue == WakeQueue::Dial(provider) {
-                    // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
-                    // the count `unconfigured` shows it.
-                    report.unconfigured += u64::from(!due.is_empty());
-                    break;
-                }
-                let is_last_page = !later.is_empty() || !flow.is_available(provider, now).await?;
-                result = result.and(self.delay(later, report).await);
-                let due = due.into_iter().map(|(call_id, _)| call_id).collect();
-                result = result.and(self.claim_all(flow, due, RUN_AHEAD, report, trace_id).await);
-                if is_last_page
-                    || flow.free_places(provider, RUN_AHEAD, now).await? == 0
-                    || is_time_up(report, started, now)
-                {
-                    break;
-                }
+            let pages = self.calls.dial_queue_pages(queue, shard, until, limit);
+            let mut line = Line { queue, provider, pages, due: VecDeque::new(), is_read: false };
+            let found = self.read_page(&mut line, report).await;
+            if is_only_counted {
+                // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
+                // the count `unconfigured` shows it.
+                report.unconfigured += u64::from(found? > 0);
+                break;
             }
-            // An unconfigured provider costs one request per queue and run.
-            if !is_configured {
+            // After an error too: the calls of the page that are due are claimed.
+            lines.push(line);
+            // A provider without a rate costs one request per queue and run, unless calls wait that name it first.
+            if found? == 0 && !is_configured {
                 break;
             }
         }
-        result
+        Ok(())
     }
 
-    /// Number of calls that the run reads from one shard of a wake queue. Zero if it need not read the queue.
-    async fn page_limit(
+    /// Reads the next page of a line. Has the calls delivered that are due soon. Returns the number of calls on the page.
+    async fn read_page(&self, line: &mut Line, report: &mut Report) -> Result<usize, Error> {
+        // No page follows an error.
+        let Some(page) = line.pages.next().await.inspect_err(|_| line.is_read = true)? else {
+            line.is_read = true;
+            return Ok(0);
+        };
+        let now = self.clock.now();
+        let found = page.items.len();
+        let (due, later): (Vec<_>, Vec<_>) = page.items.into_iter().partition(|(_, at)| *at <= now);
+        let oldest = due.iter().map(|(_, at)| now.millis_since(*at).unsigned_abs()).max();
+        report.due_overdue_ms = report.due_overdue_ms.max(oldest);
+        line.is_read = page.next.is_none() || !later.is_empty();
+        line.due.extend(due);
+        self.delay(later, report).await?;
+        Ok(found)
+    }
+
+    /// Takes the oldest calls of all lines, as many as can be claimed now. Drops lines whose calls cannot be claimed in this run. Returns
+    /// the first error beside the calls: a provider whose health cannot be read delays no other.
+    async fn take_oldest(
+        &self,
+        lines: &mut Vec<Line>,
+        flow: &mut Flow<'_>,
+        report: &mut Report,
+    ) -> (Vec<CallId>, Result<(), Error>) {
+        let now = self.clock.now();
+        let mut result = Ok(());
+        let mut pools = BTreeMap::new();
+        let mut usable = Vec::new();
+        for line in lines.drain(..) {
+            match self.pool_of(line.queue, line.provider, flow, report, now).await {
+                Ok(Some((pool, calls @ 1..))) if !(line.is_read && line.due.is_empty()) => {
+                    pools.insert(pool, calls.min(BATCH_MAX));
+                    usable.push((line, pool));
+                }
+                Ok(_) => {}
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        let mut batch = Vec::new();
+        loop {
+            for (line, pool) in &mut usable {
+                let is_open = pools.get(pool).is_some_and(|calls| *calls > 0);
+                while is_open && line.due.is_empty() && !line.is_read {
+                    result = result.and(self.read_page(line, report).await.map(drop));
+                }
+            }
+            let open = usable.iter_mut().filter(|(_, pool)| pools.get(pool).is_some_and(|calls| *calls > 0));
+            let heads = open.filter_map(|(line, pool)| Some((line.due.front()?.1, line, *pool)));
+            let Some((_, line, pool)) = heads.min_by_key(|(due_at, ..)| *due_at) else { break };
+            batch.extend(line.due.pop_front().map(|(call_id, _)| call_id));
+            pools.entry(pool).and_modify(|calls| *calls -= 1);
+        }
+        lines.extend(usable.into_iter().map(|(line, _)| line));
+        (batch, result)
+    }
+
+    /// Returns the pool of the calls of a wake queue, and how many calls of it can be claimed now. `None` if its calls need not be
+    /// read.
+    async fn pool_of(
         &self,
         queue: WakeQueue,
         provider: Provider,
         flow: &mut Flow<'_>,
+        report: &Report,
         now: Timestamp,
-    ) -> Result<u64, Error> {
-        let may_use_others = queue == WakeQueue::DialAny(provider);
-        Ok(if flow.is_available(provider, now).await? {
-            match flow.free_places(provider, RUN_AHEAD, now).await? {
+    ) -> Result<Option<(Pool, u64)>, Error> {
+        if flow.is_available(provider, now).await? {
+            let places = match flow.free_places(provider, RUN_AHEAD, now).await? {
                 // One call shows whether any waits.
-                0 if flow.has_no_place(provider, now).await? => 1,
-                places => places.min(PAGE_MAX),
-            }
-        } else if may_use_others && flow.is_other_available(provider, now).await? {
-            FALLBACK_PAGE
-        } else if !flow.is_configured(provider) {
-            u64::from(!may_use_others)
-        } else if flow.health(provider).await?.needs_probe(now) {
-            PROBE_PAGE
-        } else {
-            0
-        })
+                0 if !flow.is_full(provider) && flow.has_no_place(provider, now).await? => 1,
+                places => places,
+            };
+            return Ok(Some((Pool::Places(provider), places)));
+        }
+        let needs_probe = flow.is_configured(provider) && flow.health(provider).await?.needs_probe(now);
+        let probe = needs_probe.then_some((Pool::Probe(provider), PROBE_PAGE));
+        if queue == WakeQueue::Dial(provider) {
+            return Ok(probe);
+        }
+        let others = match flow.free_places_of_others(provider, RUN_AHEAD, now).await? {
+            Some(1..) if report.waiting < FALLBACK_WAITING_MAX => Some((Pool::Others, FALLBACK_PAGE)),
+            Some(_) => probe.or(Some((Pool::Others, 0))),
+            None => probe,
+        };
+        Ok(others)
     }
 }
 

