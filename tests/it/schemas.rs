@@ -297,11 +297,11 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 .and_then(|call| call.start_dial("token", &format!("d{number}"), Provider::Retell, policy, now))
                 .map(|dialled| dialled.transition.call),
             (Step::Withdraw, Some(call)) => {
-                let key = call.attempt_records.last().and_then(|record| record.key.clone());
+                let key = call.attempt_records.last().and_then(|record| record.dial_key.clone());
                 key.and_then(|key| call.withdraw(&key, now, policy, now)).map(|transition| transition.call)
             }
             (Step::Reject, Some(call)) => {
-                let key = call.attempt_records.last().and_then(|record| record.key.clone());
+                let key = call.attempt_records.last().and_then(|record| record.dial_key.clone());
                 key.and_then(|key| call.reject(&key, policy, now)).map(|transition| transition.call)
             }
             (Step::GiveUp, Some(call)) => claimed(call)

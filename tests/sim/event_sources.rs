@@ -203,10 +203,9 @@ impl Sim {
             if !is_meant(&call) {
                 continue;
             }
-            if let Some(transition) = call.withdraw(&attempt, until, &policy(), now) {
-                if let Some(record) = call.dial_record(&attempt) {
-                    drop(self.world.inbox.delete_dial(&call.call_id, &record).await);
-                }
+            let Some(record) = call.dial_record(&attempt) else { continue };
+            if let Some(transition) = call.withdraw(&record.dial_key, until, &policy(), now) {
+                drop(self.world.inbox.delete_dial(&call.call_id, &record).await);
                 drop(self.world.calls.store(&transition, CALL_RETENTION).await);
             }
         }

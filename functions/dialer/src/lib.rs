@@ -17,6 +17,7 @@
 
 mod health;
 mod outcome;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,8 +37,8 @@ use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DialFailure, DialRecord, DialRecords, DialSignal, DialStarted, Policy, Provider,
-    ProviderEvent, StopReason, Timestamp, Transition,
+    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
+    StopReason, Timestamp,
 };
 use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, Pacing, derived_call_id, dial_api_request};
 
@@ -286,13 +287,15 @@ impl Dialer {
             notes.has_no_account = true;
             let signal = DialSignal::Failed { failure: DialFailure::AccountProblem, cause, retry_after: None };
             self.note(provider, &call.call_id, signal).await;
-            return self.withdraw(call, attempt, cause, None).await;
+            return self.withdraw(call, dial_key, cause, None).await;
         };
         match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
             Ok(inbox::DialRecordOutcome::Recorded) => {}
-            Ok(inbox::DialRecordOutcome::Refused(records)) => return self.recall(call, attempt, &records).await,
+            Ok(inbox::DialRecordOutcome::Refused(records)) => {
+                return self.recall(call, attempt, dial_key, &records).await;
+            }
             // Perhaps only the answer was lost. Then the inbox refuses the next dial of this attempt, and this one is looked up.
-            Err(error) => return self.withdraw(call, attempt, "dial_not_recorded", None).await.and(Err(error)),
+            Err(error) => return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error)),
         }
         let asked_at = self.clock.now();
         // The scheduler's clock may be ahead of this one.
@@ -308,7 +311,7 @@ impl Dialer {
             Ok(answer) => answer,
             Err(SendError::NotSent(_)) => {
                 self.delete_dial_record(call, &record).await;
-                return self.withdraw(call, attempt, NO_CONNECTION, None).await;
+                return self.withdraw(call, dial_key, NO_CONNECTION, None).await;
             }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
@@ -332,11 +335,11 @@ impl Dialer {
             | DialAnswer::AccountProblem { reason }
             | DialAnswer::NumberOrAccountProblem { reason } => {
                 self.delete_dial_record(call, &record).await;
-                self.withdraw(call, attempt, reason, pause).await
+                self.withdraw(call, dial_key, reason, pause).await
             }
             DialAnswer::Rejected { reason } => {
                 self.delete_dial_record(call, &record).await;
-                let rejection = |call: &Call, now| Some(call.reject(attempt, &self.policy, now)?.because(reason));
+                let rejection = |call: &Call, now| Some(call.reject(dial_key, &self.policy, now)?.because(reason));
                 self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
@@ -372,58 +375,6 @@ impl Dialer {
             };
             decision.log(now, true);
         }
-    }
-
-    /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
-    /// Nothing is dialled.
-    async fn recall(&self, call: &Call, attempt: &AttemptKey, records: &DialRecords) -> Result<DialOutcome, Error> {
-        let outcome = if records.dial_of(attempt).is_some() {
-            DialOutcome::DialledBefore
-        } else {
-            DialOutcome::Stopped(records.canceled.unwrap_or(StopReason::CanceledByUser))
-        };
-        self.undo_dial(call, |call, now| call.recall(attempt, records, &self.policy, now), outcome).await
-    }
-
-    /// Withdraws an attempt that was not dialled, so that the call is due again later.
-    async fn withdraw(
-        &self,
-        call: &Call,
-        attempt: &AttemptKey,
-        reason: &'static str,
-        pause_min: Option<Duration>,
-    ) -> Result<DialOutcome, Error> {
-        let pause =
-            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(pause_min.unwrap_or_default());
-        let withdrawal = |call: &Call, now: Timestamp| {
-            Some(call.withdraw(attempt, now.plus(pause), &self.policy, now)?.because(reason))
-        };
-        self.undo_dial(call, withdrawal, DialOutcome::Withdrawn(reason)).await
-    }
-
-    /// Stores the transition of a call whose dial was not made. If events of the attempt have arrived, the attempt stays: it may
-    /// have been dialled after all.
-    async fn undo_dial(
-        &self,
-        call: &Call,
-        transition: impl Fn(&Call, Timestamp) -> Option<Transition>,
-        outcome: DialOutcome,
-    ) -> Result<DialOutcome, Error> {
-        let mut call = call.clone();
-        for _ in 0..RACES_MAX {
-            let Some(undone) = transition(&call, self.clock.now()) else {
-                return Ok(DialOutcome::InDoubt("events_received"));
-            };
-            match self.calls.store(&undone, self.call_retention).await? {
-                StoreOutcome::Committed => return Ok(outcome),
-                StoreOutcome::LostRace => {}
-            }
-            match self.calls.get_call(&call.call_id).await? {
-                Some(read) => call = read,
-                None => return Ok(DialOutcome::ClaimLost),
-            }
-        }
-        Err(Error::Contended(RACES_MAX))
     }
 
     async fn submit(&self, event: &ProviderEvent, claim: &ClaimMessage) -> Result<(), Error> {

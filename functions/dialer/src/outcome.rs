@@ -13,6 +13,8 @@ const REFUSED_NUMBER_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 pub(crate) const NO_CONNECTION: &str = "no_connection";
 pub(crate) const NO_RESPONSE: &str = "no_response";
 pub(crate) const UNCLEAR_ANSWER: &str = "unclear_answer";
+/// The dial was not taken back, because the row shows events of its attempt, or another dial.
+pub(crate) const EVENTS_RECEIVED: &str = "events_received";
 /// No account of the provider is stored.
 pub(crate) const NOT_CONFIGURED: &str = "not_configured";
 /// The stored account of the provider cannot be read.

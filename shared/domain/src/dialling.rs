@@ -116,7 +116,7 @@ mod tests {
         let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(now)).expect("due").call;
         let started = claimed.start_dial("token", "dial", provider, &policy(), at(now)).expect("claimed");
         let dialled = started.transition.call;
-        dialled.withdraw(&started.attempt, at(now + 60), &policy(), at(now)).expect("not reported").call
+        dialled.withdraw("dial", at(now + 60), &policy(), at(now)).expect("not reported").call
     }
 
     #[test]

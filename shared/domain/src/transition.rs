@@ -184,17 +184,11 @@ impl Call {
     /// is due again at once if it names another provider that has not refused the attempt, else at `until`. A call that must be placed
     /// before a time is due again at that time, and ends then.
     ///
-    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    /// `None` if the latest dial is another one, or if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
-    pub fn withdraw(
-        &self,
-        attempt: &AttemptKey,
-        until: Timestamp,
-        policy: &Policy,
-        now: Timestamp,
-    ) -> Option<Transition> {
+    pub fn withdraw(&self, dial_key: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
         let refused_by = self.attempt_records.last().and_then(|record| record.provider);
-        let mut call = self.without_dial(attempt)?;
+        let mut call = self.without_dial(dial_key)?;
         call.not_before = Some(until).filter(|_| !call.note_refusal(refused_by));
         call.note_move(MoveKind::Withdrawn, None, now);
         Some(call.into_transition(policy, now))
@@ -203,10 +197,10 @@ impl Call {
     /// IN_PROGRESS → FAILED, for the dialer whose attempt was not dialled and never will be. The attempt is removed and does not
     /// count.
     ///
-    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    /// `None` if the latest dial is another one, or if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
-    pub fn reject(&self, attempt: &AttemptKey, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        let mut call = self.without_dial(attempt)?;
+    pub fn reject(&self, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let mut call = self.without_dial(dial_key)?;
         call.stop_reason = Some(StopReason::RejectedByProvider);
         call.note_move(MoveKind::Rejected, None, now);
         Some(call.into_transition(policy, now))
@@ -215,19 +209,14 @@ impl Call {
     /// Adds to the row the records that it lacks, for a dialer whose dial the inbox refused to record. The records show that the
     /// attempt was dialled before, or that the user canceled the call.
     ///
-    /// `None` if an event of the attempt has arrived after all: then that event decides.
+    /// `None` if the latest dial is another one, or if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
-    pub fn recall(
-        &self,
-        attempt: &AttemptKey,
-        records: &DialRecords,
-        policy: &Policy,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        if records.dial_of(attempt).is_some() {
+    pub fn recall(&self, dial_key: &str, records: &DialRecords, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        let (attempt, _) = self.started_dial(dial_key)?;
+        if records.dial_of(&attempt).is_some() {
             return Self::rebuild(Some(self), None, records, policy, now);
         }
-        let call = self.without_dial(attempt)?;
+        let call = self.without_dial(dial_key)?;
         // A call that was called off while its dial began lacks nothing but the dial that was not made.
         let rebuilt = Self::rebuild(Some(&call), None, records, policy, now);
         rebuilt.or_else(|| Some(call.into_transition(policy, now)))
@@ -256,14 +245,14 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// Returns the call without the latest dial, which must be the dial of `attempt`. `None` if it is another, or if the provider
-    /// has reported the call.
-    fn without_dial(&self, attempt: &AttemptKey) -> Option<Self> {
+    /// Returns the call without the latest dial, which must have this key. `None` if it is another, or if the provider has reported the
+    /// call. The number of its attempt does not identify a dial: when a dial is taken back, the next one gets its number.
+    fn without_dial(&self, dial_key: &str) -> Option<Self> {
         let last = self.attempt_records.len().checked_sub(1)?;
         let record = self.attempt_records.get(last)?;
         let has_event = self.history.iter().any(|entry| entry.attempt_index == Some(last));
         let is_known = record.provider_call_id.is_some() || has_event;
-        if record.key.as_ref() != Some(attempt) || record.dialled_at.is_none() || is_known {
+        if record.dial_key.as_deref() != Some(dial_key) || record.dialled_at.is_none() || is_known {
             return None;
         }
         let mut call = self.clone();

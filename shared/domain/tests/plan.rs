@@ -180,20 +180,19 @@ fn expired_claim_returns_to_pending_and_a_live_one_stands() {
 #[test]
 fn withdrawn_attempt_does_not_count() {
     let call = dialled(&call_with(RETRY), 10);
-    let key = AttemptKey::new("1");
-    let back = call.withdraw(&key, at(60), &POLICY, at(11)).unwrap().call;
+    let back = call.withdraw("dial", at(60), &POLICY, at(11)).unwrap().call;
     assert_eq!((due_at(&back), back.attempts().len()), (at(60), 0));
     assert_eq!(types(&back), Vec::<String>::new());
     // An attempt that has an event cannot be withdrawn.
     let ringing = folded(&call, &reports("1", "1", EventKind::Ringing, 11));
-    assert_eq!(ringing.withdraw(&key, at(60), &POLICY, at(12)), None);
+    assert_eq!(ringing.withdraw("dial", at(60), &POLICY, at(12)), None);
     // A number that the provider will never call ends the call. The dial is no attempt.
-    let rejected = call.reject(&key, &POLICY, at(11)).unwrap().call;
+    let rejected = call.reject("dial", &POLICY, at(11)).unwrap().call;
     assert_eq!((rejected.job.as_str(), rejected.attempts().len()), ("FAILED", 0));
     let reason = Some("rejected_by_provider");
     assert_eq!(reasons(&rejected), [("call.exhausted", reason), ("appointment.failed", reason)]);
     assert_eq!(rejected.appointment_status().as_str(), "Failed");
-    assert_eq!(ringing.reject(&key, &POLICY, at(12)), None);
+    assert_eq!(ringing.reject("dial", &POLICY, at(12)), None);
 }
 
 #[test]
@@ -206,7 +205,7 @@ fn trigger_waives_the_due_time_until_its_attempt_was_made() {
     assert_eq!(due_at(&call), at(2));
     // A provider that refused the attempt is asked again after the backoff.
     call = dialled(&call, 303);
-    call = call.withdraw(&AttemptKey::new("1"), at(360), &POLICY, at(304)).unwrap().call;
+    call = call.withdraw("dial", at(360), &POLICY, at(304)).unwrap().call;
     assert_eq!(due_at(&call), at(360));
     // The retry policy sets the due time of the next attempt.
     call = dialled(&call, 400);
@@ -559,8 +558,7 @@ fn moves_tell_what_workers_did_and_the_newest_stay() {
     assert_eq!(moves(&call), [("claimed", None), ("dialled", None)]);
     let doubted = call.doubted(at(20)).expect("no event of the dial is known");
     assert_eq!((moves(&doubted)[2], doubted.doubted(at(30))), (("doubted", None), None));
-    let attempt = AttemptKey::new("1");
-    let withdrawn = call.withdraw(&attempt, at(12), &POLICY, at(11)).expect("not reported").because("busy").call;
+    let withdrawn = call.withdraw("dial", at(12), &POLICY, at(11)).expect("not reported").because("busy").call;
     let forced = withdrawn.claim("u", Provider::Retell, LEASE, true, &POLICY, at(11)).expect("pending").call;
     let returned = forced.postpone("u", at(40), &POLICY, at(11)).expect("claimed").call;
     let canceled = returned.cancel(&POLICY, at(12)).expect("pending").call;
@@ -655,7 +653,8 @@ mod random {
                     }
                     5 => call.postpone("token", at(now + 50), &POLICY, time).map(|moved| moved.call),
                     6 => {
-                        let moved = key.and_then(|key| call.withdraw(&key, at(now + 5), &POLICY, time));
+                        let dial_key = record.and_then(|record| record.dial_key.as_deref());
+                        let moved = dial_key.and_then(|key| call.withdraw(key, at(now + 5), &POLICY, time));
                         moved.map(|moved| {
                             count(&withdrawn);
                             moved.call

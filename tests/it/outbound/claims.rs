@@ -1,14 +1,19 @@
 //! Each attempt is claimed once and dialled once, however many schedulers, dialers and triggers there are.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
 use insta::assert_snapshot;
 use serde_json::json;
-use switchhook_domain::CallId;
+use switchhook_domain::{CallId, Provider};
 use switchhook_local::CALLS_TABLE;
-use switchhook_local::connector::Fault;
-use switchhook_local::fake::{CrashPoint, DeliveryFaults};
+use switchhook_local::connector::{Fault, RequestInfo};
+use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::{MINUTE, World, is_request_to};
 
+use super::provider_health::schedule;
+use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create};
 
 #[tokio::test(start_paused = true)]
@@ -97,5 +102,42 @@ async fn claim_whose_write_was_done_and_answered_late_is_handed_on() {
     assert!(matches!(world.cloud.scheduler().trigger(&call_id, "by hand").await, Ok(ClaimOutcome::Claimed)));
     world.clear_faults();
     world.cloud.dialer().handle(world.take_claims()).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// Counts the writes of this call's row by dialers, from 1. `None` for any other request.
+fn number_of_write(writes: &AtomicU64, request: &RequestInfo<'_>, call_id: &str) -> Option<u64> {
+    let is_row = String::from_utf8_lossy(request.body).contains(&format!("\"call_id\":{{\"S\":\"{call_id}\"}}"));
+    let is_write = request.operation == "PutItem" && is_request_to(request, CALLS_TABLE) && is_row;
+    (is_write && request.sender == Some("dialer")).then(|| writes.fetch_add(1, Ordering::Relaxed) + 1)
+}
+
+/// The first provider refuses the dial. The response to the withdrawal is late, and meanwhile the second provider is asked.
+#[tokio::test(start_paused = true)]
+async fn dialer_withdraws_no_dial_of_another_dialer() {
+    let mut secret = all_accounts();
+    secret.as_object_mut().unwrap().retain(|provider, _| ["retell", "vapi"].contains(&provider.as_str()));
+    let mut world = World::with_secret(&secret);
+    world.stop();
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::OutOfCredit);
+    schedule(&world, "both", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let refused = world.take_claims();
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| match number_of_write(&writes, request, "both") {
+        Some(2) => Some(Fault::ResponseDelay(Duration::from_secs(5))),
+        _ => None,
+    });
+    let (one, two) = (world.cloud.dialer(), world.cloud.dialer());
+    let second = async {
+        world.wait(Duration::from_millis(500)).await;
+        assert_eq!(world.call("both").await.job.as_str(), "PENDING");
+        world.cloud.schedule().await.unwrap().unwrap();
+        two.handle(world.take_claims()).await;
+    };
+    tokio::join!(one.handle(refused), second);
+    let call = world.call("both").await;
+    let dials: Vec<_> = call.attempt_records.iter().map(|record| record.provider).collect();
+    assert_eq!((call.job.as_str(), dials), ("IN_PROGRESS", vec![Some(Provider::Vapi)]));
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }

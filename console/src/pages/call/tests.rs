@@ -201,8 +201,8 @@ fn placed() -> FoundCall {
         one.received_at = ms(arrived);
         *call = fold(Some(call), &[one], &policy(), ms(arrived + 41)).transition.unwrap().call;
     };
-    let attempt = dial(&mut call, 7_200_200);
-    let refused = call.withdraw(&attempt, ms(7_204_000), &policy(), ms(7_200_900)).unwrap();
+    dial(&mut call, 7_200_200);
+    let refused = call.withdraw("dial-7200200", ms(7_204_000), &policy(), ms(7_200_900)).unwrap();
     call = refused.because("connection_refused").call;
     let busy = dial(&mut call, 7_211_000);
     report(&mut call, &busy, EventKind::Initiated, 7_212_000, 7_212_200);

@@ -181,11 +181,11 @@ fn forgotten_cancellation_comes_back() {
 fn refused_dial_becomes_the_dial_that_was_forgotten() {
     let forgotten = records(&dialled(&pending(), 1));
     let again = dialled(&pending(), 500);
-    let call = again.recall(&AttemptKey::new("1"), &forgotten, &policy(), at(501)).expect("not reported").call;
+    let call = again.recall("dial-500", &forgotten, &policy(), at(501)).expect("not reported").call;
     assert_eq!(call.dials(), forgotten.dials);
     assert_eq!((&call.job, call.in_doubt().len()), (&Job::InProgress, 1));
     let canceled = DialRecords { dials: Vec::new(), canceled: Some(StopReason::CanceledByUser) };
-    let call = again.recall(&AttemptKey::new("1"), &canceled, &policy(), at(501)).expect("not reported").call;
+    let call = again.recall("dial-500", &canceled, &policy(), at(501)).expect("not reported").call;
     assert_eq!((&call.job, call.attempts().len()), (&Job::Canceled, 0));
 }
 
@@ -234,7 +234,7 @@ fn call_that_is_called_off_before_its_dial_is_recorded_is_not_dialled() {
     let off = dialled(&pending(), 500).call_off(&policy(), at(501)).expect("under way").call;
     assert_eq!(off.job, Job::InProgress);
     let canceled = DialRecords { dials: Vec::new(), canceled: Some(StopReason::BookingChanged) };
-    let call = off.recall(&AttemptKey::new("1"), &canceled, &policy(), at(502)).expect("not reported").call;
+    let call = off.recall("dial-500", &canceled, &policy(), at(502)).expect("not reported").call;
     assert_eq!((&call.job, call.attempts().len()), (&Job::Canceled, 0));
 }
 

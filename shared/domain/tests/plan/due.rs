@@ -1,6 +1,6 @@
-//! Calls that are due and cannot be dialled.
+//! Calls that are due and cannot be dialled, and dials that are taken back.
 
-use switchhook_domain::{Call, CallingWindow, Plan, Provider, StopReason};
+use switchhook_domain::{Call, CallingWindow, DialRecords, Plan, Provider, StopReason};
 
 use super::{LEASE, POLICY, RETRY, at, call_with, claimed, dialled, due_at, folded, moves, reasons};
 
@@ -38,6 +38,20 @@ fn due_call_waits_for_the_opening_of_its_window() {
     assert_eq!(waiting.await_opening(&POLICY, at(3_601)), None, "it is not due");
     assert_eq!(claimed(&call, 10).await_opening(&POLICY, at(3_600)), None);
     assert_eq!(call_with(RETRY).await_opening(&POLICY, at(3_600)), None, "it has no window");
+}
+
+/// The first dial was withdrawn and the answer was lost. The next dial has the same number.
+#[test]
+fn dial_is_taken_back_by_its_own_dialer_only() {
+    let first = dialled(&call_with(RETRY), 10);
+    let withdrawn = first.withdraw("dial", at(10), &POLICY, at(10)).expect("not reported").call;
+    let again = claimed(&withdrawn, 11).start_dial("token", "other", Provider::Vapi, &POLICY, at(11)).expect("claimed");
+    let again = again.transition.call;
+    assert_eq!(again.attempt_records[0].key, first.attempt_records[0].key);
+    assert_eq!(again.withdraw("dial", at(12), &POLICY, at(12)), None);
+    assert_eq!(again.reject("dial", &POLICY, at(12)), None);
+    assert_eq!(again.recall("dial", &DialRecords::default(), &POLICY, at(12)), None);
+    assert!(again.withdraw("other", at(12), &POLICY, at(12)).is_some());
 }
 
 /// The second claim expires too, and its expiry takes the place of the first one in the history.

@@ -143,7 +143,7 @@ fn pause_ends_when_the_call_is_too_late() {
     call.plan.as_mut().expect("a placed call has a plan").not_after = Some(at(100));
     let call = dialled_in_vain(&call, 10);
     assert_eq!(due_at(&call), at(41));
-    let refused = dialled(&call, 45).withdraw(&AttemptKey::new("2"), at(5_000), &POLICY, at(46)).unwrap().call;
+    let refused = dialled(&call, 45).withdraw("dial", at(5_000), &POLICY, at(46)).unwrap().call;
     assert_eq!(due_at(&refused), at(100));
     let call = dialled_in_vain(&call, 45);
     assert_eq!(due_at(&call), at(100));

@@ -1,0 +1,71 @@
+//! Dials that were recorded in the row and not made: the dialer takes them back.
+
+use std::time::Duration;
+
+use switchhook_aws::Error;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{AttemptKey, Call, DialRecords, StopReason, Timestamp, Transition};
+
+use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
+use crate::{BACKOFF_MS, Dialer, RACES_MAX};
+
+impl Dialer {
+    /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
+    /// Nothing is dialled.
+    pub(crate) async fn recall(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        dial_key: &str,
+        records: &DialRecords,
+    ) -> Result<DialOutcome, Error> {
+        let outcome = if records.dial_of(attempt).is_some() {
+            DialOutcome::DialledBefore
+        } else {
+            DialOutcome::Stopped(records.canceled.unwrap_or(StopReason::CanceledByUser))
+        };
+        let transition = |call: &Call, now| call.recall(dial_key, records, &self.policy, now);
+        self.undo_dial(call, transition, outcome).await
+    }
+
+    /// Withdraws an attempt that was not dialled, so that the call is due again later.
+    pub(crate) async fn withdraw(
+        &self,
+        call: &Call,
+        dial_key: &str,
+        reason: &'static str,
+        pause_min: Option<Duration>,
+    ) -> Result<DialOutcome, Error> {
+        let pause =
+            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(pause_min.unwrap_or_default());
+        let withdrawal = |call: &Call, now: Timestamp| {
+            Some(call.withdraw(dial_key, now.plus(pause), &self.policy, now)?.because(reason))
+        };
+        self.undo_dial(call, withdrawal, DialOutcome::Withdrawn(reason)).await
+    }
+
+    /// Stores the transition of a call whose dial was not made. If events of the attempt have arrived, the attempt stays: it may
+    /// have been dialled after all. The dial of another dialer stays too.
+    pub(crate) async fn undo_dial(
+        &self,
+        call: &Call,
+        transition: impl Fn(&Call, Timestamp) -> Option<Transition>,
+        outcome: DialOutcome,
+    ) -> Result<DialOutcome, Error> {
+        let mut call = call.clone();
+        for _ in 0..RACES_MAX {
+            let Some(undone) = transition(&call, self.clock.now()) else {
+                return Ok(DialOutcome::InDoubt(EVENTS_RECEIVED));
+            };
+            match self.calls.store(&undone, self.call_retention).await? {
+                StoreOutcome::Committed => return Ok(outcome),
+                StoreOutcome::LostRace => {}
+            }
+            match self.calls.get_call(&call.call_id).await? {
+                Some(read) => call = read,
+                None => return Ok(DialOutcome::ClaimLost),
+            }
+        }
+        Err(Error::Contended(RACES_MAX))
+    }
+}
