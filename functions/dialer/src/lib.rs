@@ -292,7 +292,7 @@ impl Dialer {
         match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
             Ok(inbox::DialRecordOutcome::Recorded) => {}
             Ok(inbox::DialRecordOutcome::Refused(records)) => {
-                return self.recall(call, attempt, dial_key, &records).await;
+                return self.recall(call, attempt, dial_key, records).await;
             }
             // Perhaps only the answer was lost. Then the inbox refuses the next dial of this attempt, and this one is looked up.
             Err(error) => return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error)),

@@ -17,15 +17,30 @@ impl Dialer {
         call: &Call,
         attempt: &AttemptKey,
         dial_key: &str,
-        records: &DialRecords,
+        mut records: DialRecords,
     ) -> Result<DialOutcome, Error> {
         let outcome = if records.dial_of(attempt).is_some() {
             DialOutcome::DialledBefore
         } else {
             DialOutcome::Stopped(records.canceled.unwrap_or(StopReason::CanceledByUser))
         };
-        let transition = |call: &Call, now| call.recall(dial_key, records, &self.policy, now);
-        self.undo_dial(call, transition, outcome).await
+        let mut call = call.clone();
+        for _ in 0..RACES_MAX {
+            let Some(undone) = call.recall(dial_key, &records, &self.policy, self.clock.now()) else {
+                return Ok(DialOutcome::InDoubt(EVENTS_RECEIVED));
+            };
+            match self.calls.store(&undone, self.call_retention).await? {
+                StoreOutcome::Committed => return Ok(outcome),
+                StoreOutcome::LostRace => {}
+            }
+            match self.calls.get_call(&call.call_id).await? {
+                Some(read) => call = read,
+                None => return Ok(DialOutcome::ClaimLost),
+            }
+            // The booking may have resumed the call meanwhile. It deletes the record of the cancellation before it changes the row.
+            records = self.inbox.dial_records(&call.call_id).await?;
+        }
+        Err(Error::Contended(RACES_MAX))
     }
 
     /// Withdraws an attempt that was not dialled, so that the call is due again later.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use switchhook_domain::{CallId, Provider};
-use switchhook_local::CALLS_TABLE;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{CallId, Provider, StopReason};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{MINUTE, World, is_request_to};
+use switchhook_tests::{CALL_RETENTION, MINUTE, World, is_request_to};
 
-use super::provider_health::schedule;
+use super::provider_health::{policy, schedule};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create};
 
@@ -139,5 +140,52 @@ async fn dialer_withdraws_no_dial_of_another_dialer() {
     let call = world.call("both").await;
     let dials: Vec<_> = call.attempt_records.iter().map(|record| record.provider).collect();
     assert_eq!((call.job.as_str(), dials), ("IN_PROGRESS", vec![Some(Provider::Vapi)]));
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// The inbox refuses to record a dial, because the booking was called off. Before the dialer has taken the dial back, the booking is
+/// again as it was.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
+    let mut world = World::new();
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    schedule(&world, "booked", &[Provider::Retell], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    let writes = AtomicU64::new(0);
+    let late = Some(Fault::Delay(Duration::from_millis(400)));
+    world.set_fault_hook(move |request| {
+        let is_record = request.sender == Some("dialer")
+            && request.operation == "UpdateItem"
+            && is_request_to(request, INBOX_TABLE);
+        let is_recall = number_of_write(&writes, request, "booked") == Some(2);
+        (is_record || is_recall).then(|| late.clone()).flatten()
+    });
+    let dialer = world.cloud.dialer();
+    let call_id = CallId::new("booked");
+    let changes = async {
+        world.wait(Duration::from_millis(200)).await;
+        let call = world.call("booked").await;
+        assert_eq!(call.job.as_str(), "IN_PROGRESS");
+        assert_eq!(
+            world.calls.store(&call.call_off(&policy(), world.now()).unwrap(), CALL_RETENTION).await.unwrap(),
+            StoreOutcome::Committed
+        );
+        let (reason, now) = (StopReason::BookingChanged, world.now());
+        world.inbox.record_cancellation(&call_id, reason, now, now).await.unwrap();
+        world.wait(Duration::from_millis(400)).await;
+        world.inbox.lift_cancellation(&call_id).await.unwrap();
+        let resumed = world.call("booked").await.resume(&policy(), world.now()).unwrap();
+        assert_eq!(world.calls.store(&resumed, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+    };
+    tokio::join!(dialer.handle(claims), changes);
+    world.clear_faults();
+    let call = world.call("booked").await;
+    assert_eq!((call.job.as_str(), call.stop_reason, call.attempt_records.len()), ("PENDING", None, 0));
+    assert_eq!(world.cloud.fake().dials(), []);
+    world.start();
+    world.wait(MINUTE * 10).await;
+    assert_snapshot!(call_state(&world, "booked").await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }
