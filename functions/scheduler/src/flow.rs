@@ -138,7 +138,11 @@ impl<'a> Flow<'a> {
                 self.health.insert(provider, health);
                 booked
             }
-            None => 0,
+            // Others have taken the places since the health was read.
+            None => {
+                self.health.remove(&provider);
+                0
+            }
         };
         if booked < wanted && self.health(provider).await?.is_full(&pace, now) {
             self.full.insert(provider);
@@ -192,7 +196,10 @@ impl<'a> Flow<'a> {
             Some((next.clone(), next))
         };
         let started = self.calls.change_provider_health(provider, probe).await?;
-        Ok(started.map(|health| self.health.insert(provider, health)).is_some())
+        let is_started = started.is_some();
+        self.health.remove(&provider);
+        self.health.extend(started.map(|health| (provider, health)));
+        Ok(is_started)
     }
 
     /// Lets another call be the probe of the provider, because this one was not claimed.

@@ -110,6 +110,22 @@ async fn calls_whose_first_provider_has_no_rate_go_to_the_next_one_from_every_sh
     assert_eq!((report.claimed, report.unconfigured), (40, 0));
 }
 
+/// Two runs at the same time see the same free places. The one that comes too late must not read all that waits.
+#[tokio::test(start_paused = true)]
+async fn run_that_comes_too_late_for_the_places_reads_little() {
+    let world = stopped_world(&[Provider::Retell]);
+    for number in 0..1_500 {
+        schedule(&world, &format!("call-{number}"), &[Provider::Retell], Duration::ZERO).await;
+    }
+    drop(world.requests());
+    let (one, two) = (world.cloud.scheduler(), world.cloud.scheduler());
+    let (one, two) = tokio::join!(one.run("one"), two.run("two"));
+    let claimed = one.unwrap().claimed + two.unwrap().claimed;
+    let reads = world.requests()["GetItem"];
+    println!("{claimed} claimed, {reads} reads");
+    assert!(claimed >= 100 && reads <= 600, "{claimed} claimed, {reads} reads");
+}
+
 /// The rate of the provider is used up for a long time. The run still shows how long its calls have waited.
 #[tokio::test(start_paused = true)]
 async fn run_without_a_free_place_shows_how_long_calls_wait() {
