@@ -98,7 +98,7 @@ fn delay_requests(world: &World, operations: &'static [(&'static str, &'static s
 /// Stores calls that ring, and that have been overdue for a long time. While [`slow_down`] delays requests, a run has no time for all of
 /// them.
 pub(crate) async fn store_overdue(world: &World) {
-    world.accept(Provider::Generic, &generic("ringing", "e1", "RINGING", 0)).await;
+    world.accept(Provider::Generic, &generic("ringing", "overdue", "RINGING", 0)).await;
     consume_all(world).await;
     let call = world.call("ringing").await;
     store_copies(world, &call, "ringing-", 600).await;

@@ -60,8 +60,7 @@ impl Plan {
     }
 
     /// True if no attempt may begin at this time, because it [makes no sense](Self::not_after) any more.
-    #[must_use]
-    pub fn is_too_late(&self, at: Timestamp) -> bool {
+    pub(crate) fn is_too_late(&self, at: Timestamp) -> bool {
         self.not_after.is_some_and(|not_after| at >= not_after)
     }
 

@@ -452,37 +452,6 @@ fn retry_that_is_called_off_is_not_the_last_word_on_the_appointment() {
     assert_eq!(last_of_appointment(&late), event);
 }
 
-/// The attempt failed, a late report says that it was answered, and then the retry is called off. The first
-/// `appointment.connected` corrects `appointment.no_answer`; the second one repeats the first and corrects nothing.
-#[test]
-fn retry_that_is_called_off_corrects_nothing_a_second_time() {
-    let unnamed = |id, kind, now| ProviderEvent { attempt: None, ..reports(id, "1", kind, now) };
-    let mut answered = unnamed("2", EventKind::InProgress, 3);
-    answered.call_events.retain(|event| !event.implied);
-    let call = folded(&call_with(RETRY), &unnamed("1", EventKind::Failed, 2));
-    let call = folded(&call, &answered);
-    let call = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(4)).unwrap().call;
-    let call = call.give_up("token", StopReason::DoNotCall, &POLICY, at(5)).unwrap().call;
-
-    let events = call.domain_events_from(1);
-    let events = events.iter().filter(|event| event.event_type.starts_with("appointment."));
-    let events: Vec<_> = events
-        .map(|event| (event.sequence, event.status, event.corrects.as_deref(), event.source_event_id.as_deref()))
-        .collect();
-    let (failed, answered) = (Some("retell:1"), Some("retell:2"));
-    assert_eq!(
-        events,
-        [
-            (4, "dialing", None, failed),
-            (5, "no_answer", None, failed),
-            (6, "retrying", None, failed),
-            (7, "connected", Some("call-1/5"), answered),
-            (8, "retrying", None, failed),
-            (10, "connected", None, None),
-        ]
-    );
-}
-
 #[test]
 fn number_that_may_not_be_called_fails_permanently() {
     let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 40));

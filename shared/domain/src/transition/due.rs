@@ -13,7 +13,7 @@ impl Call {
     /// True if no attempt may begin any more, because the time [`not_after`](crate::Plan::not_after) has come.
     #[must_use]
     pub fn is_too_late(&self, now: Timestamp) -> bool {
-        self.plan.as_ref().and_then(|plan| plan.not_after).is_some_and(|not_after| not_after <= now)
+        self.plan.as_ref().is_some_and(|plan| plan.is_too_late(now))
     }
 
     /// PENDING → FAILED, for the scheduler: the call is [too late](Self::is_too_late).
