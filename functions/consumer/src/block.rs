@@ -15,10 +15,10 @@ impl Consumer {
     pub(crate) async fn block_numbers<'a>(
         &self,
         call: &Call,
-        events: impl Iterator<Item = (&'a ProviderEvent, &'a FoldOutcome)>,
+        events: impl Iterator<Item = (&'a ProviderEvent, FoldOutcome)>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let wishes = events.filter(|(event, outcome)| event.block_number && **outcome == FoldOutcome::Folded);
+        let wishes = events.filter(|(event, outcome)| event.block_number && *outcome == FoldOutcome::Folded);
         for (event, _) in wishes.filter(|_| self.block_on_request) {
             let number = match event.direction.or(call.direction) {
                 Some(Direction::Inbound) => event.from.as_ref().or(call.from.as_ref()),

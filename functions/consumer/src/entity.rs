@@ -45,7 +45,7 @@ impl Consumer {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                 continue;
             }
-            self.erase_late_events(forgotten_at, &events).await?;
+            self.erase_late_events(forgotten_at, events.iter()).await?;
             let mut counts = self.log_entity(messages, &dispositions, race, started);
             counts.extend(booking_counts);
             return Ok(counts);

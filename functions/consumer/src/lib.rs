@@ -37,7 +37,7 @@ use switchhook_domain::{
     WebhookQuarantined, fold,
 };
 
-use crate::refold::{Refolder, is_drift_event};
+use crate::refold::{Refolder, added, is_drift_event};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
 /// the queue.
@@ -226,19 +226,23 @@ impl Consumer {
                 }
                 call_id = alias.call_id;
             }
-            let folded = match (&call, events.as_slice()) {
+            // A refold may add events to the call that were never folded.
+            let (folded, read) = match (&call, events.as_slice()) {
                 (Some(call), [drift]) if is_drift_event(drift) => {
                     let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
-                    let Some(folded) = refolder.refold(call, drift, invoked_at, now).await? else {
+                    let Some(refolded) = refolder.refold(call, drift, invoked_at, now).await? else {
                         self.log_refold_skipped(first, started);
                         return Ok(Counts::new());
                     };
-                    folded
+                    refolded
                 }
-                (_, _) => fold(call.as_ref(), &events, &self.policy, now),
+                (_, _) => (fold(call.as_ref(), &events, &self.policy, now), Vec::new()),
             };
+            let added = added(&read, call.as_ref(), &folded);
+            let added = added.into_iter().map(|event| (event, FoldOutcome::Folded));
             if let Some(transition) = &folded.transition {
-                self.block_numbers(&transition.call, events.iter().zip(&folded.outcomes), now).await?;
+                let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.clone());
+                self.block_numbers(&transition.call, outcomes, now).await?;
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
@@ -249,10 +253,13 @@ impl Consumer {
             }
             let mut outcomes: Vec<(&ProviderEvent, FoldOutcome)> = events.iter().zip(folded.outcomes).collect();
             outcomes.extend(refused.iter().map(|message| (&message.event, FoldOutcome::Refused)));
+            // They come last, because they have no message here.
+            outcomes.extend(added);
             self.note_unfolded(&outcomes, now).await?;
             let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
             self.note_dials(after.or(before), &outcomes, now).await;
-            self.erase_late_events(after.or(before).and_then(|call| call.forgotten_at), &events).await?;
+            let late = events.iter().chain(&read);
+            self.erase_late_events(after.or(before).and_then(|call| call.forgotten_at), late).await?;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));
             return Ok(self.log(outcomes, before, after, race, started));
         }

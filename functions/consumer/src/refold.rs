@@ -26,12 +26,21 @@ pub(crate) fn is_drift_event(event: &ProviderEvent) -> bool {
     event.entity.is_none() && event.call_events.iter().all(|event| event.kind == EventKind::DriftFound)
 }
 
+/// Returns those of the events that a refold read from the inbox which it added to its call. **Nobody else acts on them**: their own messages
+/// are duplicates now, and the sweep queues no event that its call contains.
+pub(crate) fn added<'a>(read: &'a [ProviderEvent], before: Option<&Call>, fold: &Fold) -> Vec<&'a ProviderEvent> {
+    let after = fold.transition.as_ref().map(|transition| &transition.call);
+    let contains =
+        |call: Option<&Call>, event: &ProviderEvent| call.is_some_and(|it| it.contains_event(&event.event_id));
+    read.iter().filter(|event| contains(after, event) && !contains(before, event)).collect()
+}
+
 impl<'a> Refolder<'a> {
     pub(crate) const fn new(inbox: &'a Inbox, inbox_retention: Duration, policy: &'a Policy) -> Self {
         Self { inbox, inbox_retention, policy }
     }
 
-    /// Folds a call again from its events in the inbox. `None` if the call has too many events to read in the time that is left.
+    /// Folds a call again from its events in the inbox, and returns them too. `None` if the call has too many events to read in the time that is left.
     /// `invoked_at` is the start of the invocation.
     pub(crate) async fn refold(
         &self,
@@ -39,13 +48,13 @@ impl<'a> Refolder<'a> {
         drift: &ProviderEvent,
         invoked_at: Timestamp,
         now: Timestamp,
-    ) -> Result<Option<Fold>, Error> {
+    ) -> Result<Option<(Fold, Vec<ProviderEvent>)>, Error> {
         let spent = Duration::from_millis(now.millis_since(invoked_at).unsigned_abs());
         let read = self.inbox.events_of_call(call, now);
         let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), read).await;
         // If the time is up, the refold is skipped without an error.
         let Some(events) = read.unwrap_or(Ok(None))? else { return Ok(None) };
         let is_kept = |entry: &_| is_kept_without_event(call, entry, self.inbox_retention, now);
-        Ok(Some(refold(call, &events, is_kept, drift, self.policy, now)))
+        Ok(Some((refold(call, &events, is_kept, drift, self.policy, now), events)))
     }
 }

@@ -6,7 +6,7 @@ use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
-use super::{call_request, call_state, create, get_call, send};
+use super::{call_request, call_state, create, get_call, post_stored_only, report_drift, send};
 
 /// Retell's report that the person asked not to be called again.
 fn report(call_id: &str, direction: &str) -> String {
@@ -85,6 +85,38 @@ async fn repeated_report_does_not_block_an_unblocked_number() {
     assert!(list.contains(&number).await.unwrap());
     send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
     world.post(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    assert!(!list.contains(&number).await.unwrap());
+}
+
+/// The event of the wish is stored and not queued. A refold reads it from the inbox before the sweep queues it.
+#[tokio::test(start_paused = true)]
+async fn wish_that_a_refold_finds_blocks_the_number() {
+    let world = World::new();
+    let number = PhoneNumber::new("+15550199");
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    let started = json!({
+        "event": "call_started",
+        "call": {
+            "call_id": "call_1", "call_status": "ongoing", "direction": "outbound", "from_number": "+15550100",
+            "to_number": "+15550199", "start_timestamp": 1_767_225_600_000_i64, "metadata": {"appointment_id": "apt_0"},
+        },
+    });
+    world.accept(Provider::Retell, &started.to_string()).await;
+    world.quiesce().await;
+    post_stored_only(&world, Provider::Retell, &report("call_1", "outbound")).await;
+    report_drift(&world, "appointment:apt_0", "first").await;
+    world.quiesce().await;
+    assert_eq!(
+        call_state(&world, "appointment:apt_0").await,
+        "job COMPLETED, appointment Declined, attempts [completed]"
+    );
+    assert!(list.contains(&number).await.unwrap());
+    assert_eq!(world.logged("number_blocked").len(), 1);
+    // The sweep and another refold block no number again that a user has unblocked.
+    send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
+    world.wait(MINUTE * 5).await;
+    report_drift(&world, "appointment:apt_0", "another").await;
     world.quiesce().await;
     assert!(!list.contains(&number).await.unwrap());
 }

@@ -21,6 +21,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
+use switchhook_aws::inbox::{NewEvent, submit};
+use switchhook_domain::Provider;
+use switchhook_local::EVENTS_QUEUE;
 use switchhook_tests::{World, text};
 
 pub(crate) use self::providers::all_accounts;
@@ -72,4 +75,18 @@ pub(crate) async fn call_state(world: &World, call_id: &str) -> String {
         call["attempts"].as_array().unwrap().iter().map(|attempt| text(&attempt["lifecycle"])).collect();
     let (job, appointment) = (text(&call["job"]["state"]), text(&call["appointment_status"]));
     format!("job {job}, appointment {appointment}, attempts [{}]", lifecycles.join(", "))
+}
+
+/// Posts a webhook that is stored and not queued, because ingress crashes between the two.
+pub(crate) async fn post_stored_only(world: &World, provider: Provider, body: &str) {
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert!(world.post(provider, body).await.0.is_server_error());
+    world.clear_faults();
+}
+
+/// Stores and queues a report of drift about a call, as the drift check does. `fingerprint` identifies the report.
+pub(crate) async fn report_drift(world: &World, call_id: &str, fingerprint: &str) {
+    let drift = world.call(call_id).await.drift_found_event(fingerprint, world.now());
+    let new_event = NewEvent::from_switchhook(&drift, "test").unwrap();
+    drop(submit(&world.inbox, &world.queue, &new_event, &drift).await.unwrap());
 }

@@ -12,7 +12,7 @@ use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
 
 use super::providers::all_accounts;
-use super::{HOUR, call_request, call_state, create, send};
+use super::{HOUR, call_request, call_state, create, post_stored_only, report_drift, send};
 
 /// The types of the domain events about providers, in order.
 pub(super) fn provider_events(world: &World) -> Vec<String> {
@@ -412,6 +412,16 @@ async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
     assert!(reported > 1, "{reported} dials");
 }
 
+/// Retell's report that it dialled nobody, because the account has no credit.
+fn undialled(event: &str, id: &str, provider_call_id: &str, ended: Timestamp) -> String {
+    let ids = json!({"switchhook_call_id": id, "switchhook_attempt": "1"});
+    let call = json!({
+        "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "no_valid_payment",
+        "end_timestamp": ended.as_millis(), "metadata": ids,
+    });
+    json!({"event": event, "call": call}).to_string()
+}
+
 /// Retell accepts the calls of an account without credit, and reports each of them twice as never dialled.
 #[tokio::test(start_paused = true)]
 async fn late_refusals_because_of_the_account_open_the_circuit_once() {
@@ -419,14 +429,6 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
     let fake = world.cloud.fake();
     // The test reports the calls itself.
     fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let report = |event: &str, id: &str, provider_call_id: &str, ended: Timestamp| {
-        let ids = json!({"switchhook_call_id": id, "switchhook_attempt": "1"});
-        let call = json!({
-            "call_id": provider_call_id, "call_status": "not_connected", "disconnection_reason": "no_valid_payment",
-            "end_timestamp": ended.as_millis(), "metadata": ids,
-        });
-        json!({"event": event, "call": call}).to_string()
-    };
     let mut reports = Vec::new();
     for number in 0..3 {
         assert_eq!(provider_events(&world), Vec::<String>::new(), "{number} calls were not dialled");
@@ -435,7 +437,7 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
         world.wait(Duration::from_secs(5)).await;
         let provider_call_id = world.call(&id).await.attempt_records[0].provider_call_id.clone().unwrap();
         for event in ["call_ended", "call_analyzed"] {
-            let body = report(event, &id, &provider_call_id, world.now());
+            let body = undialled(event, &id, &provider_call_id, world.now());
             world.accept(Provider::Retell, &body).await;
             reports.push(body);
         }
@@ -453,6 +455,25 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
     }
     world.quiesce().await;
     assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap(), health);
+}
+
+/// Retell's reports are stored and not queued, so that a refold reads them first.
+#[tokio::test(start_paused = true)]
+async fn refusals_that_refolds_find_open_the_circuit() {
+    let world = World::with_secret(&all_providers());
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    for number in 0..3 {
+        let id = format!("unpaid-{number}");
+        schedule(&world, &id, &[Provider::Retell], Duration::ZERO).await;
+        world.wait(Duration::from_secs(5)).await;
+        let provider_call_id = world.call(&id).await.attempt_records[0].provider_call_id.clone().unwrap();
+        post_stored_only(&world, Provider::Retell, &undialled("call_ended", &id, &provider_call_id, world.now())).await;
+        report_drift(&world, &id, "drift").await;
+        world.quiesce().await;
+        let call = world.call(&id).await;
+        assert_eq!((call.attempts().len(), call.is_pending()), (0, true));
+    }
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
 }
 
 /// A report about the probe that is late must not open the circuit again, because a later call was dialled.

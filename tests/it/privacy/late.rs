@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use http::StatusCode;
 use serde_json::json;
-use switchhook_domain::Provider;
+use switchhook_domain::{EventId, Provider};
 use switchhook_local::INBOX_TABLE;
 use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_tests::{MINUTE, World};
@@ -13,6 +13,7 @@ use switchhook_tests::{MINUTE, World};
 use super::places::places;
 use super::{RETELL_CALL, about, finished_call, forget_calls, retell, stored};
 use crate::operator::{HOUR, stack};
+use crate::outbound::{post_stored_only, report_drift};
 
 #[tokio::test(start_paused = true)]
 async fn late_webhook_is_folded_and_leaves_no_trace_of_the_person() {
@@ -48,6 +49,31 @@ async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
     world.wait(MINUTE * 5).await;
     assert_eq!(places(&world).await, BTreeSet::new());
     assert!(stored(&world, "generic:late").await.is_erased());
+}
+
+/// The webhook is stored and not queued, and a refold reads it from the inbox before the sweep queues it. The sweep then skips it.
+#[tokio::test(start_paused = true)]
+async fn late_webhook_that_a_refold_finds_is_erased() {
+    for fails in [false, true] {
+        let world = World::new();
+        finished_call(&world, "c1").await;
+        world.quiesce().await;
+        forget_calls(&world, &["c1"]).await;
+        let late = about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken");
+        post_stored_only(&world, Provider::Generic, &late).await;
+        assert_eq!(places(&world).await.len(), 1);
+        if fails {
+            // The refold is stored, and the erasure after it fails.
+            world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, switchhook_tests::down());
+        }
+        report_drift(&world, "c1", "drift").await;
+        world.quiesce().await;
+        assert!(world.call("c1").await.contains_event(&EventId::new("generic:late")));
+        assert_eq!(places(&world).await.is_empty(), !fails);
+        world.clear_faults();
+        world.wait(MINUTE * 5).await;
+        assert_eq!(places(&world).await, BTreeSet::new(), "fails: {fails}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
