@@ -2,7 +2,7 @@
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{Call, Job};
+use crate::call::Call;
 use crate::plan::StopReason;
 
 impl AppointmentStatus {
@@ -17,7 +17,7 @@ impl AppointmentStatus {
             let decided = attempts.iter().filter(|attempt| attempt.decision().is_some());
             let decided_at = decided.map(|attempt| attempt.started_at).max();
             let started_at = attempts.last().map(|attempt: &AttemptState| attempt.started_at);
-            let is_wanted = call.job != Job::Canceled || call.stop_reason != Some(StopReason::BookingChanged);
+            let is_wanted = !call.job.is_final() || call.stop_reason != Some(StopReason::BookingChanged);
             ((decided_at, is_wanted, started_at, call.created_at, &call.call_id), call.appointment_status())
         });
         statuses.max_by(|(a, _), (b, _)| a.cmp(b)).map(|(_, status)| status)

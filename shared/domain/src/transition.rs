@@ -229,19 +229,19 @@ impl Call {
     /// `None` if Switchhook does not place the call, or it is stopped already.
     #[must_use]
     pub fn stop_unknown(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        if self.stop_reason == Some(StopReason::BookingChanged) {
-            let mut call = self.clone();
+        self.plan.as_ref()?;
+        let is_called_off = self.stop_reason == Some(StopReason::BookingChanged);
+        let mut call = self.clone();
+        if is_called_off && self.job == Job::Canceled {
             call.stop_reason = Some(StopReason::CanceledByUser);
             call.note_move(MoveKind::Canceled, None, now);
-            return Some(call.into_transition(policy, now));
-        }
-        if self.plan.is_none() || self.stop_reason.is_some() {
+        } else if is_called_off || self.stop_reason.is_none() {
+            let reason = StopReason::DialsUnknown;
+            call.stop_reason = Some(reason);
+            call.note_move(MoveKind::GivenUp, Some(reason.as_str()), now);
+        } else {
             return None;
         }
-        let mut call = self.clone();
-        let reason = StopReason::DialsUnknown;
-        call.stop_reason = Some(reason);
-        call.note_move(MoveKind::GivenUp, Some(reason.as_str()), now);
         Some(call.into_transition(policy, now))
     }
 
@@ -278,10 +278,10 @@ impl Call {
     /// An attempt that is under way is left alone, and no further one follows. A call that has ended keeps its job, and a late event
     /// does not make it due again.
     ///
-    /// `None` if the call is stopped already.
+    /// `None` if the call is stopped already, or if its person was forgotten, so that nobody is called anyway.
     #[must_use]
     pub fn call_off(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        if self.plan.is_none() || self.stop_reason.is_some() {
+        if self.plan.is_none() || self.stop_reason.is_some() || self.forgotten_at.is_some() {
             return None;
         }
         let mut call = self.clone();

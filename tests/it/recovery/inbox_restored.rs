@@ -108,7 +108,7 @@ async fn refilled_items_are_kept_no_longer_than_other_items_of_the_inbox() {
         assert!(expires_at.parse::<i64>().unwrap() <= latest, "{key} expires at {expires_at}");
         kinds.insert(if key.ends_with("/created") { "creation" } else { key.split(':').next().unwrap() }.to_owned());
     }
-    assert_eq!(kinds, BTreeSet::from(["creation", "dials", "generic", "retell"].map(str::to_owned)));
+    assert_eq!(kinds, BTreeSet::from(["creation", "dials", "generic", "retell", "switchhook"].map(str::to_owned)));
 }
 
 #[tokio::test(start_paused = true)]

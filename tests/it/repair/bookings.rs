@@ -30,7 +30,7 @@ async fn dead_letter(world: &World, body: &Value, operation: &'static str, table
         let is_consumer = call.sender == Some("consumer") && call.operation == operation;
         (is_consumer && is_of_call && is_request_to(call, table)).then(down)
     });
-    receive(world, &[body.clone()]).await;
+    receive(world, std::slice::from_ref(body)).await;
     world.wait(HOUR * 6).await;
     world.clear_faults();
     assert_eq!(world.dead_letters().len(), 1);

@@ -209,8 +209,11 @@ fn stopped_call_is_not_tried_again_and_still_learns_how_it_ended() {
 #[test]
 fn stopped_call_of_a_booking_is_not_resumed() {
     let ringing = folded(Some(&dialled(&pending(), 1)), &[event("r", "1", EventKind::Ringing, 5)], 5);
-    for (call, job) in [(pending(), Job::Canceled), (ringing, Job::InProgress)] {
-        let called_off = call.call_off(&policy(), at(8)).expect("not ended").call;
+    let mut ended = dialled(&pending(), 1);
+    ended.plan.as_mut().expect("a placed call has a plan").retry.attempts_max = 1;
+    let ended = busy(Some(&ended), "1", 5);
+    for (call, job) in [(pending(), Job::Canceled), (ringing, Job::InProgress), (ended, Job::Failed)] {
+        let called_off = call.call_off(&policy(), at(8)).expect("not stopped").call;
         let stopped = called_off.stop_unknown(&policy(), at(10)).expect("it may have been resumed and dialled");
         assert_eq!((&stopped.call.job, stopped.new_announcements), (&job, 0));
         assert_eq!(stopped.call.resume(&policy(), at(11)), None);

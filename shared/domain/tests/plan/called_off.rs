@@ -56,6 +56,16 @@ fn attempt_that_used_the_last_try_fails_the_call_although_it_was_called_off() {
     assert_eq!(ended.job, Job::Failed);
     let last = ended.domain_events_from(1).into_iter().rfind(|event| event.event_type == "call.exhausted");
     assert_eq!(last.and_then(|event| event.reason), Some("attempts_used"));
+    // The booking has another call since, which gives the status of the appointment.
+    assert_eq!(AppointmentStatus::of_calls(&[ended.clone()]), Some(AppointmentStatus::NoAnswer));
+    assert_eq!(AppointmentStatus::of_calls(&[ended, call_with(RETRY)]), Some(AppointmentStatus::Pending));
+}
+
+#[test]
+fn ended_call_whose_person_was_forgotten_is_not_called_off() {
+    let forgotten = unheard().forget(at(950)).expect("ended").call;
+    let late = folded(&forgotten, &reports("1", "1", EventKind::Busy, 960));
+    assert_eq!((&late.job, late.call_off(&POLICY, at(970))), (&Job::Failed, None));
 }
 
 /// The booking moves away and back. The call is canceled twice, and both times it is news.
