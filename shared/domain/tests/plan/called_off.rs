@@ -57,7 +57,7 @@ fn attempt_that_used_the_last_try_fails_the_call_although_it_was_called_off() {
     let last = ended.domain_events_from(1).into_iter().rfind(|event| event.event_type == "call.exhausted");
     assert_eq!(last.and_then(|event| event.reason), Some("attempts_used"));
     // The booking has another call since, which gives the status of the appointment.
-    assert_eq!(AppointmentStatus::of_calls(&[ended.clone()]), Some(AppointmentStatus::NoAnswer));
+    assert_eq!(AppointmentStatus::of_calls(std::slice::from_ref(&ended)), Some(AppointmentStatus::NoAnswer));
     assert_eq!(AppointmentStatus::of_calls(&[ended, call_with(RETRY)]), Some(AppointmentStatus::Pending));
 }
 
