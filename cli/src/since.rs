@@ -79,8 +79,8 @@ mod tests {
             let text = std::fs::read_to_string(&file).unwrap();
             for (name, takes_point) in OPTIONS {
                 for value in text.split(&format!("{name} ")).skip(1) {
-                    let is_of_value = |c: char| c.is_ascii_alphanumeric() || ":-+".contains(c);
-                    let value = value.split(|c| !is_of_value(c)).next().unwrap_or_default();
+                    let is_of_value = |c: char| c.is_ascii_alphanumeric() || ":-+.".contains(c);
+                    let value = value.split(|c| !is_of_value(c)).next().unwrap_or_default().trim_end_matches('.');
                     if !value.starts_with(|c: char| c.is_ascii_digit()) {
                         continue;
                     }
