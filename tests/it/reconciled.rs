@@ -354,7 +354,7 @@ async fn no_call_becomes_an_alias_of_itself_and_none_of_ours_becomes_one() {
 #[tokio::test(start_paused = true)]
 async fn alias_is_kept_for_the_retention_of_the_inbox_and_thirty_days_more() {
     let world = World::stopped();
-    // The first id is that of a call, which becomes the alias. The second is free.
+    // A call has the first id, and becomes the alias. The second id is free.
     post(&world, &started("p1", &Value::Null, world.now())).await;
     consume_all(&world).await;
     let alias = Alias { call_id: CallId::new("ours"), attempt: AttemptKey::new("1") };

@@ -1,8 +1,7 @@
 //! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
-//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. If more calls are
-//! due, or more events are to be swept, than it handles itself, it hands the rest to workers: invocations of the same function by the
-//! repair queue.
+//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. It hands the
+//! calls and the events that are too many for it to workers: invocations of the same function by the repair queue.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it

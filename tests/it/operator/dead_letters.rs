@@ -188,7 +188,7 @@ async fn dead_letter_whose_message_is_gone_is_redriven_from_the_inbox() {
     assert_eq!(listed(&world).await.iter().count(), 0, "they need no attention any more");
 }
 
-/// The messages of one call come ten at a time, so the rest of another call's cannot be told from hidden ones.
+/// A queue hands out ten messages of one call at a time. The others of that call look like hidden ones.
 #[tokio::test(start_paused = true)]
 async fn run_does_not_wait_for_the_message_of_a_dead_letter_that_had_none() {
     for verb in [Verb::Redrive, Verb::DiscardDeadLetters] {

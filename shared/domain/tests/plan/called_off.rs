@@ -11,7 +11,7 @@ fn call_until(not_after: i64) -> Call {
     call
 }
 
-/// The call was accepted, and nothing was heard of it.
+/// The provider accepted the call, and sent no event about it.
 fn unheard() -> Call {
     let call = dialled(&call_with(RETRY), 10);
     let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
@@ -77,7 +77,7 @@ fn result_that_was_overtaken_is_announced_again() {
     let again = back.call_off(&POLICY, at(23)).expect("waiting").call;
     assert_eq!(results(&again), ["call.retry_scheduled", "call.canceled", "call.retry_scheduled", "call.canceled"]);
 
-    // Nothing was heard of the attempt, then its ending arrives late, and then the dialer gives up.
+    // The attempt times out, its ending arrives late, and then the dialer gives up.
     let retried = folded(&unheard(), &reports("1", "1", EventKind::Busy, 960));
     let due_at = due_at(&retried);
     let claimed = retried.claim("token", Provider::Retell, LEASE, false, &POLICY, due_at).expect("due").call;

@@ -69,7 +69,7 @@ impl DialRates {
         self.pacing(provider).map(|pacing| Duration::from_secs_f64(1.0 / (pacing.per_second * share)))
     }
 
-    /// Number of dialers that must run at the same time for all providers to get their rates, at most the 1,000 that an event source
+    /// Number of dialers that must run at the same time, so that all providers get their rates. At most 1,000, which an event source
     /// starts. 0 if no calls are placed.
     #[must_use]
     pub fn dialers_wanted(&self) -> u32 {
