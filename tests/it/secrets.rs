@@ -6,8 +6,10 @@
 use std::time::Duration;
 
 use http::StatusCode;
+use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
+use switchhook_local::fake::Mode;
 use switchhook_local::{CloudOptions, DIAL_ACCOUNTS_SECRET, WEBHOOK_KEYS_SECRET};
 use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options};
 
@@ -189,4 +191,31 @@ async fn call_of_a_provider_whose_account_is_wrong_or_missing_waits_for_it() {
         let causes = causes_with_accounts(text).await;
         assert!(!causes.is_empty() && causes.iter().all(|found| found == cause), "{text}: {causes:?}");
     }
+}
+
+/// Creates a call whose dial gets no answer, and puts other dial accounts before it counts as not found. Returns the number of
+/// dials that were asked for, and the states of the attempts.
+async fn dial_in_doubt_before(change: impl FnOnce(&mut Value)) -> String {
+    let world = world();
+    let fake = world.cloud.fake();
+    fake.set_mode(Mode::Unresponsive);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let mut accounts = Value::from(options(&all_providers()).providers.dial_accounts_document());
+    change(&mut accounts["retell"]);
+    put(&world, DIAL_ACCOUNTS_SECRET, &accounts.to_string());
+    world.wait(REREAD).await;
+    fake.set_mode(Mode::Normal);
+    world.wait(MINUTE * 30).await;
+    let state = crate::outbound::call_state(&world, &call_id).await;
+    format!("{} dials, {state}", fake.dials().len())
+}
+
+#[tokio::test(start_paused = true)]
+async fn account_that_did_not_make_a_dial_cannot_say_that_nobody_was_called() {
+    let other_key =
+        |account: &mut Value| account["dial"]["api_key"] = json!("the key of another account, which is long enough");
+    assert_snapshot!(dial_in_doubt_before(other_key).await, @"0 dials, job FAILED, appointment Inconclusive, attempts [inconclusive]");
+    let other_agent = |account: &mut Value| account["dial"]["agent_id"] = json!("another_agent");
+    assert_snapshot!(dial_in_doubt_before(other_agent).await, @"1 dials, job COMPLETED, appointment Confirmed, attempts [completed]");
 }

@@ -40,7 +40,9 @@ use switchhook_domain::{
     AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
     StopReason, Timestamp,
 };
-use switchhook_providers::{DialAnswer, DialRates, DialRequest, Entry, Pacing, derived_call_id, dial_api_request};
+use switchhook_providers::{
+    AccountConfig, DialAnswer, DialRates, DialRequest, Entries, Entry, Pacing, derived_call_id, dial_api_request,
+};
 
 use crate::outcome::{
     ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
@@ -170,13 +172,15 @@ impl Dialer {
     }
 
     async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
-        let dial_key = self.random_ids.hex::<8>()?;
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
+        let random_id = self.random_ids.hex::<8>()?;
+        let dial_key = accounts.config(claim.provider).map_or(random_id.clone(), |config| config.dial_key(&random_id));
         let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // No other dial has this key. So the write of the last round was committed, and only its answer was lost.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
-                return self.place(&call, &attempt, is_last_attempt, &dial_key, claim, notes).await;
+                return self.place(&call, &attempt, is_last_attempt, &accounts, claim, notes).await;
             }
             let now = self.clock.now();
             let step = self.next_step(&call, claim, &dial_key, now).await?;
@@ -197,7 +201,7 @@ impl Dialer {
             }
             return match step {
                 NextStep::Dial(DialStarted { transition, attempt, is_last_attempt }) => {
-                    self.place(&transition.call, &attempt, is_last_attempt, &dial_key, claim, notes).await
+                    self.place(&transition.call, &attempt, is_last_attempt, &accounts, claim, notes).await
                 }
                 NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
                 NextStep::Release(_) => Ok(DialOutcome::Released),
@@ -257,17 +261,16 @@ impl Dialer {
         call: &Call,
         attempt: &AttemptKey,
         is_last_attempt: bool,
-        dial_key: &str,
+        accounts: &Entries<AccountConfig>,
         claim: &ClaimMessage,
         notes: &mut RequestNotes,
     ) -> Result<DialOutcome, Error> {
-        let accounts = self.dial_accounts.current(self.clock.now()).await;
         let (Some(plan), Some(record), Some(from), Some(to)) =
             (&call.plan, call.dial_record(attempt), &call.from, &call.to)
         else {
             return Ok(DialOutcome::ClaimLost);
         };
-        let provider = record.provider;
+        let (provider, dial_key) = (record.provider, record.dial_key.as_str());
         let dial = DialRequest {
             call_id: &call.call_id,
             attempt,

@@ -279,6 +279,10 @@ impl Lookups<'_> {
                 (true, LookupOutcome::Ended(ending))
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
+            // Another account than now may have made the dial.
+            LookupAnswer::NotFound if !record.dial_key.as_deref().is_some_and(|key| config.made_dial(key)) => {
+                (true, LookupOutcome::Unavailable)
+            }
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
             LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
             // The provider works, and shows more later.

@@ -155,5 +155,5 @@ pub const DIAL: Units = Units {
     domain_events: 0.0,
     log_bytes: 2_286.7,
     inbox_bytes: 1_119.0,
-    calls_bytes: 732.9,
+    calls_bytes: 741.9,
 };

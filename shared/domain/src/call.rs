@@ -100,7 +100,8 @@ pub struct AttemptRecord {
     /// True if the provider was [doubted](crate::ProviderHealth) when it got this dial, or if an accepted probe had just closed its
     /// circuit. The first report that it really dialled ends the doubt, and confirms the probe.
     pub is_watched: bool,
-    /// Random id of the dial. A dialer that got no response to the write of this record recognises its own dial by this id.
+    /// Random id of the dial and tag of the account that makes it. A dialer that got no response to the write of this record
+    /// recognises its own dial by this key.
     pub dial_key: Option<String>,
 }
 

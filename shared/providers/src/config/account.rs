@@ -6,6 +6,7 @@
 use std::fmt;
 
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use switchhook_domain::Provider;
 
 use super::fields::Fields;
@@ -49,7 +50,42 @@ impl AccountConfig {
     pub fn discovers(&self) -> bool {
         self.discover
     }
+
+    /// Key of a dial that this account makes: the random id, a hyphen, and the tag of the account.
+    #[must_use]
+    pub fn dial_key(&self, random_id: &str) -> String {
+        format!("{random_id}-{}", self.tag())
+    }
+
+    /// True if this account made the dial. Otherwise nobody can say from its list of calls that the dial never happened.
+    #[must_use]
+    pub fn made_dial(&self, dial_key: &str) -> bool {
+        dial_key.split_once('-').is_some_and(|(_, tag)| tag == self.tag())
+    }
+
+    /// Tag of the account and of the part of it in which a search looks: eight digits of a hash, from which nobody can tell
+    /// a key. A new key of an account whose id the configuration does not name makes it another account.
+    fn tag(&self) -> String {
+        let account = match &self.account {
+            Account::Retell(RetellAccount { api_key, .. })
+            | Account::Vapi(VapiAccount { api_key, .. })
+            | Account::ElevenLabs(ElevenLabsAccount { api_key, .. })
+            | Account::Bland(BlandAccount { api_key, .. }) => api_key.as_str(),
+            Account::Twilio(account) => &account.account_sid,
+            Account::Telnyx(account) => &account.connection_id,
+            Account::Plivo(account) => &account.auth_id,
+            Account::Vonage(account) => &account.application_id,
+            // The URL names the project.
+            Account::LiveKit(account) => &account.room_prefix,
+            Account::SignalWire(account) => &account.project_id,
+        };
+        let text = format!("{} {account}", self.base_url().unwrap_or_default());
+        hex::encode(Sha256::digest(text)).chars().take(TAG_CHARS).collect()
+    }
 }
+
+/// Length of the tag of an account.
+const TAG_CHARS: usize = 8;
 
 impl fmt::Debug for AccountConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
