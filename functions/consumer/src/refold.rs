@@ -1,7 +1,8 @@
 //! The refold: folds a call again from its events in the inbox.
 //!
 //! If the events of a call cannot be read in time, the row stays as it is and the message is deleted. The next hourly drift check
-//! reports the same call again.
+//! reports the same call again if it is open. A settled call is looked at once, so its difference stays until somebody runs
+//! `switchhook verify`, as P2RefoldLimitAlarm says.
 
 use std::time::Duration;
 

@@ -27,8 +27,10 @@ pub(crate) fn new_announcements(
     cause: Cause,
     now: Timestamp,
 ) -> Vec<Announcement> {
-    let mut new: Vec<Announcement> =
-        attempts.iter().flat_map(|attempt| lifecycle_announcements(call, attempt)).collect();
+    let mut new = Vec::new();
+    for attempt in attempts {
+        new.extend(lifecycle_announcements(call, attempt, call.announcements.len() + new.len()));
+    }
     new.extend(job_announcement(call, attempts, cause, now));
     if call.appointment_id.is_some() {
         new.extend(appointment_announcements(call, attempts, cause, now));
@@ -57,7 +59,8 @@ pub(crate) fn call_announcement(
     }
 }
 
-fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
+/// Returns the new announcements about the lifecycle of an attempt. The first of them comes after `before` others of the call.
+fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -> Vec<Announcement> {
     let announced = || announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Lifecycle);
     let highest = announced().filter_map(AnnouncementKind::lifecycle).max();
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
@@ -76,7 +79,10 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcem
     let is_ending = |other: &Announcement| {
         other.attempt_index == Some(attempt.index) && other.kind.is_ending() && other.kind.topic() == Topic::Lifecycle
     };
-    let ending = call.announcements.iter().rposition(is_ending);
+    // The ending may be announced just now, by an earlier event of the same batch.
+    let earlier = new.split_last().map_or(&[][..], |(_, earlier)| earlier);
+    let ending = earlier.iter().rposition(is_ending).map(|index| before + index);
+    let ending = ending.or_else(|| call.announcements.iter().rposition(is_ending));
     if let (Some((state, source)), Some(ending)) = (higher.last(), ending) {
         let (kind, source) = (AnnouncementKind::Corrected(*state, ending + 1), AnnouncementSource::Event(*source));
         new.push(attempt_announcement(call, attempt, kind, source));

@@ -68,6 +68,9 @@ pub struct Booking {
     pub is_canceled: bool,
     /// Start of the appointment. `None` if the booking is over, or if its event names no start.
     pub starts_at: Option<Timestamp>,
+    /// Latest start that any event of the booking names. The row is kept until then, also if the booking is over: a webhook that is
+    /// sent again would make the booking anew.
+    pub latest_start: Option<Timestamp>,
     /// Call of the booking. `None` if the booking is over, or if its event names no start or no number.
     pub call_id: Option<CallId>,
     /// Earlier calls of the booking that have yet to be called off. It grows only while that fails.
@@ -84,15 +87,17 @@ impl Booking {
             BookingReport::Booked(booked) => (false, booked.starts_at),
             BookingReport::Canceled => (true, None),
         };
-        if before.is_some_and(|before| before.rank() >= rank(position, is_canceled)) {
-            return None;
+        let latest_start = before.and_then(|before| before.latest_start).max(starts_at);
+        if let Some(before) = before.filter(|before| before.rank() >= rank(position, is_canceled)) {
+            let is_later = before.latest_start < latest_start;
+            return is_later.then(|| Self { latest_start, ..before.clone() });
         }
         let call_id = event.booked_call_id();
         let mut superseded = before.map(|before| before.superseded.clone()).unwrap_or_default();
         superseded.extend(before.and_then(|before| before.call_id.clone()));
         superseded.retain(|superseded| Some(superseded) != call_id.as_ref());
         let decided_by = position.clone();
-        Some(Self { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree: false })
+        Some(Self { decided_by, is_canceled, starts_at, latest_start, call_id, superseded, calls_agree: false })
     }
 
     /// Returns the state after the consumer made the calls agree with it.

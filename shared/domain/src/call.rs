@@ -425,8 +425,8 @@ impl Call {
         let dialled = self.attempt_records.get(index).and_then(|record| record.provider);
         let reporting = |named: Option<usize>| {
             let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
-            // The generic provider is the last.
-            entries.filter_map(|entry| entry.source_event_id.provider()).min().copied()
+            let providers = entries.filter_map(|entry| entry.source_event_id.provider());
+            providers.min_by_key(|provider| (**provider == Provider::Generic, **provider)).copied()
         };
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }

@@ -123,14 +123,19 @@ fn moved_announcements(before: &Call, after: &Call, drift_at: usize) -> Vec<Anno
         // The row had lost the end of its history. The new history has the same order, so the index is still right.
         None => Some(index).filter(|index| *index < drift_at),
     };
-    let source = |source| match source {
-        AnnouncementSource::Event(index) => AnnouncementSource::Event(new_index(index).unwrap_or(drift_at)),
-        AnnouncementSource::Transition(at) => AnnouncementSource::Transition(at),
+    let moved = |announcement: &Announcement| match announcement.source {
+        AnnouncementSource::Event(index) => match new_index(index) {
+            Some(index) => Announcement { source: AnnouncementSource::Event(index), ..announcement.clone() },
+            // The drift event has no provider, and the announced attempt has one.
+            None => Announcement {
+                source: AnnouncementSource::Event(drift_at),
+                provider: announcement.provider.or_else(|| before.provider_of_source(announcement.source)),
+                ..announcement.clone()
+            },
+        },
+        AnnouncementSource::Transition(_) => announcement.clone(),
     };
-    let announcements = after.announcements.iter();
-    announcements
-        .map(|announcement| Announcement { source: source(announcement.source), ..announcement.clone() })
-        .collect()
+    after.announcements.iter().map(moved).collect()
 }
 
 impl Call {
@@ -148,7 +153,10 @@ impl Call {
             return outcome;
         }
         let is_own = event.origin == Origin::Switchhook;
-        let needs_record = if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && !is_own };
+        // Of a call that Switchhook places, an event that concerns no attempt tells nothing about a dial.
+        let is_about_attempt = !is_own && !(is_call_level && self.plan.is_some());
+        let needs_record =
+            if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && is_about_attempt };
         // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room.
         if !is_own && !self.has_room(event, found, is_of_known_attempt, needs_record) {
             return FoldOutcome::Quarantined;

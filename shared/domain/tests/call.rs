@@ -492,6 +492,36 @@ fn two_providers_report_one_appointment() {
     });
 }
 
+/// A configured provider and the team's own application report one attempt.
+#[test]
+fn attempt_belongs_to_the_provider_that_is_not_generic() {
+    let configured: Provider = "x-acme".parse().unwrap();
+    let mut ringing = event("1", None, EventKind::Ringing, Some(1), 1);
+    ringing.event_id = EventId::new("x-acme:1");
+    ringing.origin = Origin::Provider(configured);
+    let call = one_by_one(&[ringing, event("2", None, EventKind::InProgress, Some(2), 2)]).unwrap();
+    assert_eq!(call.attempt_provider(0), Some(configured));
+}
+
+#[test]
+fn correction_of_an_ending_in_the_same_batch_is_announced() {
+    use EventKind::{Completed, InProgress, NoAnswer, Ringing};
+    let events = [
+        event("0", Some("a"), Ringing, Some(0), 0),
+        event("1", Some("a"), NoAnswer, Some(1), 1),
+        event("2", Some("a"), InProgress, Some(4), 2),
+        event("3", Some("a"), Completed, Some(9), 3),
+    ];
+    let corrected = |call: &Call| {
+        let events = call.domain_events_from(1).into_iter();
+        events.filter(|event| event.event_type == "call.corrected").map(|event| (event.status, event.corrects)).last()
+    };
+    let together = corrected(&deliver(&[events.to_vec()]).unwrap());
+    assert_eq!(together, Some(("completed", Some("generic:c/3".to_owned()))));
+    // Apart, the appointment is dialling before that.
+    assert_eq!(corrected(&one_by_one(&events).unwrap()), Some(("completed", Some("generic:c/4".to_owned()))));
+}
+
 /// A retry that another system promised never comes.
 #[test]
 fn missed_retry_makes_the_appointment_inconclusive() {

@@ -48,6 +48,8 @@ struct BookingRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     starts_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    latest_start: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     call_id: Option<CallId>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     superseded: BTreeSet<CallId>,
@@ -56,15 +58,24 @@ struct BookingRow {
 
 impl BookingRow {
     fn of(booking: &Booking) -> Self {
-        let Booking { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree } = booking.clone();
-        Self { decided_by: encode_position(&decided_by), is_canceled, starts_at, call_id, superseded, calls_agree }
+        let Booking { decided_by, is_canceled, starts_at, latest_start, call_id, superseded, calls_agree } =
+            booking.clone();
+        Self {
+            decided_by: encode_position(&decided_by),
+            is_canceled,
+            starts_at,
+            latest_start,
+            call_id,
+            superseded,
+            calls_agree,
+        }
     }
 
     /// Returns the booking. `None` if its event is malformed.
     fn decode(self) -> Option<Booking> {
-        let Self { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree } = self;
+        let Self { decided_by, is_canceled, starts_at, latest_start, call_id, superseded, calls_agree } = self;
         let decided_by = decode_position(&decided_by)?;
-        Some(Booking { decided_by, is_canceled, starts_at, call_id, superseded, calls_agree })
+        Some(Booking { decided_by, is_canceled, starts_at, latest_start, call_id, superseded, calls_agree })
     }
 }
 
@@ -125,8 +136,8 @@ impl Calls {
         now: Timestamp,
         retention: Duration,
     ) -> Result<StoreOutcome, Error> {
-        // The booking may be moved or canceled until then.
-        let starts_at = entity.booking.as_ref().and_then(|booking| booking.starts_at);
+        // The booking may be moved or canceled until then, and a canceled one may be reported again.
+        let latest_start = entity.booking.as_ref().and_then(|booking| booking.latest_start);
         let row = EntityRow {
             call_id: entity.key.clone(),
             schema_version: ENTITY_SCHEMA,
@@ -136,7 +147,7 @@ impl Calls {
             announced: entity.announced.clone(),
             forgotten_at: entity.forgotten_at,
             booking: entity.booking.as_ref().map(BookingRow::of),
-            expires_at: expires_at(starts_at.map_or(now, |at| at.max(now)), retention),
+            expires_at: expires_at(latest_start.map_or(now, |at| at.max(now)), retention),
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteEntity(Box::new(error)))?;
         let request = self.client.put_item().table_name(&self.table).set_item(Some(item));

@@ -1,8 +1,8 @@
 //! Calls that are due and cannot be dialled, and dials that are taken back.
 
-use switchhook_domain::{Call, CallingWindow, DialRecords, Plan, Provider, StopReason};
+use switchhook_domain::{Call, CallingWindow, DialRecords, EventKind, Plan, Provider, StopReason};
 
-use super::{LEASE, POLICY, RETRY, at, call_with, claimed, dialled, due_at, folded, moves, reasons};
+use super::{LEASE, POLICY, RETRY, at, call_with, claimed, dialled, due_at, folded, moves, reasons, reports, types};
 
 fn with_plan(change: impl FnOnce(&mut Plan)) -> Call {
     let mut call = call_with(RETRY);
@@ -70,4 +70,17 @@ fn end_of_a_claim_before_a_closed_window_is_not_guessed() {
     let second = expire(&second, 86_800);
     assert_eq!([job(&second, 3_100), job(&second, 3_500)], [None, None]);
     assert_eq!(job(&second, 86_500), Some("CLAIMED"));
+}
+
+/// Another system promises a retry of a call that Switchhook places.
+#[test]
+fn promise_of_a_retry_is_no_dial() {
+    let call = call_with(RETRY);
+    let mut promise = reports("1", "1", EventKind::RetryScheduled, 5);
+    promise.attempt = None;
+    for call in [call.clone(), claimed(&call, 10)] {
+        let after = folded(&call, &promise);
+        assert_eq!((after.job.as_str(), after.attempts().len()), (call.job.as_str(), 0));
+        assert_eq!(types(&after), Vec::<String>::new());
+    }
 }

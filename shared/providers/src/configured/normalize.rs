@@ -66,7 +66,8 @@ pub(crate) fn read(
         Meaning::Booked => mapping.booking_rule.clone().map(|rule| {
             let starts_at = mapping.starts_at.as_ref().and_then(|place| place.time(&body));
             let starts_at = starts_at.filter(|at| normalized::is_plausible(*at));
-            BookingReport::Booked(Booked { starts_at, replaces: text(&mapping.replaces), rule })
+            let replaces = text(&mapping.replaces).map(|id| bounded("", &id));
+            BookingReport::Booked(Booked { starts_at, replaces, rule })
         }),
         Meaning::BookingCanceled => Some(BookingReport::Canceled),
     };

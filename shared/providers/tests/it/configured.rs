@@ -458,3 +458,21 @@ mod random {
         }
     }
 }
+
+/// Everything that a webhook's sender writes is bounded in the event, because the event must fit into a message.
+#[test]
+fn id_of_the_replaced_booking_is_bounded() {
+    let (provider, file) = example("calcom");
+    let config = file.webhook_keys().config(provider).unwrap();
+    let path = folder().join("calcom/rescheduled.json");
+    let mut body: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    body["payload"]["rescheduleUid"] = json!("k".repeat(100_000));
+    let Reading::Event(event) = read(provider, config, body.to_string().as_bytes()) else { panic!("no event") };
+    let Some(BookingReport::Booked(booked)) = event.booking.as_deref() else { panic!("{event:?}") };
+    assert!(
+        booked.replaces.as_ref().is_some_and(|id| id.len() < 300),
+        "{:?}",
+        booked.replaces.as_ref().map(String::len)
+    );
+    assert!(replaced_booking(&event).is_some());
+}
