@@ -12,7 +12,7 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
-use switchhook_local::CALLS_TABLE;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_local::connector::Fault;
 use switchhook_tests::{MINUTE, World, database_down, generic};
 
@@ -120,6 +120,20 @@ async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
     let other = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({"appointment_id": "apt"}))).await;
     assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
     assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
+}
+
+/// The inbox forgets a request long before the table of calls forgets its call.
+#[tokio::test(start_paused = true)]
+async fn key_stays_that_of_its_first_request_when_the_inbox_has_forgotten_it() {
+    let world = World::stopped();
+    let request = request_body(&json!({}));
+    let first = send(&world, "POST", "/calls", Some("k1"), &request).await;
+    let call_id = body(&first)["call_id"].as_str().unwrap().to_owned();
+    world.delete_item(INBOX_TABLE, &format!("switchhook:{call_id}/created")).await;
+    let other = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({"appointment_id": "apt"}))).await;
+    assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
+    let again = send(&world, "POST", "/calls", Some("k1"), &request).await;
+    assert_eq!((again.status(), again.body()), (StatusCode::OK, first.body()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -116,6 +116,17 @@ impl Api {
             }
         };
         let appointment_id = request.appointment_id.clone();
+        // The row outlives the record of its request. So it is read first, and no other request is recorded in its place.
+        if key.is_some()
+            && let Some(first) = self.calls.get_call(&call_id).await?
+            && first.plan.is_some()
+        {
+            return match first.forgotten_at {
+                Some(_) => Err(call_forgotten()),
+                None if is_created_by(&first, &hash) => Ok(created(&first, appointment_id.as_deref(), true)),
+                None => Err(key_reused()),
+            };
+        }
         if let Some(earlier_id) = earlier_id
             && let Some(first) = self.calls.get_call(&earlier_id).await?
             && first.created_at > now.minus(DUPLICATE_WINDOW)

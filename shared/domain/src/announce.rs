@@ -6,7 +6,7 @@
 
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, Topic};
 use crate::attempt::AttemptState;
-use crate::call::{Call, Job};
+use crate::call::{Call, HistoryEntry, Job};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::StopReason;
 use crate::time::Timestamp;
@@ -105,6 +105,10 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -
 fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: Timestamp) -> Option<Announcement> {
     call.plan.as_ref()?;
     let latest = attempts.last();
+    if let (Job::Pending { due_at }, Some(taken_back)) = (&call.job, taken_back(call)) {
+        let kind = AnnouncementKind::RetryScheduled(*due_at);
+        return Some(Announcement { kind, provider_call_known: false, ..taken_back });
+    }
     let kind = match (&call.job, latest) {
         (Job::Pending { due_at }, Some(_)) => AnnouncementKind::RetryScheduled(*due_at),
         (Job::Failed, _) => AnnouncementKind::Exhausted(call.end_reason(attempts)),
@@ -132,6 +136,18 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
     })
 }
 
+/// Returns an announcement about the attempt that was announced last, if the provider did not make that call. Otherwise subscribers would take
+/// it for a call under way until the next dial. Its kind is still that of the announced state. `None` if the retry is announced.
+fn taken_back(call: &Call) -> Option<Announcement> {
+    let is_of_dial = |other: &&Announcement| other.kind.topic() == Topic::Lifecycle || other.kind.is_job_result();
+    let announced = call.announcements.iter().rfind(is_of_dial).filter(|last| !last.kind.is_job_result())?;
+    let index = announced.attempt_index.filter(|index| call.is_withdrawn(*index))?;
+    let withdraws = |entry: &HistoryEntry| entry.attempt_index == Some(index) && entry.is_withdrawal();
+    let source = AnnouncementSource::Event(call.history.iter().rposition(withdraws)?);
+    let provider = call.attempt_provider(index).filter(|provider| call.provider_of_source(source) != Some(*provider));
+    Some(Announcement { source, provider, ..announced.clone() })
+}
+
 /// Returns the source of an announcement that a job has ended or goes on: the worker's transition, or the event that ended the
 /// latest attempt. If that attempt has no ending, the newest event is the source.
 fn source_of_end(call: &Call, latest: Option<&AttemptState>, cause: Cause, now: Timestamp) -> AnnouncementSource {
@@ -153,9 +169,14 @@ fn appointment_announcements(
     let present = AnnouncementKind::Appointment(call.appointment_status_from(attempts));
     let last = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.topic() == Topic::Appointment);
     let Some(latest) = attempts.last() else {
+        if !call.job.is_final() {
+            let is_dialing = last == Some(AnnouncementKind::Appointment(AppointmentStatus::Dialing));
+            let taken_back = taken_back(call).filter(|_| is_dialing && last != Some(present));
+            return taken_back.map(|taken_back| Announcement { kind: present, ..taken_back }).into_iter().collect();
+        }
         let ended = AnnouncementKind::AppointmentEnded(call.end_reason(attempts));
         // Another reason alone is not announced, as in `job_announcement`.
-        let is_new = call.job.is_final() && last.map(AnnouncementKind::status) != Some(ended.status());
+        let is_new = last.map(AnnouncementKind::status) != Some(ended.status());
         let source = source_of_end(call, None, cause, now);
         let announcement = Announcement { source, ..call_announcement(call, ended, None, now) };
         return Some(announcement).filter(|_| is_new).into_iter().collect();

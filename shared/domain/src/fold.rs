@@ -154,7 +154,7 @@ impl Call {
         }
         let is_own = event.origin == Origin::Switchhook;
         // Of a call that Switchhook places, an event that concerns no attempt tells nothing about a dial.
-        let is_about_attempt = !is_own && !(is_call_level && self.plan.is_some());
+        let is_about_attempt = !(is_own || is_call_level && self.plan.is_some());
         let needs_record =
             if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && is_about_attempt };
         // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room.

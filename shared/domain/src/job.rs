@@ -117,7 +117,8 @@ impl Call {
     pub(crate) fn appointment_status_from(&self, attempts: &[AttemptState]) -> AppointmentStatus {
         let decision = attempts.iter().rev().find_map(AttemptState::decision);
         let retrying = match self.job {
-            Job::Pending { .. } | Job::Claimed { .. } => !attempts.is_empty(),
+            // A dial that the provider did not make is no attempt. It is made again all the same.
+            Job::Pending { .. } | Job::Claimed { .. } => !attempts.is_empty() || self.withdrawn_dials() > 0,
             Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
                 self.awaited_retry(attempts).is_some()
             }

@@ -149,6 +149,28 @@ fn pause_ends_when_the_call_is_too_late() {
     assert_eq!(due_at(&call), at(100));
 }
 
+/// Subscribers heard of the accepted dial. They hear that nobody is called, each time.
+#[test]
+fn accepted_dial_that_reached_nobody_is_announced_to_be_made_again() {
+    let mut call = call_with(RETRY);
+    for (round, now) in [(1, 10), (2, 100)] {
+        let key = AttemptKey::new(round.to_string());
+        call = dialled(&call, now);
+        call = folded(&call, &call.dial_accepted_event(&key, "p1", at(now + 1)));
+        assert_eq!(types(&call)[4 * (round - 1)..], ["call.initiated", "appointment.dialing"]);
+        call = folded(&call, &call.not_dialled_event(&key, "p1", at(now + 2)));
+        let events = call.domain_events_from(4 * (round - 1) + 3);
+        let shown: Vec<_> =
+            events.iter().map(|event| (event.event_type.as_str(), event.attempt, event.provider)).collect();
+        let of_dial = (Some(1), Some(Provider::Retell));
+        assert_eq!(
+            shown,
+            [("call.retry_scheduled", of_dial.0, of_dial.1), ("appointment.retrying", of_dial.0, of_dial.1)]
+        );
+        assert_eq!(call.appointment_status().as_str(), "Retrying");
+    }
+}
+
 /// The user cancels a call after a dial that reached nobody. A late event shows that a phone rang after all.
 #[test]
 fn cancellation_is_announced_once_whatever_arrives_later() {
