@@ -12,8 +12,8 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_local::connector::Fault;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, database_down, generic};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
