@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde_json::json;
 use switchhook_operate::scale::{
-    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, drift_share, parameter, partitions, resources,
+    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, drift_share, parameter, partitions, pollers, resources,
 };
 use switchhook_reconciler::limits;
 
@@ -63,7 +63,8 @@ impl Simulate {
             let sizes = sizes.iter().map(|traffic| {
                 json!({
                     "traffic": traffic, "units": traffic.units(), "resources": resources(traffic, &reconciler_limits()),
-                    "partitions": partitions(traffic), "drift_share": drift_share(traffic, &reconciler_limits()),
+                    "partitions": partitions(traffic), "pollers": pollers(traffic),
+                    "drift_share": drift_share(traffic, &reconciler_limits()),
                     "bill": bill(traffic),
                 })
             });
@@ -117,7 +118,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_operate::scale::{Effect, Resource};
+    use switchhook_operate::scale::{BATCH, Effect, Resource, quota};
 
     use super::*;
 
@@ -162,6 +163,16 @@ mod tests {
         let writes = limit("writes to `by_received` per second");
         assert!(writes < limit("calls that the sweep reads per second"));
         assert!(writes < limit("messages in the events queue"));
+    }
+
+    #[test]
+    fn pollers_receive_all_messages_of_the_busiest_time() {
+        for traffic in SIZES.map(Traffic::new) {
+            let messages = resource(&traffic, "messages sent to the events queue per second").peak;
+            assert!(pollers(&traffic) * quota::POLLER_POLLS * BATCH >= messages, "{messages} messages: {traffic:?}");
+        }
+        // 100 million webhooks a day are 3,588 messages a second at the busiest time, in batches of three.
+        assert_eq!(SIZES.map(|size| pollers(&Traffic::new(size))), [2.0, 120.0, 1_196.0]);
     }
 
     #[test]

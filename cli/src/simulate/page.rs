@@ -3,7 +3,7 @@
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
-    bill, drift_share, partitions, quota, resources,
+    bill, drift_share, partitions, pollers, quota, resources,
 };
 use switchhook_providers::LANE_SECONDS;
 
@@ -173,14 +173,12 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
 /// at which the drift check looks.
 fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
-    let concurrency = traffic.webhooks() * traffic.units().messages / BATCH * INVOCATION_S * traffic.peak_factor;
-    let pollers = (concurrency / quota::POLLER_CONCURRENCY).ceil().max(quota::POLLERS_MIN);
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
     let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
     format!(
         "Other numbers of this size:\n\n\
          - Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB. The writes of calls alone need {}.\n\
-         - Provisioned pollers, instead of those that Lambda adds by itself: {}.\n\
+         - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {}. Each receives {} batches per second.\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
          - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n\
          - The drift check looks at {} % of the settled calls, if all are at one provider.\n",
@@ -189,7 +187,8 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         number(*calls),
         number(*calls_gb),
         number(*calls_by_writes),
-        number(pollers),
+        number(pollers(traffic)),
+        number(quota::POLLER_POLLS),
         number(quota::LAMBDA_CONCURRENCY_NEW),
         number(new_account),
         number(minutes / 60.0),

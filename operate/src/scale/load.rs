@@ -210,11 +210,18 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             waits,
         ),
         resource(
-            "the same, for the pollers of one mapping",
-            batches * INVOCATION_S,
-            "w × messages / b × i",
-            quota(quota::MAPPING_CONCURRENCY),
-            "provisioned pollers, each with 10 concurrent invocations",
+            "polls per second of provisioned pollers",
+            batches,
+            "w × messages / b",
+            (
+                parameter::CONSUMER_POLLERS_MAX * quota::POLLER_POLLS,
+                format!(
+                    "largest `ConsumerPollers` ({}) × {} polls",
+                    parameter::CONSUMER_POLLERS_MAX,
+                    quota::POLLER_POLLS
+                ),
+            ),
+            "`ConsumerPollers=0`, or larger batches: a poll receives up to 10 messages",
             Effect::Delays,
             waits,
         ),
@@ -324,6 +331,16 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "Silent calls are settled late; dials in doubt have requests of their own",
         ),
     ]
+}
+
+/// Returns the value of `ConsumerPollers` that the busiest time needs, whatever the template allows. A poller polls so many times per
+/// second, and has so many invocations at the same time. Both are limits.
+#[must_use]
+pub fn pollers(traffic: &Traffic) -> f64 {
+    let batches = traffic.webhooks() * traffic.units().messages / BATCH * traffic.peak_factor;
+    let by_polls = batches / quota::POLLER_POLLS;
+    let by_concurrency = batches * INVOCATION_S / quota::POLLER_CONCURRENCY;
+    by_polls.max(by_concurrency).ceil().max(quota::POLLERS_MIN)
 }
 
 /// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. It may fall

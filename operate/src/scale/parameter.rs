@@ -1,8 +1,10 @@
-//! Default values of `template.yaml` that the model uses. A test compares them with the template.
+//! Values of `template.yaml` that the model uses: defaults, unless the name says otherwise. A test compares them with the template.
 
 pub const WEBHOOK_RATE: f64 = 1_000.0;
 pub const API_RATE: f64 = 50.0;
 pub const CONSUMER_CONCURRENCY: f64 = 50.0;
+/// Largest value of `ConsumerPollers`.
+pub const CONSUMER_POLLERS_MAX: f64 = 200.0;
 /// Dials per second of each provider in `DialRates`.
 pub const DIAL_RATE: f64 = 1.0;
 pub const DIALER_CONCURRENCY: f64 = 30.0;

@@ -8,11 +8,12 @@ pub const LAMBDA_CONCURRENCY: f64 = 1_000.0;
 pub const LAMBDA_CONCURRENCY_NEW: f64 = 10.0;
 /// Invocations per second for each concurrent invocation of the quota. Source: the Lambda page "scaling behavior".
 pub const LAMBDA_RATE_PER_CONCURRENCY: f64 = 10.0;
-/// Concurrent invocations by which one event source mapping reads a queue. Source: the page of `ScalingConfig`.
-pub const MAPPING_CONCURRENCY: f64 = 1_000.0;
 /// Concurrent invocations of one provisioned poller of a queue. Source: the API of Lambda's event source mappings.
 pub const POLLER_CONCURRENCY: f64 = 10.0;
-/// Fewest provisioned pollers of a queue. Source: the same API.
+/// Requests for messages that one provisioned poller of a queue makes per second. Each receives one batch. Source: the Lambda page about
+/// the scaling of queues.
+pub const POLLER_POLLS: f64 = 10.0;
+/// Fewest provisioned pollers of a queue. Source: the API of Lambda's event source mappings.
 pub const POLLERS_MIN: f64 = 2.0;
 /// Requests per second of one kind to a FIFO queue with high throughput. Source: the SQS page of message quotas.
 pub const FIFO_REQUESTS: f64 = 70_000.0;

@@ -305,6 +305,8 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(default("WebhookRatePerSecond"), parameter::WEBHOOK_RATE);
     assert_eq!(default("ApiRatePerSecond"), parameter::API_RATE);
     assert_eq!(default("ConsumerMaxConcurrency"), parameter::CONSUMER_CONCURRENCY);
+    let pollers = &template["Parameters"]["ConsumerPollers"]["MaxValue"];
+    assert_eq!(pollers.as_f64(), Some(parameter::CONSUMER_POLLERS_MAX));
     assert_eq!(default("DialerMaxConcurrency"), parameter::DIALER_CONCURRENCY);
     assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
     assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
