@@ -439,6 +439,7 @@ impl Cloud {
         run: JoinHandle<Result<T, switchhook_aws::Error>>,
     ) -> Result<Result<T, switchhook_aws::Error>, JoinError> {
         let started_ms = self.clock().now_ms();
+        self.0.metrics.record_scheduled_event(function, started_ms);
         let done = run.await;
         let now_ms = self.clock().now_ms();
         let failed = !matches!(done, Ok(Ok(_)));

@@ -159,6 +159,12 @@ impl Metrics {
         }
     }
 
+    /// Records that a schedule invoked a function, as Lambda does. Schedules invoke asynchronously, and nothing else does.
+    pub fn record_scheduled_event(&self, function: &str, at_ms: u64) {
+        let key = SeriesKey::new("AWS/Lambda", "AsyncEventsReceived", &[("FunctionName", &function_name(function))]);
+        self.record(key, 1.0, at_ms);
+    }
+
     /// Records an answer of the gateway, as API Gateway does.
     pub fn record_request(&self, status: u16, latency_ms: u64, at_ms: u64) {
         let one_if = |is_true: bool| if is_true { 1.0 } else { 0.0 };

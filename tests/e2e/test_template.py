@@ -706,8 +706,8 @@ def test_no_alarm_that_tells_of_a_lost_doubled_or_stuck_call_is_left_out_by_defa
         ("ApproximateNumberOfMessagesVisible", get_att("RelayFailuresQueue", "QueueName")),
         ("ApproximateAgeOfOldestMessage", get_att("EventsQueue", "QueueName")),
         ("ApproximateAgeOfOldestMessage", get_att("DialQueue", "QueueName")),
-        ("Invocations", ref("SchedulerFunction")),
-        ("Invocations", ref("ReconcilerFunction")),
+        ("AsyncEventsReceived", ref("SchedulerFunction")),
+        ("AsyncEventsReceived", ref("ReconcilerFunction")),
         ("IteratorAge", ref("RelayFunction")),
         ("5xx", ref("HttpApi")),
         *[(metric, ref(name_of(function))) for metric in ("Errors", "Throttles") for function in FUNCTIONS],
@@ -785,7 +785,7 @@ def test_the_dashboard_names_no_alarm_that_the_stack_does_not_have():
 # Metrics that AWS makes itself. Source: the page of each service in the AWS documentation, "CloudWatch metrics" or "metrics and dimensions".
 AWS_METRICS = {
     "AWS/Lambda": (
-        {"Invocations", "Errors", "Throttles", "Duration", "IteratorAge", "UrlRequestCount", "Url5xxCount"},
+        {"Invocations", "AsyncEventsReceived", "Errors", "Throttles", "Duration", "IteratorAge", "UrlRequestCount", "Url5xxCount"},
         {"FunctionName", "Resource", "ExecutedVersion"},
     ),
     "AWS/SQS": (
@@ -876,6 +876,9 @@ def test_nothing_that_is_not_there_sets_off_an_alarm():
     # Silence is an alarm all the same: these have a second metric whose values are there as long as the stack is.
     for name in ("P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm"):
         alarm = properties(name)
-        assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
+        # Only schedules invoke these functions asynchronously. The hourly drift check alone is one run.
+        function = ref("SchedulerFunction" if "Scheduler" in name else "ReconcilerFunction")
+        assert metrics_of(alarm)[0] == ("AWS/Lambda", "AsyncEventsReceived", {"FunctionName": function})
+        assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 2)
         assert [query["Expression"] for query in alarm["Metrics"] if "Expression" in query] == ["SUM([runs, 0 * waiting])"]
         assert metrics_of(alarm)[1] == ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": get_att("EventsQueue", "QueueName")})

@@ -162,10 +162,11 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         statistic: statistic.to_owned(),
         period: PERIOD,
     };
-    // The stack names an alias. Lambda counts the invocations of all versions under the name before the colon.
-    let invocations = |function: &str| MetricQuery {
+    // Only the schedules invoke these functions asynchronously. The stack names an alias, and Lambda counts the events of all versions
+    // under the name before the colon.
+    let scheduled_runs = |function: &str| MetricQuery {
         namespace: "AWS/Lambda".to_owned(),
-        name: "Invocations".to_owned(),
+        name: "AsyncEventsReceived".to_owned(),
         dimensions: vec![("FunctionName".to_owned(), function.split(':').next().unwrap_or_default().to_owned())],
         statistic: "Sum".to_owned(),
         period: PERIOD,
@@ -193,8 +194,8 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_function("ingress", "answer_ms", "p99"),
         of_function("consumer", "received_to_applied_ms", "p99"),
         of_function("relay", "received_to_announced_ms", "p99"),
-        invocations(&stack.names.scheduler_function),
-        invocations(&stack.names.reconciler_function),
+        scheduled_runs(&stack.names.scheduler_function),
+        scheduled_runs(&stack.names.reconciler_function),
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
         of_function("secret", "secret_refresh_failed", "Sum"),

@@ -180,8 +180,8 @@ pub(super) const DRIFT: Threshold = watch(
     "switchhook verify --since 24h",
 );
 
-/// Runs of a schedule in the last ten minutes, below which a schedule does not run.
-pub const RUNS_MIN: u64 = 1;
+/// Runs of a schedule in the last ten minutes, below which a schedule does not run. The hourly drift check is one run of the reconciler.
+pub const RUNS_MIN: u64 = 2;
 /// Functions that run on a schedule, each with the alarm of the schedule and a command that shows more.
 pub const SCHEDULES: [(&str, &str, &str); 2] = [
     ("scheduler", "P1SchedulerNotRunningAlarm", "switchhook call list --job PENDING"),

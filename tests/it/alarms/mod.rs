@@ -81,6 +81,27 @@ async fn stack_without_schedules_fires_their_alarms() {
     assert_eq!(fired(&world, start).into_keys().collect::<Vec<_>>(), WITHOUT_SCHEDULES);
 }
 
+/// The stream and the queue of due calls invoke the scheduler too, and the drift check has a schedule of its own.
+#[tokio::test(start_paused = true)]
+async fn stack_that_dials_without_schedules_fires_their_alarms() {
+    let mut world = World::with_options(CloudOptions { tick: HOUR * 24, ..options(&all_providers()) });
+    world.start();
+    let start = world.now();
+    for number in 0..30 {
+        create(&world, &call_request("confirms")).await;
+        if number == 15 {
+            world.cloud.check_drift().await.unwrap().unwrap();
+        }
+        world.wait(MINUTE * 4).await;
+    }
+    assert!(!world.cloud.fake().dials().is_empty());
+    let fired = fired(&world, start);
+    for alarm in WITHOUT_SCHEDULES {
+        // From the end of the first ten minutes on, the alarm is on for every five minutes of the two hours.
+        assert_eq!(fired[alarm].len(), 23, "{alarm} {fired:?}");
+    }
+}
+
 #[test]
 fn every_alarm_is_provoked_once() {
     let aws_alone: Vec<&str> = aws_alone::CASES.iter().map(|case| case.alarm).collect();
