@@ -5,22 +5,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::inbox::DiscoveryCursor;
-use switchhook_domain::{Direction, EventId, PhoneNumber, Provider};
-use switchhook_local::INBOX_TABLE;
-use switchhook_local::connector::RequestInfo;
+use switchhook_domain::{CallId, Direction, EventId, PhoneNumber, Provider};
+use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults, Mode};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options, text};
 
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
 use crate::reconciled::{consume_all, place_outside};
 
-/// Calls of 13 pages of Retell's list. A run reads ten.
-const CALLS: usize = 130;
+/// Calls of 63 pages of Retell's list. A run reads 60.
+const CALLS: usize = 630;
+/// Calls that a run reads.
+const CALLS_OF_RUN: u64 = 600;
 
 /// A stack that reads the lists of these providers, and whose schedules do not run. Every webhook is lost.
 fn discovering(providers: &[Provider]) -> World {
@@ -83,14 +86,14 @@ async fn list_of_more_pages_than_a_run_may_read_is_continued_by_the_next_run() {
         runs.push((requests, report.discovered));
         world.wait(MINUTE).await;
     }
-    assert_eq!(runs, [(10, 100), (3, 30), (0, 0), (0, 0)]);
+    assert_eq!(runs, [(60, CALLS_OF_RUN), (3, 30), (0, 0), (0, 0)]);
     assert_known_once(&world, &ids).await;
     assert_eq!(cursor(&world).await.page, None);
 
     // The next period overlaps this one. Its pages cost reads, and no call is stored again.
     world.wait(HOUR).await;
     let (report, requests) = run(&world).await;
-    assert_eq!((requests, report.discovered), (10, 0));
+    assert_eq!((requests, report.discovered), (60, 0));
     let (report, requests) = run(&world).await;
     assert_eq!((requests, report.discovered), (3, 0));
     assert_known_once(&world, &ids).await;
@@ -121,6 +124,56 @@ async fn run_asks_about_a_limited_number_of_calls_that_a_list_only_names() {
     }
 }
 
+/// Each read of a call takes 300 ms, so a page of ten known calls takes some seconds.
+#[tokio::test(start_paused = true)]
+async fn providers_share_the_time_of_a_run_and_operators_are_told_of_trouble_all_the_same() {
+    let world = discovering(&[Provider::Retell, Provider::Twilio]);
+    for _ in 0..200 {
+        place_outside(&world, "confirms");
+    }
+    let twilio =
+        world.cloud.fake().receive_call(Provider::Twilio, "+447700900123", "+442079460018", Behaviour::Confirms);
+    world.post(Provider::Retell, "{not JSON").await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    world.set_fault_hook(|call| {
+        let is_read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
+        is_read.then_some(Fault::Delay(Duration::from_millis(300)))
+    });
+    let report = world.reconciler.run("test").await.unwrap();
+    world.clear_faults();
+    consume_all(&world).await;
+    assert!((10..100).contains(&report.discovered), "{report:?}");
+    assert_eq!(report.notices, 1, "{report:?}");
+    assert_eq!(world.call(&format!("twilio:{twilio}")).await.attempt_records.len(), 1);
+    assert!(cursor(&world).await.page.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_that_no_period_covers_is_reported_once() {
+    let (world, _) = after_calls(1).await;
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0);
+    world.wait(HOUR * 19).await;
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0);
+
+    // Nobody reads the list for two days. Then the calls of its last 20 hours are read.
+    let forgotten = place_outside(&world, "confirms");
+    world.wait(HOUR * 28).await;
+    let known = place_outside(&world, "confirms");
+    world.wait(HOUR * 20).await;
+    world.cloud.fake().set_down(true);
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0, "no period has begun");
+    world.cloud.fake().set_down(false);
+    let (report, _) = run(&world).await;
+    assert_eq!((report.discovered, report.discovery_skipped_ms / HOUR.as_millis() as u64), (1, 28));
+    let lines = world.logged("reconciled");
+    let skipped: Vec<_> = lines.iter().filter(|line| line.get("discovery_skipped_ms").is_some()).collect();
+    assert_eq!(skipped.len(), 1, "{skipped:?}");
+    world.wait(HOUR).await;
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0);
+    assert_known_once(&world, &[known]).await;
+    assert!(world.calls.get_call(&CallId::new(format!("retell:{forgotten}"))).await.unwrap().is_none());
+}
+
 // Failures in the middle
 
 #[tokio::test(start_paused = true)]
@@ -135,9 +188,9 @@ async fn page_that_cannot_be_read_is_read_by_a_later_run() {
     assert_eq!(world.inbox.discovery_cursor(Provider::Retell).await.unwrap(), None);
     fake.set_down(false);
     world.wait(MINUTE).await;
-    assert_eq!(run(&world).await.0.discovered, 100);
+    assert_eq!(run(&world).await.0.discovered, CALLS_OF_RUN);
 
-    // The eleventh page fails for two hours, and the cursor stays at it.
+    // The 61st page fails for two hours, and the cursor stays at it.
     fake.set_down(true);
     let before = cursor(&world).await;
     assert!(before.page.is_some());
@@ -226,7 +279,7 @@ async fn known_call_is_read_once_for_all_of_its_events() {
 async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() {
     let (world, ids) = after_calls(CALLS).await;
     let fake = world.cloud.fake();
-    assert_eq!(run(&world).await.0.discovered, 100);
+    assert_eq!(run(&world).await.0.discovered, CALLS_OF_RUN);
     let before = cursor(&world).await;
     // The provider does not answer, and later answers with an error.
     fake.set_mode(Mode::Unresponsive);
@@ -250,7 +303,7 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
         let (report, requests) = run(&world).await;
         discovered.push((requests, report.discovered));
     }
-    assert_eq!(discovered, [(10, 0), (4, 31), (0, 0)]);
+    assert_eq!(discovered, [(60, 0), (4, 31), (0, 0)]);
     assert_eq!(cursor(&world).await.from, before.until.minus(HOUR * 3));
     assert_known_once(&world, &ids).await;
     assert_known_once(&world, &[later]).await;
@@ -261,7 +314,7 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
 async fn page_of_an_old_period_is_not_given_up_when_it_fails_once() {
     let (world, ids) = after_calls(CALLS).await;
     let fake = world.cloud.fake();
-    assert_eq!(run(&world).await.0.discovered, 100);
+    assert_eq!(run(&world).await.0.discovered, CALLS_OF_RUN);
     let before = cursor(&world).await;
     world.wait(HOUR * 4).await;
     fake.set_down(true);

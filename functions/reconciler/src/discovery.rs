@@ -3,7 +3,11 @@
 //! **A call that Switchhook knows is left alone**, so a list costs reads, and writes only for calls whose webhooks were
 //! all lost. Each period begins [`OVERLAP`] before the end of the one before. So a call that was alive when it was read is
 //! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
-//! reads at most [`PAGES_MAX`] pages, and begins none after [`LOOKUPS_MAX`] lookups of calls that a list only names. The next run continues.
+//! reads pages as long as it has time, at most [`PAGES_MAX`] of a provider. It begins none after [`LOOKUPS_MAX`] lookups of calls that a list
+//! only names. The next run continues. Providers share the time equally, so that a long list of one does not keep the others from being read.
+//!
+//! **Time that no period covers is counted.** A list that has more calls than the runs can read falls behind. Beyond [`LOOK_BACK_MAX`] the
+//! calls are left out, and the metric `discovery_skipped_ms` tells of how much time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,12 +29,15 @@ const PERIOD: Duration = Duration::from_secs(60 * 60);
 /// Time for which a period overlaps the one before. Together with the inactivity timeout, it is the length of the longest
 /// call that is found.
 const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
-/// Longest time that discovery looks back: after an interruption, older calls stay unknown.
+/// Longest time that discovery looks back: after an interruption, or if it cannot keep up, older calls stay unknown.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 /// Time for which the next page of a period is tried, if it cannot be read. Then the rest of the period is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
-/// Limit on the pages that one run reads per provider.
-const PAGES_MAX: u32 = 10;
+/// Time of a run after which discovery begins no further page. The rest is for the notices to operators.
+pub(crate) const DISCOVER_UNTIL: Duration = Duration::from_secs(30);
+/// Limit on the pages that one run reads per provider: about two per second. A period has the calls of four hours, and some lists have ten
+/// calls per page. So it is enough for 9,000 calls per hour.
+pub const PAGES_MAX: u32 = 60;
 /// Lookups of calls that a list only names, after which one run reads no further page of this provider. The page that reaches the
 /// limit is still finished, so a run sends at most a page more.
 const LOOKUPS_MAX: u64 = 100;
@@ -39,9 +46,13 @@ impl Reconciler {
     /// Reads the lists of all providers that are configured to be discovered, as far as there is time.
     pub(crate) async fn discover(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
+        let configs = Provider::ALL.into_iter().filter_map(|provider| Some((provider, accounts.config(provider)?)));
+        let discovered: Vec<(Provider, &AccountConfig)> = configs.filter(|(_, config)| config.discovers()).collect();
         let mut first_error = None;
-        for provider in Provider::ALL {
-            let Some(config) = accounts.config(provider).filter(|config| config.discovers()) else { continue };
+        for (index, (provider, config)) in discovered.iter().copied().enumerate() {
+            let now = self.clock.now();
+            let time_left = Duration::from_millis(stop_at.millis_since(now).max(0).unsigned_abs());
+            let stop_at = now.plus(time_left / u32::try_from(discovered.len() - index).unwrap_or(1));
             let mut requests = RequestStats::default();
             let read = self.discover_at((provider, config), report, &mut requests, stop_at, trace_id).await;
             self.log_requests(provider, &requests, trace_id);
@@ -65,12 +76,14 @@ impl Reconciler {
         // A call that is younger than this may still be going on, and its webhooks may still be on their way.
         let newest = self.clock.now().minus(self.policy.inactivity_timeout);
         let stored = self.inbox.discovery_cursor(provider).await?;
+        let mut skipped_ms = 0;
         let mut cursor = match &stored {
             Some(cursor) if cursor.page.is_some() => cursor.clone(),
             Some(cursor) if cursor.until.plus(PERIOD) > newest => return Ok(()),
             Some(cursor) => {
-                let from = cursor.until.minus(OVERLAP).max(newest.minus(LOOK_BACK_MAX));
-                period_cursor(from, newest)
+                let earliest = newest.minus(LOOK_BACK_MAX);
+                skipped_ms = earliest.millis_since(cursor.until).max(0).unsigned_abs();
+                period_cursor(cursor.until.minus(OVERLAP).max(earliest), newest)
             }
             None => period_cursor(newest.minus(PERIOD), newest),
         };
@@ -125,6 +138,8 @@ impl Reconciler {
             }
             cursor.page = page.next_page;
             self.inbox.set_discovery_cursor(provider, &cursor).await?;
+            // Counted once, when the period has begun: a run whose first page fails leaves the cursor where it is.
+            report.discovery_skipped_ms += std::mem::take(&mut skipped_ms);
             if cursor.page.is_none() {
                 break;
             }

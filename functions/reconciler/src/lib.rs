@@ -33,6 +33,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Policy, Timestamp};
 
+use crate::discovery::DISCOVER_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
@@ -41,6 +42,7 @@ pub use crate::reconciler::{Reconciler, Report, RequestStats};
 pub mod limits {
     use std::time::Duration;
 
+    pub use crate::discovery::PAGES_MAX as DISCOVERY_PAGES_MAX;
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
     pub use crate::reconciler::WORK_WINDOW;
@@ -116,7 +118,7 @@ impl Reconciler {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.discover(&mut report, started.plus(RUN_MAX), trace_id).await {
+        if let Err(error) = self.discover(&mut report, started.plus(DISCOVER_UNTIL), trace_id).await {
             first_error.get_or_insert(error);
         }
         if let Err(error) = self.notify(&mut report, started.plus(RUN_MAX)).await {
@@ -157,6 +159,7 @@ impl Reconciler {
         ];
         // CloudWatch would charge for a series of zeros.
         counts.extend(Some(("overdue_wake_ms", report.overdue_wake_ms)).filter(|(_, overdue)| *overdue > 0));
+        counts.extend(Some(("discovery_skipped_ms", report.discovery_skipped_ms)).filter(|(_, skipped)| *skipped > 0));
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {

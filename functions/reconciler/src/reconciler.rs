@@ -60,6 +60,8 @@ pub struct Report {
     pub requeued: u64,
     /// Calls that nobody had reported, found in the providers' own lists.
     pub discovered: u64,
+    /// Time whose calls discovery left out, because it was too far behind, in milliseconds.
+    pub discovery_skipped_ms: u64,
     /// Dead letters that the consumer had not noted.
     pub dead_letters_marked: u64,
     /// Notices to operators about new trouble.

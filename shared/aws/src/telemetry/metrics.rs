@@ -151,6 +151,11 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "not_requeued", "Stored events that cannot be read"),
     count("reconciler", "discovered", "Calls that nobody reported, found in a provider's list"),
     count("reconciler", "not_discovered", "Pages of a provider's list that cannot be read"),
+    milliseconds(
+        "reconciler",
+        "discovery_skipped_ms",
+        "Time whose calls discovery left out of a provider's list, because it was more than 20 hours behind",
+    ),
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
     count("reconciler", "drift_found", "Attempts that their provider reports differently"),
     count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),

@@ -19,6 +19,9 @@ const CONVERSATIONS: &str = "/v1/convai/conversations";
 /// Conversations per page. A dial id belongs to one conversation, so a longer list means that the filter did not work.
 const LISTED_MAX: usize = 10;
 
+/// Conversations per page of discovery, the most that ElevenLabs allows. A row has no transcript, so a page is small.
+const DISCOVERED_MAX: usize = 100;
+
 /// Variable that identifies one dial. See [`dial_id`].
 const DIAL_ID: &str = "switchhook_dial";
 
@@ -137,7 +140,7 @@ pub(crate) fn next_step(
 /// Lists the conversations that started in the period, the newest first.
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let [from, until] = [period.from, period.until].map(|time| time.as_millis().div_euclid(1000).to_string());
-    let limit = LISTED_MAX.to_string();
+    let limit = DISCOVERED_MAX.to_string();
     let pairs = [("call_start_after_unix", from.as_str()), ("call_start_before_unix", &until), ("page_size", &limit)];
     let query = query(pairs.into_iter().chain(page.map(|cursor| ("cursor", cursor))));
     Some(get(account(config)?, format!("{CONVERSATIONS}?{query}")))

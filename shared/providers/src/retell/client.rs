@@ -12,7 +12,8 @@ use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
 
-/// Calls per page, the newest first. Our ids belong to one call, so a longer list means that the filter did not work.
+/// Calls per page. Retell allows 1,000, but each one includes its whole transcript, and a response may have 4 MB. Our ids belong to one call,
+/// so a longer list of a search means that the filter did not work.
 const LISTED_MAX: u32 = 10;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
