@@ -116,8 +116,27 @@ async fn stuck_calls_are_counted_although_a_run_has_no_time_for_all_that_is_due(
     }
     slow_down(&world);
     let report = world.reconciler.run("test").await.unwrap();
-    let counted = 25 * SHARDS_DEFAULT;
-    assert_eq!((report.budget_used_up, report.stuck_dialing), (1, Some(counted)), "{report:?}");
+    // The call and its 600 copies.
+    assert_eq!((report.budget_used_up, report.stuck_dialing), (1, Some(601)), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stuck_call_is_counted_behind_many_conversations() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("answered", "e1", "ANSWERED", 0)).await;
+    consume_all(&world).await;
+    let conversation = world.call("answered").await;
+    store_copies(&world, &conversation, "answered-", 600).await;
+    world.wait(MINUTE).await;
+    world.accept(Provider::Generic, &generic("ringing", "e2", "RINGING", 0)).await;
+    consume_all(&world).await;
+    world.wait(MINUTE * 11).await;
+    while minute_of(world.now()) % 10 != 0 {
+        world.wait(MINUTE).await;
+    }
+    // The conversations have been silent for longer, so they come first in their shards.
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!(report.stuck_dialing, Some(1), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,11 +3,13 @@
 //! A provider reports within seconds that it rings, and within a minute or two whether somebody answered. A longer silence is worth
 //! an alarm long before the inactivity timeout ends the attempt.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
+use switchhook_aws::dynamodb::Pages;
 use switchhook_aws::inbox::minute_of;
 use switchhook_domain::{AppointmentStatus, Call, CallId, Job, Timestamp};
 
@@ -17,8 +19,8 @@ use crate::reconciler::{Reconciler, Report};
 const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Minutes between two counts.
 const EVERY_MINUTES: i64 = 10;
-/// Limit on the calls that one count reads per shard, those with the earliest wake-up time first.
-const CALLS_PER_SHARD: i32 = 25;
+/// Calls that one count reads of a shard before it reads the next shard, those with the earliest wake-up time first.
+const CALLS_PER_PAGE: i32 = 100;
 /// Wake queues that may hold such calls.
 const QUEUES: [WakeQueue; 2] = [WakeQueue::Claims, WakeQueue::Endings];
 /// Calls read at the same time.
@@ -27,8 +29,8 @@ const CONCURRENCY: usize = 8;
 const COUNT_MAX: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Counts the stuck calls, every ten minutes. A run reads a limited number of calls per shard, so the count of a large
-    /// backlog is too low.
+    /// Counts the stuck calls, every ten minutes. It reads a page of each shard in turn until all are read or its time is up. Most of the
+    /// calls that it reads are long conversations, which wake up before a call that is stuck.
     pub(crate) async fn count_stuck(&self, report: &mut Report) -> Result<(), Error> {
         let now = self.clock.now();
         if minute_of(now) % EVERY_MINUTES != 0 {
@@ -38,15 +40,15 @@ impl Reconciler {
         let silent_since = now.minus(STUCK_AFTER);
         let range = TimeRange::UpTo(silent_since.plus(self.policy.inactivity_timeout));
         let stop_at = now.plus(COUNT_MAX);
-        let (mut stuck, mut is_complete) = (0, true);
-        let shards =
-            QUEUES.into_iter().flat_map(|queue| self.calls.wake_shards_from(0).map(move |shard| (queue, shard)));
-        for (queue, shard) in shards {
-            if self.is_time_up(stop_at) {
-                is_complete = false;
-                break;
-            }
-            let mut pages = self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_SHARD), None);
+        let mut stuck = 0;
+        let pages_of = |queue| {
+            let pages = move |shard| self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_PAGE), None);
+            self.calls.wake_shards_from(0).map(pages)
+        };
+        let mut shards: VecDeque<Pages<CallId>> = QUEUES.into_iter().flat_map(pages_of).collect();
+        while !self.is_time_up(stop_at)
+            && let Some(mut pages) = shards.pop_front()
+        {
             let Some(page) = pages.next().await? else { continue };
             let is_stuck = |id: CallId| async move {
                 let call = self.calls.get_call(&id).await?;
@@ -54,7 +56,9 @@ impl Reconciler {
             };
             let found: Vec<bool> = stream::iter(page.items).map(is_stuck).buffered(CONCURRENCY).try_collect().await?;
             stuck += found.into_iter().filter(|is_stuck| *is_stuck).count() as u64;
+            shards.push_back(pages);
         }
+        let is_complete = shards.is_empty();
         // A count that found nothing in time would say that nothing is stuck.
         report.stuck_dialing = Some(stuck).filter(|stuck| is_complete || *stuck > 0);
         Ok(())
