@@ -139,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn page_names_the_calls_that_discovery_keeps_up_with() {
+        let printed = page::page(&[Traffic::new(1e6)], &reconciler_limits());
+        let pages = limits::DISCOVERY_PAGES_MAX;
+        // Ten calls per page, for 60 minutes. Each call is read in four periods.
+        let calls = pages * 10 * 60 / 4;
+        assert!(printed.contains(&format!("at most {pages} pages per minute")), "{printed}");
+        assert!(printed.contains(&format!("{},{:03} calls per hour", calls / 1_000, calls % 1_000)), "{printed}");
+    }
+
+    #[test]
     fn loads_are_those_of_a_calculation_by_hand() {
         // 86.4 million webhooks a day are 1,000 a second, of 333.3 calls, a tenth of which is dialled.
         let traffic = Traffic::new(86.4e6);

@@ -23,8 +23,10 @@ pub mod price {
     /// Per event of up to 64 KB.
     pub const EVENT: f64 = 1.00 / 1e6;
     pub const LOG_GB: f64 = 0.50;
-    /// Per GB that a table stores for a month.
+    /// Per GB that a table or an index stores for a month.
     pub const STORED_GB: f64 = 0.25;
+    /// Per GB of a table, without its indexes, for a month of its point-in-time recovery.
+    pub const RECOVERY_GB: f64 = 0.20;
     /// Per metric whose values `GetMetricData` returns.
     pub const METRIC: f64 = 0.01 / 1e3;
     /// Per other request to CloudWatch.
@@ -41,7 +43,13 @@ pub mod price {
     /// Per invocation of a function.
     #[must_use]
     pub const fn invocation() -> f64 {
-        LAMBDA_REQUEST + super::MEMORY_GB * super::INVOCATION_S * LAMBDA_GB_S
+        LAMBDA_REQUEST + running(super::INVOCATION_S)
+    }
+
+    /// For a function that runs for this time.
+    #[must_use]
+    pub const fn running(seconds: f64) -> f64 {
+        super::MEMORY_GB * seconds * LAMBDA_GB_S
     }
 }
 

@@ -1,10 +1,11 @@
 //! Dollars per month, by service.
 
 use serde::Serialize;
+use switchhook_providers::LANE_SECONDS;
 
 use super::units::BATCH;
 use super::{Traffic, quota};
-use crate::cost::price;
+use crate::cost::{INVOCATION_S, price};
 
 /// Days of a month of the bill.
 pub const MONTH_DAYS: f64 = 30.0;
@@ -47,6 +48,9 @@ pub struct Bill {
     pub provisioned_tables: f64,
 }
 
+/// Formula of a charge for storage.
+const STORED: &str = "bytes stored × days / 30 × price per GB / 2³⁰";
+
 /// Returns the costs of a month in which the stack stores as much as it deletes.
 #[must_use]
 pub fn bill(traffic: &Traffic) -> Bill {
@@ -56,13 +60,22 @@ pub fn bill(traffic: &Traffic) -> Bill {
     let writes =
         units.inbox_writes + units.calls_writes + units.received_writes + units.wake_writes + units.other_index_writes;
     let reads = units.reads + units.sweep_reads;
-    let stored = |bytes: f64, days: f64| bytes * days / MONTH_DAYS / quota::GB * price::STORED_GB;
+    let dials = traffic.dialled_share / traffic.profile.webhooks_per_call;
+    let gb = |bytes: f64, days: f64| bytes * days / MONTH_DAYS / quota::GB;
+    let inbox_gb = gb(units.inbox_bytes, traffic.inbox_days);
+    let calls_gb = gb(units.calls_bytes, traffic.call_days);
+    let indexes_gb = gb(units.inbox_index_bytes, traffic.inbox_days) + gb(units.calls_index_bytes, traffic.call_days);
     let lines = [
         ("HTTP API", "requests to the HTTP API × price", units.http_requests * price::HTTP_API),
         (
             "functions",
             "(invocations + 2 × messages / b) × price",
             (units.invocations + 2.0 * units.messages / BATCH) * price::invocation(),
+        ),
+        (
+            "dialers that wait for their lane",
+            "s / k × (a − i) × GB of memory × price per GB-second",
+            dials * price::running(LANE_SECONDS - INVOCATION_S),
         ),
         (
             "tables, written",
@@ -82,15 +95,13 @@ pub fn bill(traffic: &Traffic) -> Bill {
         ),
         ("domain events", "domain events × price", units.domain_events * price::EVENT),
         ("logs", "bytes of log lines × price per GB / 10⁹", units.log_bytes / 1e9 * price::LOG_GB),
+        ("inbox, stored", STORED, inbox_gb * price::STORED_GB),
+        ("calls, stored", STORED, calls_gb * price::STORED_GB),
+        ("indexes, stored", STORED, indexes_gb * price::STORED_GB),
         (
-            "inbox, stored",
-            "bytes stored × days / 30 × price per GB / 2³⁰",
-            stored(units.inbox_bytes, traffic.inbox_days),
-        ),
-        (
-            "calls, stored",
-            "bytes stored × days / 30 × price per GB / 2³⁰",
-            stored(units.calls_bytes, traffic.call_days),
+            "point-in-time recovery, stored",
+            "the same for both tables, without their indexes",
+            (inbox_gb + calls_gb) * price::RECOVERY_GB,
         ),
     ];
     let mut charges: Vec<Charge> = lines

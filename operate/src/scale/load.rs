@@ -305,9 +305,10 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
                     reconciler.sweep_s, reconciler.sweep_concurrency
                 ),
             ),
-            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` beyond 8 shards",
+            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` (8)",
             Effect::Delays,
-            "An event that was stored and not queued is folded late",
+            "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
+             three wake queues beside the sweep, and 8 workers take turns",
         ),
         resource(
             "messages in the events queue",

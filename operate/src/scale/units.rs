@@ -30,10 +30,14 @@ pub struct Units {
     pub domain_events: f64,
     /// Bytes of log lines, the access log of the HTTP API included.
     pub log_bytes: f64,
-    /// Bytes that the inbox table stores, without its indexes.
+    /// Bytes that the inbox table stores, without its indexes. DynamoDB adds 100 bytes to each item.
     pub inbox_bytes: f64,
-    /// Bytes that the calls table stores, without its indexes.
+    /// Bytes that the calls table stores, without its indexes, and with the same addition.
     pub calls_bytes: f64,
+    /// Bytes that the indexes of the inbox table store, with the same addition to each of their entries.
+    pub inbox_index_bytes: f64,
+    /// Bytes that the indexes of the calls table store, with the same addition.
+    pub calls_index_bytes: f64,
 }
 
 impl Units {
@@ -57,12 +61,14 @@ impl Units {
             log_bytes: self.log_bytes + times * other.log_bytes,
             inbox_bytes: self.inbox_bytes + times * other.inbox_bytes,
             calls_bytes: self.calls_bytes + times * other.calls_bytes,
+            inbox_index_bytes: self.inbox_index_bytes + times * other.inbox_index_bytes,
+            calls_index_bytes: self.calls_index_bytes + times * other.calls_index_bytes,
         }
     }
 
     /// Returns the names of the units with their values.
     #[must_use]
-    pub const fn rows(&self) -> [(&'static str, f64); 16] {
+    pub const fn rows(&self) -> [(&'static str, f64); 18] {
         [
             ("requests to the HTTP API", self.http_requests),
             ("invocations, without consumer and relay", self.invocations),
@@ -80,6 +86,8 @@ impl Units {
             ("bytes of log lines", self.log_bytes),
             ("bytes stored in the inbox table", self.inbox_bytes),
             ("bytes stored in the calls table", self.calls_bytes),
+            ("bytes stored in the indexes of the inbox table", self.inbox_index_bytes),
+            ("bytes stored in the indexes of the calls table", self.calls_index_bytes),
         ]
     }
 }
@@ -113,8 +121,10 @@ pub const RETELL: Profile = Profile {
         sweep_reads: 0.2444,
         domain_events: 7.0 / 3.0,
         log_bytes: 1_557.8,
-        inbox_bytes: 1_750.0,
-        calls_bytes: 305.4,
+        inbox_bytes: 1_850.0,
+        calls_bytes: 338.7,
+        inbox_index_bytes: 240.2,
+        calls_index_bytes: 155.4,
     },
 };
 
@@ -131,8 +141,10 @@ pub const TWILIO: Profile = Profile {
         sweep_reads: 0.1533,
         domain_events: 1.2,
         log_bytes: 1_462.0,
-        inbox_bytes: 518.0,
-        calls_bytes: 184.5,
+        inbox_bytes: 618.0,
+        calls_bytes: 204.5,
+        inbox_index_bytes: 230.4,
+        calls_index_bytes: 93.3,
         ..RETELL.webhook
     },
 };
@@ -154,6 +166,8 @@ pub const DIAL: Units = Units {
     sweep_reads: 0.0,
     domain_events: 0.0,
     log_bytes: 2_286.7,
-    inbox_bytes: 1_119.0,
-    calls_bytes: 741.9,
+    inbox_bytes: 1_419.0,
+    calls_bytes: 845.4,
+    inbox_index_bytes: 531.0,
+    calls_index_bytes: 46.8,
 };

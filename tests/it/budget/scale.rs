@@ -1,10 +1,11 @@
 //! The model of the load at scale has the units that the local cloud counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
+use serde_json::Value;
 use switchhook_aws::calls::{BY_WAKE, WakeQueue};
 use switchhook_aws::inbox::BY_RECEIVED;
 use switchhook_domain::Provider;
@@ -25,6 +26,8 @@ use crate::traffic::{Webhook, twilio_call};
 
 /// Largest difference between a measured unit and the unit of the model, as a share.
 const TOLERANCE: f64 = 0.01;
+/// Bytes that DynamoDB adds to each item and to each entry of an index when it bills storage. Source: the DynamoDB pricing page.
+const ITEM_OVERHEAD_BYTES: usize = 100;
 /// Calls of one measurement.
 const CALLS: u64 = 60;
 
@@ -85,32 +88,62 @@ impl Meter {
         units.iter().filter(|(unit, _)| !unit.is_write).map(|(_, count)| count).sum()
     }
 
-    /// Bytes of all items of a table.
-    async fn bytes(&self, table: &str) -> f64 {
+    /// Bytes that DynamoDB bills for all items of a table, and for their entries in its indexes.
+    async fn bytes(&self, table: &str) -> (f64, f64) {
         let items = self.world.items(table).await;
-        items.iter().flat_map(|item| item.iter()).map(|(name, value)| name.len() + size(value)).sum::<usize>() as f64
+        let resource = if table == INBOX_TABLE { "InboxTable" } else { "CallsTable" };
+        let properties = &yaml("template.yaml")["Resources"][resource]["Properties"];
+        let of_table = items.iter().map(|item| item_bytes(item.iter())).sum::<usize>();
+        let mut of_indexes = 0;
+        for index in properties["GlobalSecondaryIndexes"].as_array().unwrap() {
+            let keys = key_names(index);
+            let others = index["Projection"]["NonKeyAttributes"].as_array().into_iter().flatten();
+            let mut projected: BTreeSet<&str> = others.filter_map(Value::as_str).collect();
+            projected.extend(key_names(properties));
+            projected.extend(&keys);
+            for item in items.iter().filter(|item| keys.iter().all(|key| item.contains_key(*key))) {
+                of_indexes += item_bytes(item.iter().filter(|(name, _)| projected.contains(name.as_str())));
+            }
+        }
+        (of_table as f64, of_indexes as f64)
     }
 
     /// Use of AWS since the start of the measurement.
     async fn read(&self) -> Units {
         let log = self.world.log_text();
+        // Before the test reads the tables itself.
+        let reads = self.reads();
+        let (inbox_bytes, inbox_index_bytes) = self.bytes(INBOX_TABLE).await;
+        let (calls_bytes, calls_index_bytes) = self.bytes(CALLS_TABLE).await;
         let used = Units {
             inbox_writes: self.writes(INBOX_TABLE, |index| index.is_none()),
             received_writes: self.writes(INBOX_TABLE, |index| index == Some(BY_RECEIVED)),
             calls_writes: self.writes(CALLS_TABLE, |index| index.is_none()),
             wake_writes: self.writes(CALLS_TABLE, |index| index == Some(BY_WAKE)),
             other_index_writes: self.writes(CALLS_TABLE, |index| index.is_some_and(|index| index != BY_WAKE)),
-            reads: self.reads(),
+            reads,
             domain_events: self.world.domain_events().len() as f64,
             log_bytes: log.len() as f64
                 + log.lines().count() as f64 * LOG_LINE_BYTES
                 + self.used.http_requests * access_log_bytes(),
-            inbox_bytes: self.bytes(INBOX_TABLE).await,
-            calls_bytes: self.bytes(CALLS_TABLE).await,
+            inbox_bytes,
+            calls_bytes,
+            inbox_index_bytes,
+            calls_index_bytes,
             ..self.used
         };
         used.plus(-1.0, &self.base)
     }
+}
+
+/// Names of the keys of a table or an index.
+fn key_names(schema: &Value) -> Vec<&str> {
+    schema["KeySchema"].as_array().unwrap().iter().filter_map(|key| key["AttributeName"].as_str()).collect()
+}
+
+/// Bytes that DynamoDB bills for an item, or for an entry of an index, with these attributes.
+fn item_bytes<'a>(attributes: impl Iterator<Item = (&'a String, &'a AttributeValue)>) -> usize {
+    ITEM_OVERHEAD_BYTES + attributes.map(|(name, value)| name.len() + size(value)).sum::<usize>()
 }
 
 /// Size of a value as DynamoDB counts it.
@@ -222,6 +255,7 @@ async fn dials_have_the_units_of_the_model() {
         other_index_writes: ended.other_index_writes,
         domain_events: ended.domain_events,
         calls_bytes: ended.calls_bytes,
+        calls_index_bytes: ended.calls_index_bytes,
         ..dialled
     };
     let differing = differences("dial", &Units::default().plus(1.0 / dials as f64, &per_dial), &DIAL);
