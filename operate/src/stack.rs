@@ -422,4 +422,19 @@ mod tests {
         let error = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap_err().to_string();
         assert!(error.contains("BlockOnRequest, ApiUrl, DialAccountsSecretArn"), "{error}");
     }
+
+    #[test]
+    fn stack_that_places_no_calls_is_read() {
+        let member = |kind: &str, key: &str, value: &str| match value {
+            "" => format!("<member><{kind}Key>{key}</{kind}Key><{kind}Value/></member>"),
+            value => format!("<member><{kind}Key>{key}</{kind}Key><{kind}Value>{value}</{kind}Value></member>"),
+        };
+        let value = |(key, value)| (key, if key == "DialRates" { "" } else { value });
+        let parameters = PARAMETERS.map(value).map(|(key, value)| member("Parameter", key, value)).concat();
+        let outputs = OUTPUTS.map(|name| member("Output", name, "an output")).concat();
+        let xml = format!("<Stack><Outputs>{outputs}</Outputs><Parameters>{parameters}</Parameters></Stack>");
+        let described = crate::aws::description(&xml);
+        let names = StackNames::of_deployed("switchhook", "eu-west-1", &described).unwrap();
+        assert_eq!(names.settings.dial_rates, "");
+    }
 }

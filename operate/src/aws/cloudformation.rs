@@ -115,7 +115,7 @@ fn earliest_failure(body: &str) -> (Option<(String, String)>, bool) {
 }
 
 /// Reads the outputs and the parameters. A stack may have none.
-fn description(body: &str) -> StackDescription {
+pub(crate) fn description(body: &str) -> StackDescription {
     let pairs = |list, key, value| xml::pairs(body, list, key, value).unwrap_or_default().into_iter().collect();
     StackDescription {
         status: xml::first_text(body, "StackStatus").unwrap_or_default(),
@@ -146,7 +146,11 @@ mod tests {
             <OutputValue>switchhook-InboxTable-1</OutputValue>
           </member>
         </Outputs>
-        <Parameters><member><ParameterKey>Tracing</ParameterKey><ParameterValue>Active</ParameterValue></member></Parameters>
+        <Parameters>
+          <member><ParameterKey>Tracing</ParameterKey><ParameterValue>Active</ParameterValue></member>
+          <member><ParameterKey>DialRates</ParameterKey><ParameterValue/></member>
+          <member><ParameterKey>OutcomeProviders</ParameterKey><ParameterValue></ParameterValue></member>
+        </Parameters>
       </member>
     </Stacks>
   </DescribeStacksResult>
@@ -157,7 +161,8 @@ mod tests {
     fn outputs_and_parameters_are_read_by_key() {
         let StackDescription { status, outputs, parameters } = description(DESCRIBED);
         assert_eq!(status, "UPDATE_COMPLETE");
-        assert_eq!(parameters, BTreeMap::from([("Tracing".to_owned(), "Active".to_owned())]));
+        let expected = [("Tracing", "Active"), ("DialRates", ""), ("OutcomeProviders", "")];
+        assert_eq!(parameters, expected.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
         assert_eq!(outputs.len(), 2);
         assert_eq!(outputs["ApiUrl"], "https://abc.execute-api.eu-west-1.amazonaws.com");
         assert_eq!(outputs["InboxTableName"], "switchhook-InboxTable-1");

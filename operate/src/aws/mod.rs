@@ -23,6 +23,8 @@ use switchhook_aws::ledger::{Ledger, Usage};
 use switchhook_aws::sdk::SdkConfig;
 use switchhook_aws::sign;
 
+#[cfg(test)]
+pub(crate) use self::cloudformation::description;
 pub(crate) use self::cloudformation::{Resource, StackDescription};
 pub(crate) use self::cloudwatch::METRIC_DATA;
 pub use self::cloudwatch::{Alarm, AlarmState, MetricQuery, Series};

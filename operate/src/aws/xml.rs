@@ -9,13 +9,14 @@ pub(super) fn first_text(xml: &str, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// Returns the texts of two elements in each element of this name, for example a key and a value.
+/// Returns the texts of two elements in each member of a list, for example a key and a value. A value that is missing is empty:
+/// CloudFormation answers so for a parameter that is set to nothing. A member without a key is left out.
 pub(super) fn pairs(xml: &str, list: &str, key: &str, value: &str) -> Option<Vec<(String, String)>> {
     let document = Document::parse(xml).ok()?;
     let list = descendants(document.root(), list).next()?;
     let text = |node: Node<'_, '_>, name: &str| Some(descendants(node, name).next()?.text()?.trim().to_owned());
     let members = list.children().filter(Node::is_element);
-    Some(members.filter_map(|member| Some((text(member, key)?, text(member, value)?))).collect())
+    Some(members.filter_map(|member| Some((text(member, key)?, text(member, value).unwrap_or_default()))).collect())
 }
 
 /// Returns the texts of these elements in each member of a list. An element that is missing is empty.
