@@ -4,19 +4,26 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-/// Longest duration. Events are stored for 30 days.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Longest duration for which a command waits or pauses.
+const LONGEST: Duration = Duration::from_secs(30 * DAY_SECONDS);
+const DAY_SECONDS: u64 = 24 * 60 * 60;
 /// Shortest duration. With a shorter one, the reconciler would never pause.
 const SHORTEST: Duration = Duration::from_millis(100);
 
+/// Reads a duration for clap.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    parse_up_to(LONGEST, text)
+}
+
+/// Reads a duration that is at most `longest`.
+pub(crate) fn parse_up_to(longest: Duration, text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<Span>().and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
     let parsed = parsed.map_err(|_| "not a time such as 15m, 1h 30m or 2d".to_owned())?;
     let duration = Duration::try_from(parsed).map_err(|_| "a time cannot be negative".to_owned())?;
-    if (SHORTEST..=LONGEST).contains(&duration) {
+    if (SHORTEST..=longest).contains(&duration) {
         Ok(duration)
     } else {
-        Err("not between 100ms and 30 days".to_owned())
+        Err(format!("not between 100ms and {} days", longest.as_secs() / DAY_SECONDS))
     }
 }
 

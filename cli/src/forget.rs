@@ -27,7 +27,7 @@ The first and the third print a plan. The last one carries a plan out. With --ye
 
 The key of an entity, such as entity:x-acme:pay_1, is a CALL too: all its webhooks are erased, and later ones when they arrive. With
 --appointment, webhooks about no call are erased if their body holds the id of the appointment. They may be older than the calls, so
-add --since 30d.
+add --since 30d, or as many days as InboxRetentionDays.
 
 What is erased: the numbers and the metadata in the calls' rows; body, query and headers of their stored events; conflicting
 bodies; errors in notes; dead letters. What stays: states, times, ids, domain events that were published. A forgotten call can

@@ -6,6 +6,9 @@ use switchhook_domain::Timestamp;
 
 use crate::duration;
 
+/// Longest time ago, which is the largest `InboxRetentionDays` of the template.
+const LONGEST: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
 /// Time that an option names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
@@ -25,11 +28,11 @@ impl Since {
 
 /// Reads a time for clap.
 pub(crate) fn parse(text: &str) -> Result<Since, String> {
-    match (Timestamp::parse_rfc3339(text), duration::parse(text)) {
+    match (Timestamp::parse_rfc3339(text), duration::parse_up_to(LONGEST, text)) {
         (Some(at), _) => Ok(Since::At(at)),
         (None, Ok(ago)) => Ok(Since::Ago(ago)),
         (None, Err(_)) => {
-            Err("not a time ago such as 2h or 7d, up to 30 days, and not a time such as 2026-11-20T09:00:00Z"
+            Err("not a time ago such as 2h or 7d, up to 3650 days, and not a time such as 2026-11-20T09:00:00Z"
                 .to_owned())
         }
     }
@@ -98,9 +101,17 @@ mod tests {
         assert_eq!(parse("2h"), Ok(Since::Ago(Duration::from_secs(7_200))));
         assert_eq!(parse("30d"), Ok(Since::Ago(Duration::from_secs(2_592_000))));
         assert_eq!(parse("1970-01-01T00:00:01Z"), Ok(Since::At(Timestamp::from_millis(1_000))));
-        for text in ["", "yesterday", "90d"] {
+        for text in ["", "yesterday", "3651d"] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn time_ago_may_be_as_long_as_any_stack_stores_webhooks() {
+        let template = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../template.yaml")).unwrap();
+        let parameter = template.split("InboxRetentionDays:\n").nth(1).unwrap();
+        let days = parameter.split("MaxValue: ").nth(1).unwrap().lines().next().unwrap();
+        assert_eq!(parse(&format!("{days}d")), Ok(Since::Ago(LONGEST)));
     }
 
     #[test]
