@@ -223,7 +223,7 @@ pub fn write_times(call: &Call) -> Vec<Timestamp> {
 /// is the policy of the stack.
 #[must_use]
 pub fn story(found: &FoundCall, policy: &Policy, now: Timestamp, as_of: Option<Timestamp>) -> Option<Story> {
-    let past = found.call.as_of(as_of.unwrap_or(found.call.updated_at))?;
+    let past = found.call.as_of(as_of.unwrap_or(Timestamp::MAX))?;
     let call = &past.call;
     let attempts = call.attempts();
     let reasons = explain_all(call);

@@ -7,6 +7,7 @@
 //! - The job of a call that Switchhook places also depends on what its workers did. It is known as far back as the row holds
 //!   their moves.
 //! - The call keeps only the latest of the findings that repeat (`alive`, `claim_expired`).
+//! - The row has only the latest manual trigger, and the latest pause before the next dial. Earlier ones are not known.
 //! - Numbers and the appointment have no time, so they are the present ones.
 
 use crate::announce::{self, Cause};
@@ -16,12 +17,13 @@ use crate::event::EventKind;
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::StopReason;
 use crate::time::Timestamp;
+use crate::transition::WINDOW_CLOSED;
 
 /// Call as it was known at an earlier time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastCall {
-    /// The call with the history, attempts, dispositions and announcements of that time. Its version, its wake-up time and what its
-    /// workers stored are those of the present.
+    /// The call with the history, attempts, dispositions and announcements of that time. Nothing that its workers stored later is in
+    /// it. Its version and its wake-up time are those of the present.
     pub call: Call,
     /// State of the job at that time. `None` if it depends on moves that the row no longer holds.
     pub job: Option<JobState>,
@@ -111,11 +113,14 @@ impl Call {
         if time < self.created_at {
             return None;
         }
+        let mut call = self.clone();
+        // Some writes of the row are no update of its state: a dial is in doubt, or the person is forgotten.
+        call.moves.retain(|one| one.at <= time);
+        call.forgotten_at = call.forgotten_at.filter(|at| *at <= time);
         if time >= self.updated_at {
-            return Some(PastCall { call: self.clone(), job: Some(self.job.state()) });
+            return Some(PastCall { call, job: Some(self.job.state()) });
         }
         let is_known = |entry: &&HistoryEntry| entry.folded_at <= time;
-        let mut call = self.clone();
         call.history = self.history.iter().filter(is_known).cloned().collect();
         // Records stand in the order in which Switchhook learned of the attempts.
         let known_records = (0..self.attempt_records.len()).take_while(|index| self.knew_record(*index, time)).count();
@@ -123,7 +128,7 @@ impl Call {
         if self.plan.is_none() && call.history.is_empty() {
             return None;
         }
-        call.moves.retain(|one| one.at <= time);
+        self.remove_later_notes(&mut call, time);
         // If the call was stopped later, it was not stopped then.
         let is_stop = |one: &&Move| matches!(one.kind, MoveKind::Canceled | MoveKind::GivenUp | MoveKind::Rejected);
         let latest = call.moves.iter().rfind(|one| is_stop(one) || one.kind == MoveKind::Resumed);
@@ -144,6 +149,21 @@ impl Call {
         call.settled_at = call.settled_at.filter(|at| *at <= time);
         call.derive_dispositions(&attempts);
         Some(PastCall { call, job })
+    }
+
+    /// Removes from `call` what workers and users stored after `time`. The row has only the latest value of each, so an earlier one
+    /// that was replaced is not known any more.
+    fn remove_later_notes(&self, call: &mut Self, time: Timestamp) {
+        let later = || self.moves.iter().filter(|one| one.at > time);
+        call.manual_trigger = call.manual_trigger.filter(|trigger| trigger.at <= time);
+        if later().any(changes_not_before) {
+            call.not_before = None;
+        }
+        // Each dial that is taken back adds one provider.
+        let refused_later = later().filter(|one| one.kind == MoveKind::Withdrawn).count();
+        if let Some(refusals) = &mut call.refusals {
+            refusals.providers.truncate(refusals.providers.len().saturating_sub(refused_later));
+        }
     }
 
     /// Returns the state of the job at `time`. `call` is the call of that time, with the job that its history gives.
@@ -216,6 +236,20 @@ impl Call {
                 let belongs = entry.attempt_index.map_or(index == 0 && record.dialled_at.is_none(), |of| of == index);
                 belongs && entry.folded_at <= time
             })
+    }
+}
+
+/// True if a move sets or clears [`Call::not_before`].
+fn changes_not_before(one: &Move) -> bool {
+    match one.kind {
+        MoveKind::Triggered | MoveKind::Dialled | MoveKind::Withdrawn => true,
+        MoveKind::Returned => one.reason.as_deref() == Some(WINDOW_CLOSED),
+        MoveKind::Claimed
+        | MoveKind::Doubted
+        | MoveKind::Canceled
+        | MoveKind::Resumed
+        | MoveKind::Rejected
+        | MoveKind::GivenUp => false,
     }
 }
 

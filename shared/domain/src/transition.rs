@@ -19,7 +19,7 @@ use crate::record::DialRecords;
 use crate::time::Timestamp;
 
 /// Reason of a move: the person may not be called at this time.
-const WINDOW_CLOSED: &str = "window_closed";
+pub(crate) const WINDOW_CLOSED: &str = "window_closed";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 

@@ -92,3 +92,16 @@ fn erased_event_forgets_a_restored_row() {
     let again = differences(&repaired, &[erased], |entry| entry.event.kind == EventKind::DriftFound, at(200));
     assert_eq!(again, []);
 }
+
+/// A person is forgotten after the end of a call, so nothing of what the call was before depends on it.
+#[test]
+fn earlier_states_are_those_of_a_call_that_was_not_forgotten() {
+    let busy = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Busy, 20));
+    let canceled = busy.cancel(&POLICY, at(50)).expect("pending").call;
+    let call = forgotten(&canceled, 100);
+    let past = |time| call.as_of(at(time)).map(|past| (past.job.map(|job| job.as_str()), past.call.forgotten_at));
+    assert_eq!([past(5), past(30)], [Some((Some("PENDING"), None)); 2]);
+    // The request wrote the row, and is no event, so `updated_at` stays.
+    assert_eq!([past(50), past(99)], [Some((Some("CANCELED"), None)); 2]);
+    assert_eq!(past(100), Some((Some("CANCELED"), Some(at(100)))));
+}
