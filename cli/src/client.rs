@@ -3,6 +3,7 @@
 use http::{Method, Request, Uri};
 use serde_json::Value;
 use switchhook_aws::sign::{self, SignError};
+use switchhook_operate::Stack;
 use switchhook_operate::web::{self, WebError};
 
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +12,58 @@ pub(crate) enum ClientError {
     Web(#[from] WebError),
     #[error(transparent)]
     Sign(#[from] SignError),
+}
+
+/// API of a stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Api {
+    /// Base URL, as it is named.
+    pub(crate) url: String,
+    /// Region of the stack, for which requests are signed. `None` if only the URL is known.
+    pub(crate) region: Option<String>,
+}
+
+impl Api {
+    pub(crate) fn of(stack: &Stack) -> Self {
+        match &stack.local {
+            Some(url) => Self { url: url.clone(), region: None },
+            None => Self { url: stack.names.api_url.clone(), region: Some(stack.names.region.clone()) },
+        }
+    }
+
+    /// Base URL without a slash at its end.
+    pub(crate) fn base(&self) -> &str {
+        self.url.trim_end_matches('/')
+    }
+
+    /// Sends a GET request.
+    pub(crate) fn get(&self, path: &str) -> Result<Response, ClientError> {
+        self.send(Method::GET, path, [], Vec::new())
+    }
+
+    /// Sends a request. A body is JSON. The API of a deployed stack requires a SigV4 signature, so requests to other machines are signed.
+    pub(crate) fn send<'a>(
+        &self,
+        method: Method,
+        path: &str,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+        body: Vec<u8>,
+    ) -> Result<Response, ClientError> {
+        base_url(&self.url)?;
+        let url = format!("{}{path}", self.base());
+        let mut request = Request::builder().method(method).uri(&url);
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let mut request = request.body(body).map_err(|source| WebError::Request { url, source })?;
+        if !web::is_loopback(request.uri()) {
+            sign::sign(&mut request, self.region.as_deref())?;
+        }
+        send(request)
+    }
 }
 
 /// The response to a request.
@@ -26,36 +79,6 @@ pub(crate) struct Response {
 /// The text is not an absolute http or https URL.
 pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     Ok(web::base_url(text)?)
-}
-
-/// Sends a request to the stack at this URL. A body is JSON.
-pub(crate) fn send_to_stack<'a>(
-    to: &str,
-    method: Method,
-    path: &str,
-    headers: impl IntoIterator<Item = (&'a str, &'a str)>,
-    body: Vec<u8>,
-) -> Result<Response, ClientError> {
-    base_url(to)?;
-    let url = format!("{}{path}", to.trim_end_matches('/'));
-    let mut request = Request::builder().method(method).uri(&url);
-    if !body.is_empty() {
-        request = request.header("content-type", "application/json");
-    }
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    let request = request.body(body).map_err(|source| WebError::Request { url, source })?;
-    send_to_api(request)
-}
-
-/// Sends a request to the API of a stack. The API of a deployed stack requires a SigV4 signature, so requests to other
-/// machines are signed.
-pub(crate) fn send_to_api(mut request: Request<Vec<u8>>) -> Result<Response, ClientError> {
-    if !web::is_loopback(request.uri()) {
-        sign::sign(&mut request)?;
-    }
-    send(request)
 }
 
 impl Response {

@@ -23,7 +23,7 @@ use switchhook_providers::{PER_SECOND_MAX, PER_SECOND_MIN};
 
 use self::plan::{Plan, Rates};
 use self::rows::{Defaults, Row, RowError, read_rows};
-use crate::client::{self, ClientError};
+use crate::client::{Api, ClientError};
 use crate::reason::Reason;
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::words::{counted, with_causes};
@@ -162,7 +162,7 @@ impl Import {
         let subject = Subject { call_id: None, about: Some(name.to_owned()), items: valid.len() };
         let begin = audit::begin(stack, Direct::ImportCalls, self.reason.as_deref(), subject);
         let begun = connection.block_on(begin)?;
-        let mut imported = self.send(connection.api_url(), &valid)?;
+        let mut imported = self.send(&connection.api(), &valid)?;
         connection.block_on(audit::finish(stack, begun, imported.counts(valid.len())))?;
         for error in imported.refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
@@ -173,7 +173,7 @@ impl Import {
     }
 
     /// Sends all rows, in batches.
-    fn send(&self, to: &str, rows: &[&Row]) -> Result<Imported, ImportError> {
+    fn send(&self, to: &Api, rows: &[&Row]) -> Result<Imported, ImportError> {
         let progress = self.progress(rows.len());
         let mut imported = Imported::default();
         let mut done = 0;
@@ -246,12 +246,12 @@ impl Import {
 }
 
 /// Sends one batch until each of its rows has been created or refused.
-fn send_batch(to: &str, batch: &[&Row], imported: &mut Imported) -> Result<(), BatchError> {
+fn send_batch(to: &Api, batch: &[&Row], imported: &mut Imported) -> Result<(), BatchError> {
     let mut rows: Vec<&Row> = batch.to_vec();
     let mut pause = PAUSE;
     for tries in 1.. {
         let body = json!({"calls": rows.iter().map(|row| row.entry()).collect::<Value>()}).to_string();
-        let answer = client::send_to_stack(to, Method::POST, "/calls/batch", [], body.into_bytes());
+        let answer = to.send(Method::POST, "/calls/batch", [], body.into_bytes());
         let failure = match answer {
             Ok(answer) if answer.status == 200 => {
                 let answer = answer.json();

@@ -116,7 +116,7 @@ impl Send {
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SendError> {
         let signer = self.signing.signer()?;
         let body = self.content.body(self.provider)?;
-        let to = self.stack.api_url()?;
+        let to = self.stack.api()?.url;
         // The signature is refused if its time is far from the stack's.
         let of_stack = stack_choice::runtime()?.block_on(time_of_dev(&to));
         let request = self.request(&signer, body, &to, of_stack.map_or_else(now, |time| time.now))?;

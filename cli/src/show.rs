@@ -3,11 +3,9 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use http::Request;
 use serde_json::{Value, json};
-use switchhook_operate::web::WebError;
 
-use crate::client::{self, ClientError, Response};
+use crate::client::{Api, ClientError, Response};
 use crate::paths::encoded;
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
@@ -49,18 +47,16 @@ pub(crate) enum ShowError {
 impl Show {
     /// Returns true if the call was found.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
-        let api = self.stack.api_url()?;
-        client::base_url(&api)?;
-        let (base, id) = (api.trim_end_matches('/'), encoded(&self.call));
-        let call = get(&format!("{base}/call?id={id}"))?;
-        let timeline = get(&format!("{base}/call/events?id={id}"))?;
+        let (api, id) = (self.stack.api()?, encoded(&self.call));
+        let call = get(&api, &format!("/call?id={id}"))?;
+        let timeline = get(&api, &format!("/call/events?id={id}"))?;
         let (Some(call), Some(timeline)) = (call, timeline) else {
             writeln!(
                 errors,
-                "switchhook: there is no call {:?} at {api}. The id of a call is the id from `call create`, \
+                "switchhook: there is no call {:?} at {}. The id of a call is the id from `call create`, \
                  appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. `switchhook timeline` also finds a call by its \
                  appointment, by the event_id from the response to a webhook, or by a phone number.",
-                self.call,
+                self.call, api.url,
             )
             .map_err(ShowError::Print)?;
             return Ok(false);
@@ -77,14 +73,12 @@ impl Show {
 }
 
 /// Requests a JSON document. `None` if the response is 404.
-fn get(url: &str) -> Result<Option<Value>, ShowError> {
-    let request = Request::builder().uri(url).body(Vec::new());
-    let request = request.map_err(|source| ClientError::from(WebError::Request { url: url.to_owned(), source }))?;
-    let Response { status, body } = client::send_to_api(request)?;
+fn get(api: &Api, path: &str) -> Result<Option<Value>, ShowError> {
+    let Response { status, body } = api.get(path)?;
     match (status, serde_json::from_str(&body)) {
         (200, Ok(found)) => Ok(Some(found)),
         (404, _) => Ok(None),
-        (_, _) => Err(ShowError::Unexpected { url: url.to_owned(), status, body }),
+        (_, _) => Err(ShowError::Unexpected { url: format!("{}{path}", api.base()), status, body }),
     }
 }
 

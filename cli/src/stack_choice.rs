@@ -13,6 +13,7 @@ use serde::Deserialize;
 use switchhook_operate::{Address, Stack, StackNames};
 use tokio::runtime::Runtime;
 
+use crate::client::Api;
 use crate::running_dev::{RunningDev, directory};
 
 /// Environment variable with the name of a deployed stack.
@@ -86,9 +87,9 @@ impl Connection {
         Ok(Self { stack, runtime })
     }
 
-    /// Returns the base URL of the stack's API.
-    pub(crate) fn api_url(&self) -> &str {
-        self.stack.local.as_deref().unwrap_or(&self.stack.names.api_url)
+    /// Returns the stack's API.
+    pub(crate) fn api(&self) -> Api {
+        Api::of(&self.stack)
     }
 
     /// Waits for a future that uses the stack.
@@ -103,11 +104,11 @@ impl StackChoice {
         Connection::to(&self.address()?)
     }
 
-    /// Returns the base URL of the stack's API.
-    pub(crate) fn api_url(&self) -> Result<String, StackChoiceError> {
+    /// Returns the stack's API.
+    pub(crate) fn api(&self) -> Result<Api, StackChoiceError> {
         match self.address()? {
-            Address::Local { url } => Ok(url),
-            address @ Address::Deployed { .. } => Ok(runtime()?.block_on(Stack::connect(&address))?.names.api_url),
+            Address::Local { url } => Ok(Api { url, region: None }),
+            address @ Address::Deployed { .. } => Ok(Connection::to(&address)?.api()),
         }
     }
 

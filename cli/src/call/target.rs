@@ -8,7 +8,7 @@ use serde_json::Value;
 use switchhook_domain::JobState;
 use switchhook_operate::audit::{self, Begun, Counts, Direct, Subject};
 
-use crate::client::{self, ClientError, Response};
+use crate::client::{ClientError, Response};
 use crate::import::ImportError;
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 
@@ -78,7 +78,7 @@ impl Target {
         let connection = self.stack.connect()?;
         let subject = Subject { call_id: call_id.map(str::to_owned), about: None, items: 1 };
         let begun = connection.block_on(audit::begin(&connection.stack, direct, reason, subject))?;
-        let answer = client::send_to_stack(connection.api_url(), Method::POST, path, headers, body)?;
+        let answer = connection.api().send(Method::POST, path, headers, body)?;
         Ok(Changed { answer, connection, begun })
     }
 
@@ -89,7 +89,7 @@ impl Target {
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
     ) -> Result<Response, CallError> {
-        Ok(client::send_to_stack(&self.stack.api_url()?, method, path, headers, body)?)
+        Ok(self.stack.api()?.send(method, path, headers, body)?)
     }
 
     /// Prints the response. Returns true if its status is 2xx.

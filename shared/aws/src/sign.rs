@@ -36,18 +36,23 @@ pub enum SignError {
     Runtime(#[source] std::io::Error),
 }
 
-/// Signs a request with the credentials that the AWS tools would use. Blocks while it fetches them, so it must not be
+/// Signs a request to the API of a stack with the credentials that the AWS tools would use. `region` is the region of the stack, if it is
+/// known: the host does not name it if the API has a domain name of its own. Blocks while it fetches them, so it must not be
 /// called inside of an async runtime.
 ///
 /// # Errors
 /// See [`SignError`].
-pub fn sign(request: &mut Request<Vec<u8>>) -> Result<(), SignError> {
+pub fn sign(request: &mut Request<Vec<u8>>, region: Option<&str>) -> Result<(), SignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SignError::Runtime)?;
-    let config = runtime.block_on(sdk::from_profile());
+    let config = runtime.block_on(sdk::from_profile_in(region.map(str::to_owned)));
     let host = request.uri().host().unwrap_or_default().to_owned();
-    let region = region_of(&host).map(str::to_owned).or_else(|| Some(config.region()?.to_string()));
-    let region = region.ok_or(SignError::NoRegion(host))?;
+    let region = region_of_api(&host, &config).ok_or(SignError::NoRegion(host))?;
     runtime.block_on(sign_for(request, &config, HTTP_API, &region))
+}
+
+/// Returns the region of an API: the one that its host names, or else the one of the configuration.
+fn region_of_api(host: &str, config: &SdkConfig) -> Option<String> {
+    region_of(host).or_else(|| Some(config.region()?.as_ref())).map(str::to_owned)
 }
 
 /// Signs a request to a service with the credentials of a configuration. `service` is its name in a signature, for example
@@ -112,6 +117,14 @@ mod tests {
     fn region_is_in_the_name_of_the_host() {
         assert_eq!(region_of("abc.execute-api.eu-west-1.amazonaws.com"), Some("eu-west-1"));
         assert_eq!(region_of("calls.example.com"), None);
+    }
+
+    #[tokio::test]
+    async fn api_with_a_domain_name_is_in_the_region_of_its_stack() {
+        let config = sdk::from_profile_in(Some("eu-north-1".to_owned())).await;
+        assert_eq!(region_of_api("calls.example.com", &config).as_deref(), Some("eu-north-1"));
+        let own = "abc.execute-api.eu-west-1.amazonaws.com";
+        assert_eq!(region_of_api(own, &config).as_deref(), Some("eu-west-1"));
     }
 
     #[test]
