@@ -152,7 +152,7 @@ fn received(traffic: &Traffic) -> Markup {
                     @if index > 0 { " · " }
                     (last_webhook(silence))
                 }
-                @if traffic.last.is_empty() { "none in the last week." }
+                @if traffic.last.is_empty() { "none in the last ten days." }
             }
         }
     }
@@ -163,7 +163,7 @@ fn last_webhook(silence: &Silence) -> Markup {
         @match silence.longest_pause {
             Some(pause) if silence.is_unusual() => {
                 (parts::level(Level::Watch)) " " strong { (silence.provider) " silent for " (span(silence.seconds)) }
-                ", its longest pause of the week was " (span(pause))
+                ", its longest pause of the last ten days was " (span(pause))
             }
             Some(_) | None => { (silence.provider) " " (span(silence.seconds)) " ago" }
         }
@@ -235,7 +235,7 @@ mod tests {
         let quiet = Silence { provider: Provider::Vapi, seconds: 10_800, longest_pause: Some(1_800) };
         let shown = last_webhook(&quiet).into_string();
         assert!(shown.contains("Watch") && shown.contains("vapi silent for 3 h"), "{shown}");
-        assert!(shown.contains("its longest pause of the week was 30 min"), "{shown}");
+        assert!(shown.contains("its longest pause of the last ten days was 30 min"), "{shown}");
         let usual = last_webhook(&Silence { seconds: 2, ..quiet }).into_string();
         assert_eq!(usual, "vapi 2 s ago");
     }

@@ -19,8 +19,9 @@ pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const REJECTED_IN: Duration = Duration::from_secs(60 * 60);
 /// Seconds that one value of a metric covers.
 const PERIOD: u32 = 300;
-/// Time in which the usual pauses of a provider are looked for.
-const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Time in which the usual pauses of a provider are looked for. It is a week and a long weekend: until Monday morning, the pause of the
+/// weekend before must be in it from its beginning.
+pub(super) const PAUSES_IN: Duration = Duration::from_secs(10 * 24 * 60 * 60);
 /// Seconds that one value of the webhooks' metrics covers.
 const MINUTE: u32 = 60;
 /// Concurrent reads of the index.
@@ -70,8 +71,8 @@ pub(super) struct Metrics {
     pub(super) dial_age: Series,
     /// Received webhooks of each provider, in the order of [`Provider::ALL`].
     pub(super) by_provider: Vec<Series>,
-    /// The same of the last week, by five minutes.
-    pub(super) week: Vec<Series>,
+    /// The same of the last ten days, by five minutes.
+    pub(super) ten_days: Vec<Series>,
 }
 
 /// Rejected webhooks of the last hour. No metric has both a provider and a cause.
@@ -204,11 +205,11 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_queue(&stack.names.dial_queue_url),
     ];
     queries.extend(Provider::ALL.map(|provider| of_provider(provider, MINUTE)));
-    // A request has one beginning for all its metrics, so the week needs a request of its own. CloudWatch charges for metrics, not
+    // A request has one beginning for all its metrics, so the ten days need a request of their own. CloudWatch charges for metrics, not
     // for requests.
-    let of_week = Provider::ALL.map(|provider| of_provider(provider, PERIOD));
-    let (all, week) =
-        tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_week, now.minus(WEEK)));
+    let of_ten_days = Provider::ALL.map(|provider| of_provider(provider, PERIOD));
+    let (all, ten_days) =
+        tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_ten_days, now.minus(PAUSES_IN)));
     let mut all = all?.into_iter();
     let mut next = || all.next().unwrap_or_default();
     let (received, rejected) = (next(), next());
@@ -241,7 +242,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         events_age: next(),
         dial_age: next(),
         by_provider: Provider::ALL.map(|_| next()).to_vec(),
-        week: week?,
+        ten_days: ten_days?,
     })
 }
 

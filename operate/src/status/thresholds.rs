@@ -102,11 +102,11 @@ pub(super) const ANNOUNCED: Threshold = Threshold {
         "switchhook event list --status queued",
     )
 };
-/// Providers that have sent nothing for longer than in any pause of the last week.
+/// Providers that have sent nothing for longer than in any pause of the last ten days.
 pub(super) const SILENCE: Threshold = watch(
     None,
     0.0,
-    "a provider is silent for longer than in any pause of the last week: look at its settings for webhooks",
+    "a provider is silent for longer than in any pause of the last ten days: look at its settings for webhooks",
     "switchhook event list --since 24h",
 );
 /// Providers whose circuit is open.
