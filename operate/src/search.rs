@@ -12,7 +12,7 @@ use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Provider};
 
 use crate::error::Error;
 use crate::stack::Stack;
-use crate::timeline::{FoundCall, How};
+use crate::timeline::{FoundCall, How, find_by_id};
 
 /// Look-ups at the same time.
 const CONCURRENCY: usize = 10;
@@ -20,8 +20,10 @@ const CONCURRENCY: usize = 10;
 const NUMBER_DIGITS_MIN: usize = 5;
 /// Smallest number of digits of a number that lacks its plus sign.
 const INTERNATIONAL_DIGITS_MIN: usize = 8;
-/// Largest number of calls of one appointment or number that are read.
+/// Largest number of calls of one appointment or number that a search returns.
 const CALLS_MAX: usize = 21;
+/// Largest number of calls of one appointment that are read to find the latest. Their index has no time.
+const READ_MAX: usize = 200;
 
 /// Everything that a text leads to.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +56,24 @@ pub async fn search(stack: &Stack, text: &str) -> Result<SearchResult, Error> {
         .buffered(CONCURRENCY)
         .try_collect()
         .await?;
+    Ok(merged(text, found))
+}
+
+/// Puts the results of the look-ups together. The call whose id is made from the appointment is one of the calls of the appointment, if
+/// there are others.
+fn merged(text: &str, mut found: Vec<SearchResult>) -> SearchResult {
+    let by_id = CallId::new(format!("appointment:{text}"));
+    let is_other = |(call, how): &(Call, How)| *how == How::Appointment && call.call_id != by_id;
+    if let Some(group) = found.iter().position(|result| result.calls.iter().any(is_other)) {
+        let mut named = Vec::new();
+        for result in &mut found {
+            named.extend(result.calls.extract_if(.., |(call, _)| call.call_id == by_id).map(|(call, _)| call));
+        }
+        if let Some(group) = found.get_mut(group) {
+            group.calls.extend(named.into_iter().next().map(|call| (call, How::Appointment)));
+            group.more |= latest(&mut group.calls);
+        }
+    }
     let (mut result, mut seen) = (SearchResult::default(), BTreeSet::new());
     for SearchResult { calls, event, unreadable, more } in found {
         result.calls.extend(calls.into_iter().filter(|(call, _)| seen.insert(call.call_id.clone())));
@@ -61,7 +81,15 @@ pub async fn search(stack: &Stack, text: &str) -> Result<SearchResult, Error> {
         result.unreadable.extend(unreadable);
         result.more |= more;
     }
-    Ok(result)
+    result
+}
+
+/// Orders calls by their creation, the latest first, and cuts them to [`CALLS_MAX`]. Returns true if some were left out.
+fn latest(calls: &mut Vec<(Call, How)>) -> bool {
+    calls.sort_by_key(|(call, _)| Reverse(call.created_at));
+    let more = calls.len() > CALLS_MAX;
+    calls.truncate(CALLS_MAX);
+    more
 }
 
 /// Finds a call by its id, a provider's id of one of its attempts, the id of one of its events, its appointment, or the other
@@ -70,13 +98,21 @@ pub async fn search(stack: &Stack, text: &str) -> Result<SearchResult, Error> {
 /// # Errors
 /// A read failed.
 pub async fn find(stack: &Stack, text: &str) -> Result<Option<FoundCall>, Error> {
-    let mut calls = search(stack, text).await?.calls.into_iter();
-    let Some((call, how)) = calls.next() else { return Ok(None) };
+    let SearchResult { calls, event: _, unreadable, more: _ } = search(stack, text).await?;
+    let mut calls = calls.into_iter();
+    let Some((call, how)) = calls.next() else {
+        // There is a call, and the error says why it cannot be read.
+        return match unreadable.first() {
+            Some(id) => find_by_id(stack, id).await,
+            None => Ok(None),
+        };
+    };
     let is_group = match &how {
         How::CallId | How::Alias(_) | How::Event(_) => false,
         How::Appointment | How::Number => true,
     };
-    let others = calls.filter(|(_, other)| is_group && *other == how).map(|(call, _)| call.call_id).collect();
+    let others = calls.filter(|(_, other)| *other == how).map(|(call, _)| call.call_id).chain(unreadable);
+    let others = others.filter(|_| is_group).collect();
     Ok(Some(FoundCall { call, how, others }))
 }
 
@@ -150,19 +186,22 @@ impl LookUp {
 
 /// Reads calls, and orders them by their creation.
 async fn latest_first(stack: &Stack, ids: Vec<CallId>, more: bool, how: &How) -> Result<SearchResult, Error> {
-    let more = more || ids.len() > CALLS_MAX;
-    let Loaded { mut calls, unreadable } = stack.calls.load(ids.into_iter().take(CALLS_MAX)).await?;
-    calls.sort_by_key(|call| Reverse(call.created_at));
-    Ok(SearchResult {
-        calls: calls.into_iter().map(|call| (call, how.clone())).collect(),
-        event: None,
-        unreadable: unreadable.into_iter().map(|(id, _)| id).collect(),
-        more,
-    })
+    // The ids of a number are in the order of time, those of an appointment are in none.
+    let read_max = if *how == How::Appointment { READ_MAX } else { CALLS_MAX };
+    let more = more || ids.len() > read_max;
+    let Loaded { calls, unreadable } = stack.calls.load(ids.into_iter().take(read_max)).await?;
+    let mut calls: Vec<(Call, How)> = calls.into_iter().map(|call| (call, how.clone())).collect();
+    let more = latest(&mut calls) || more;
+    Ok(SearchResult { calls, event: None, unreadable: unreadable.into_iter().map(|(id, _)| id).collect(), more })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use switchhook_domain::{NewCall, Plan, Policy, ProviderSet, RetryPolicy, Timestamp};
+
     use super::*;
 
     fn shown(text: &str) -> Vec<String> {
@@ -187,5 +226,61 @@ mod tests {
         let all = 5 + Provider::ALL.len();
         assert_eq!(look_ups("44 7700 900123").len(), all);
         assert_eq!(look_ups("generic:44 7700 900123").len(), all);
+    }
+
+    fn call(id: &str, created_at: i64) -> Call {
+        let retry = RetryPolicy {
+            attempts_max: 1,
+            delay_seconds: 60,
+            delay_max_seconds: 600,
+            voicemail: false,
+            unheard: false,
+        };
+        let at = Timestamp::from_millis(created_at);
+        let plan = Plan {
+            providers: vec![Provider::Retell],
+            due_at: at,
+            not_after: None,
+            window: None,
+            retry,
+            metadata: BTreeMap::new(),
+            request_hash: None,
+            trace_id: None,
+        };
+        let (from, to) = (PhoneNumber::new("+15550100"), PhoneNumber::new("+15550101"));
+        let appointment_id = Some("a1".to_owned());
+        let policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
+        Call::schedule(NewCall { call_id: CallId::new(id), from, to, appointment_id, plan }, &policy, at).call
+    }
+
+    fn found(calls: Vec<Call>, how: &How) -> SearchResult {
+        let calls = calls.into_iter().map(|call| (call, how.clone())).collect();
+        SearchResult { calls, ..SearchResult::default() }
+    }
+
+    /// The ids that `merged` returns if the first look-up finds the call by its id, and the last one these calls.
+    fn order(of_appointment: Vec<Call>) -> Vec<(String, How)> {
+        let by_id = found(vec![call("appointment:a1", 10)], &How::CallId);
+        let merged = merged("a1", vec![by_id, found(of_appointment, &How::Appointment)]);
+        merged.calls.into_iter().map(|(call, how)| (call.call_id.to_string(), how)).collect()
+    }
+
+    #[test]
+    fn latest_call_of_an_appointment_comes_first() {
+        let expected = |ids: [&str; 3]| ids.map(|id| (id.to_owned(), How::Appointment));
+        let all = vec![call("late", 30), call("appointment:a1", 10), call("early", 5)];
+        assert_eq!(order(all), expected(["late", "appointment:a1", "early"]));
+        let lagging = vec![call("late", 30), call("early", 5)];
+        assert_eq!(order(lagging), expected(["late", "appointment:a1", "early"]), "the index may lack the call");
+        let only = vec![call("appointment:a1", 10)];
+        assert_eq!(order(only), [("appointment:a1".to_owned(), How::CallId)]);
+    }
+
+    #[test]
+    fn latest_calls_are_kept_if_there_are_too_many() {
+        let mut calls: Vec<(Call, How)> = (1..=30).map(|n| (call(&format!("c{n}"), n), How::Appointment)).collect();
+        assert!(latest(&mut calls));
+        assert_eq!((calls.len(), calls[0].0.call_id.as_str()), (CALLS_MAX, "c30"));
+        assert!(!latest(&mut calls));
     }
 }
