@@ -103,11 +103,8 @@ async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPa
             }
         }
     }
-    let last = found.get(..filter.limit).and_then(|page| page.last()).map(|fate| fate.stored.received_at);
-    if let Some(last) = last {
-        let all = found.len();
-        found.retain(|fate| fate.stored.received_at >= last);
-        until = if found.len() < all { last } else { until };
+    if let Some(last) = cut(&mut found, filter.limit, |fate| fate.stored.received_at) {
+        until = last;
     }
     Ok(EventPage {
         events: found.iter().map(Fate::line).collect(),
@@ -121,7 +118,16 @@ async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPa
     })
 }
 
-/// Lists the events of a call. One page holds them all, because a call has a limit on its events.
+/// Cuts events, the latest first, to a page of at least `limit`, which does not end between two events of one millisecond. Returns
+/// `until` of the next page. `None` if nothing was cut.
+fn cut<T>(found: &mut Vec<T>, limit: usize, received_at: impl Fn(&T) -> Timestamp) -> Option<Timestamp> {
+    let last = received_at(found.get(..limit)?.last()?);
+    let all = found.len();
+    found.retain(|event| received_at(event) >= last);
+    (found.len() < all).then_some(last)
+}
+
+/// Lists the events of a call. All of them are read for every page, because a call has a limit on its events.
 async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPage, Error> {
     let mut minutes = BTreeSet::new();
     for attempt in call.attempts().iter().rev() {
@@ -143,16 +149,16 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     let Fates { mut found, unreadable } = read_all(stack, &ids).await?;
     found.retain(|fate| span.contains(&fate.stored.received_at) && is_of(fate, filter) && matches(fate, filter));
     found.sort_by(|a, b| (b.stored.received_at, &b.stored.event_id).cmp(&(a.stored.received_at, &a.stored.event_id)));
-    found.truncate(filter.limit);
+    let next_until = cut(&mut found, filter.limit, |fate| fate.stored.received_at);
     Ok(EventPage {
         events: found.iter().map(Fate::line).collect(),
         unreadable,
-        examined_since: filter.since.to_string(),
+        examined_since: next_until.unwrap_or(filter.since).to_string(),
         examined_until: filter.until.to_string(),
         examined,
         queries: minutes.len(),
         minutes: Vec::new(),
-        next_until: None,
+        next_until: next_until.map(|until| until.to_string()),
     })
 }
 
@@ -174,4 +180,23 @@ fn matches(fate: &Fate, filter: &Filter) -> bool {
 
 async fn read_all(stack: &Stack, ids: &[EventId]) -> Result<Fates, Error> {
     Fates::read(ids, |id| Fate::read(stack, id)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_that_is_cut_says_where_the_next_one_starts() {
+        let at = |n: &i64| Timestamp::from_millis(*n);
+        let mut events: Vec<i64> = (1..=30).rev().collect();
+        let next = cut(&mut events, 20, at);
+        assert_eq!((events.len(), next), (20, Some(Timestamp::from_millis(11))));
+        // The next page has the events before that time.
+        let mut rest: Vec<i64> = (1..=30).rev().filter(|n| Some(at(n)) < next).collect();
+        assert_eq!((rest.len(), cut(&mut rest, 20, at)), (10, None));
+        let mut equal = vec![3, 2, 2, 1];
+        assert_eq!((cut(&mut equal, 2, at), equal), (Some(Timestamp::from_millis(2)), vec![3, 2, 2]));
+        assert_eq!(cut(&mut vec![2, 1], 2, at), None);
+    }
 }
