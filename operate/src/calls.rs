@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Loaded, TimeRange, WakeQueue};
-use switchhook_domain::{Call, CallId, Job, Lifecycle, Provider, Timestamp};
+use switchhook_domain::{AttemptState, Call, CallId, Job, Lifecycle, Provider, Timestamp};
 
 use crate::error::Error;
 use crate::stack::Stack;
@@ -181,11 +181,17 @@ pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<Stuc
             is_stuck.then(|| shown(StuckKind::Claimed, Some(*provider), since, why, next, Some(*lease_ends_at)))
         }
         Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
+            let provider = latest.and_then(|attempt| call.attempt_provider(attempt.index));
+            let retry = call.awaited_retry_since().filter(|_| attempts.iter().all(AttemptState::has_ended));
+            if let Some(since) = retry {
+                let why = format!("another system announced a retry at {since}, and no attempt has begun since");
+                let next = "the reconciler notes that the retry was missed, and the call ends";
+                return is_long(since).then(|| shown(StuckKind::Silent, provider, since, why, next, call.wake_at));
+            }
             let since = latest.map_or(call.updated_at, |attempt| attempt.last_event_at);
             if !is_long(since) {
                 return None;
             }
-            let provider = latest.and_then(|attempt| call.attempt_provider(attempt.index));
             let (kind, why) = match latest.map(|attempt| attempt.lifecycle) {
                 Some(state @ (Lifecycle::Initiated | Lifecycle::Ringing)) => {
                     (StuckKind::Dialling, format!("{} without an event since {since}", state.label()))
@@ -206,7 +212,10 @@ pub(crate) fn judge(call: &Call, now: Timestamp, limit: Duration) -> Option<Stuc
 mod tests {
     use std::collections::BTreeMap;
 
-    use switchhook_domain::{NewCall, PhoneNumber, Plan, Policy, ProviderSet, RetryPolicy};
+    use switchhook_domain::{
+        AttemptKey, CallEvent, EventId, EventKind, NewCall, Origin, PhoneNumber, Plan, Policy, ProviderEvent,
+        ProviderSet, RetryPolicy, fold,
+    };
 
     use super::*;
 
@@ -292,6 +301,56 @@ mod tests {
         }
         assert_eq!(judged(&call, 609), None);
         assert_eq!(judged(&call, 610).map(|(kind, _)| kind), Some(StuckKind::Dialling));
+    }
+
+    /// Another system places the call, and said that it would try again.
+    #[test]
+    fn call_that_waits_for_the_retry_of_another_system_says_so() {
+        let event = |id: &str, kinds: &[EventKind], seconds: i64| ProviderEvent {
+            event_id: EventId::new(format!("generic:{id}")),
+            origin: Origin::Provider(Provider::Generic),
+            event_type: id.to_owned(),
+            call_id: CallId::new("call-2"),
+            attempt: Some(AttemptKey::new("1")),
+            provider_call_id: None,
+            appointment_id: None,
+            direction: None,
+            from: None,
+            to: None,
+            received_at: at(seconds),
+            call_events: kinds
+                .iter()
+                .map(|kind| CallEvent {
+                    kind: *kind,
+                    implied: false,
+                    occurred_at: Some(at(seconds)),
+                    sequence: None,
+                    permanent: false,
+                    never_dialled: None,
+                })
+                .collect(),
+            block_number: false,
+            entity: None,
+            booking: None,
+            dialled_provider: None,
+            forgotten_at: None,
+            trace_id: None,
+        };
+        let events = [
+            event("no_answer", &[EventKind::Ringing, EventKind::NoAnswer], 10),
+            event("retry_scheduled", &[EventKind::RetryScheduled], 20),
+        ];
+        let call = fold(None, &events, &policy(), at(20)).transition.unwrap().call;
+        assert_eq!(judged(&call, 619), None);
+        let stuck = judge(&call, at(620), LIMIT).unwrap();
+        assert_eq!((stuck.kind, stuck.since, stuck.next_at), (StuckKind::Silent, at(20), Some(at(920))));
+        assert_eq!(
+            (stuck.why.as_str(), stuck.next),
+            (
+                "another system announced a retry at 2025-10-20T12:00:20.000Z, and no attempt has begun since",
+                "the reconciler notes that the retry was missed, and the call ends"
+            )
+        );
     }
 
     #[test]

@@ -134,6 +134,12 @@ impl Call {
         }
     }
 
+    /// Returns the time at which another system announced a retry that still may come. `None` if no such retry is awaited.
+    #[must_use]
+    pub fn awaited_retry_since(&self) -> Option<Timestamp> {
+        self.awaited_retry(&self.attempts()).map(|(_, entry)| entry.received_at)
+    }
+
     /// Returns the announcement of a retry by another system that still may come, with its index into the history. `None` if
     /// the person has decided, or Switchhook places the call, or the retry has been missed.
     pub(crate) fn awaited_retry(&self, attempts: &[AttemptState]) -> Option<(usize, &HistoryEntry)> {
