@@ -161,7 +161,7 @@ impl Show {
             let value = serde_json::json!({ "cause": cause, "letter": letter, "payload": payload });
             writeln!(out, "{value:#}")?;
         } else {
-            print_letter(cause, letter, payload.as_deref(), out)?;
+            print_letter((cause, letter), letters.not_received > 0, payload.as_deref(), out)?;
         }
         Ok(Ended::Found)
     }
@@ -175,7 +175,7 @@ fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Opt
 
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
     if letters.iter().next().is_some() {
-        writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<11}  {:<28}  id", "kind", "age", "receives", "where", "call")?;
+        writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<12}  {:<28}  id", "kind", "age", "receives", "where", "call")?;
     }
     for group in &letters.causes {
         writeln!(out, "{}: {}", counted(group.letters.len(), "dead letter"), group.cause)?;
@@ -185,9 +185,9 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
             let age = age(now, letter.dead_lettered_at);
             writeln!(
                 out,
-                "  {:<10}  {age:>8}  {receives:>8}  {:<11}  {call:<28}  {}",
+                "  {:<10}  {age:>8}  {receives:>8}  {:<12}  {call:<28}  {}",
                 kind(letter.kind),
-                place(letter),
+                place(letter, letters.not_received > 0),
                 letter.key
             )?;
         }
@@ -200,7 +200,12 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
     }
 }
 
-fn print_letter(cause: &str, letter: &DeadLetter, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {
+fn print_letter(
+    (cause, letter): (&str, &DeadLetter),
+    some_not_received: bool,
+    payload: Option<&str>,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
     writeln!(out, "{}", letter.key)?;
     writeln!(out, "  kind      {}", kind(letter.kind))?;
@@ -208,7 +213,7 @@ fn print_letter(cause: &str, letter: &DeadLetter, payload: Option<&str>, out: &m
     writeln!(out, "  type      {}", text(letter.event_type.as_deref()))?;
     writeln!(out, "  since     {}", letter.dead_lettered_at)?;
     writeln!(out, "  receives  {}", letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string()))?;
-    writeln!(out, "  where     {}", place(letter))?;
+    writeln!(out, "  where     {}", place(letter, some_not_received))?;
     writeln!(out, "  message   {}", text(letter.message_id.as_deref()))?;
     writeln!(out, "  error     {}", letter.error.as_deref().unwrap_or(cause))?;
     match payload {
@@ -225,12 +230,43 @@ const fn kind(kind: LetterKind) -> &'static str {
     }
 }
 
-fn place(letter: &DeadLetter) -> &'static str {
+/// Returns where a dead letter was found. If messages of the queue were not received, one of them may be its own.
+fn place(letter: &DeadLetter, some_not_received: bool) -> &'static str {
     match (&letter.message_id, letter.in_index) {
         // A message that is no event of Switchhook's is never in the list.
         (Some(_), _) if letter.kind == LetterKind::Unreadable => "queue",
         (Some(_), true) => "both",
         (Some(_), false) => "queue only",
+        (None, _) if some_not_received => "not received",
         (None, _) => "list only",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::Timestamp;
+
+    use super::*;
+
+    /// Three dead letters, of which two were received because of `--max 2`.
+    #[test]
+    fn letter_whose_message_was_not_received_is_not_missing_in_the_queue() {
+        let letter = |message_id: Option<&str>| DeadLetter {
+            kind: LetterKind::Event,
+            key: "retell:c:call_ended".to_owned(),
+            message_id: message_id.map(str::to_owned),
+            event_id: None,
+            call_id: None,
+            origin: None,
+            event_type: None,
+            receives: None,
+            error: None,
+            dead_lettered_at: Timestamp::from_millis(0),
+            in_index: true,
+            index_cause: None,
+            event: None,
+        };
+        assert_eq!([place(&letter(Some("m")), true), place(&letter(None), true)], ["both", "not received"]);
+        assert_eq!(place(&letter(None), false), "list only");
     }
 }

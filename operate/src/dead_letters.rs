@@ -150,7 +150,7 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<DeadLetters, Error> {
     let received = receive(&stack.dlq, |so_far| so_far.len() < limit).await?;
     let marked = attention::all(stack, AttentionKind::DeadLettered, limit).await?;
     let quarantined = attention::all(stack, AttentionKind::Quarantined, limit).await?;
-    let described = received.iter().map(|message| describe(stack, message, &marked, &quarantined));
+    let described = received.iter().map(|message| describe(stack, message, &marked, &quarantined, limit));
     let mut letters = concurrently(CONCURRENCY, described).await?;
     let known: BTreeSet<EventId> = letters.iter().filter_map(|(_, letter)| letter.event_id.clone()).collect();
     for entry in marked.iter().filter(|entry| entry.event_id.as_ref().is_some_and(|id| !known.contains(id))) {
@@ -363,12 +363,13 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))
 }
 
-/// Describes a message, together with its cause.
+/// Describes a message, together with its cause. `limit` is the largest number of entries that were read from each list of the index.
 async fn describe(
     stack: &Stack,
     message: &ReceivedMessage,
     marked: &[Attention],
     quarantined: &[Attention],
+    limit: usize,
 ) -> Result<(String, DeadLetter), Error> {
     let entry =
         |entries: &[Attention], id: &EventId| entries.iter().find(|one| one.event_id.as_ref() == Some(id)).cloned();
@@ -402,8 +403,10 @@ async fn describe(
                 event_type: Some(event.event_type.clone()),
                 receives: note.as_ref().map(|note| note.attempts),
                 error,
+                // If the list was cut, the note tells: it is the item that the index names.
+                in_index: entry.is_some()
+                    || (marked.len() >= limit && note.as_ref().is_some_and(|note| note.dead_lettered_at.is_some())),
                 dead_lettered_at: note.and_then(|note| note.dead_lettered_at).unwrap_or(message.sent_at),
-                in_index: entry.is_some(),
                 index_cause: entry.and_then(|entry| entry.cause),
                 event: Some(Box::new(event)),
                 ..blank
@@ -418,7 +421,8 @@ async fn describe(
                 call_id: entry.as_ref().and_then(|entry| entry.call_id.clone()),
                 event_id: Some(notice.quarantined),
                 error: Some(notice.reason.clone()),
-                in_index: entry.is_some(),
+                // Nobody knows whether a list that was cut names it, so no difference is told.
+                in_index: entry.is_some() || quarantined.len() >= limit,
                 ..blank
             };
             (notice.reason, letter)
