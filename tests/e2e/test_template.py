@@ -184,7 +184,7 @@ def test_no_role_is_wider_than_its_statements():
 
 # Actions of CloudWatch have no resources.
 WITHOUT_RESOURCE = {"cloudwatch:GetMetricData", "cloudwatch:DescribeAlarms"}
-CHANGES = {"PutItem", "UpdateItem", "SendMessage", "DeleteMessage", "PutEvents"}
+CHANGES = {"PutItem", "UpdateItem", "DeleteItem", "SendMessage", "DeleteMessage", "PutEvents"}
 
 
 def console_statements(policy: str) -> list:
@@ -200,8 +200,16 @@ def test_policies_of_the_console_name_exact_actions_and_resources():
         for statement in console_statements(policy):
             actions = set(as_list(statement["Action"]))
             assert statement["Effect"] == "Allow" and not [action for action in actions if "*" in action], policy
-            assert not {"dynamodb:Scan", "dynamodb:DeleteItem", "secretsmanager:GetSecretValue"} & actions, policy
+            assert not {"dynamodb:Scan", "secretsmanager:GetSecretValue"} & actions, policy
             assert ("*" in as_list(statement["Resource"])) == (actions <= WITHOUT_RESOURCE), actions
+
+
+def test_policy_for_changes_deletes_only_what_forget_deletes():
+    deleting = [each for each in console_statements("ConsoleChangePolicy") if "dynamodb:DeleteItem" in as_list(each["Action"])]
+    keys = {each["Resource"]["Fn::GetAtt"][0]: each["Condition"] for each in deleting}
+    condition = lambda *patterns: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(patterns)}}
+    assert all(each["Action"] == "dynamodb:DeleteItem" for each in deleting)
+    assert keys == {"InboxTable": condition("chunk:*", "conflict:*", "do-not-call:*"), "CallsTable": condition("do-not-call:*")}
 
 
 def test_policy_for_looking_stores_nothing_but_plans():
