@@ -12,6 +12,12 @@ use crate::error::Error;
 const TARGET: &str = "GraniteServiceVersion20100801";
 /// Operation that is charged by the metric.
 pub(crate) const METRIC_DATA: &str = "GetMetricData";
+/// Largest number of pages of one request for values. A page has up to 100,800 values, and the largest request asks for fewer.
+const PAGES_MAX: usize = 20;
+/// Status of values that CloudWatch could not all read.
+const INTERNAL_ERROR: &str = "InternalError";
+/// Status of values that are not complete. The next page has the rest.
+const PARTIAL_DATA: &str = "PartialData";
 /// Largest number of alarms in one response.
 const ALARMS_MAX: u32 = 100;
 
@@ -65,12 +71,15 @@ struct Alarms {
 struct MetricData {
     #[serde(default)]
     metric_data_results: Vec<MetricDataResult>,
+    next_token: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MetricDataResult {
     id: String,
+    #[serde(default)]
+    status_code: String,
     #[serde(default)]
     timestamps: Vec<PointTime>,
     #[serde(default)]
@@ -134,7 +143,7 @@ impl AwsServices {
     ) -> Result<Vec<Series>, Error> {
         let all: Vec<Value> = queries.iter().enumerate().map(|(index, query)| query.json(index)).collect();
         let seconds = |time: Timestamp| time.as_millis() / 1_000;
-        let body = json!({
+        let mut body = json!({
             "MetricDataQueries": all, "StartTime": seconds(from), "EndTime": seconds(to),
             "ScanBy": "TimestampDescending",
         });
@@ -143,8 +152,15 @@ impl AwsServices {
             METRIC_DATA,
             Usage { metrics: queries.len() as u64, ..Usage::default() },
         );
-        let data = self.json(Service::CloudWatch, TARGET, METRIC_DATA, &body).await?;
-        series(data, queries.len())
+        let mut all = vec![Series::default(); queries.len()];
+        for _ in 0..PAGES_MAX {
+            let data = self.json(Service::CloudWatch, TARGET, METRIC_DATA, &body).await?;
+            let Some(token) = add_page(data, &mut all)? else { return Ok(all) };
+            if let Some(body) = body.as_object_mut() {
+                body.insert("NextToken".to_owned(), token.into());
+            }
+        }
+        Err(unreadable())
     }
 }
 
@@ -183,17 +199,23 @@ impl Series {
     }
 }
 
-fn series(data: Value, queries: usize) -> Result<Vec<Series>, Error> {
+/// Adds the values of a page. Returns the token of the next page. **Missing values are an error**: no value would mean that nothing
+/// happened.
+fn add_page(data: Value, all: &mut [Series]) -> Result<Option<String>, Error> {
     let data: MetricData = parse(data)?;
-    let mut all = vec![Series::default(); queries];
+    let next = data.next_token.filter(|token| !token.is_empty());
     for result in data.metric_data_results {
+        let is_cut = result.status_code == PARTIAL_DATA && next.is_none();
+        if is_cut || result.status_code == INTERNAL_ERROR {
+            return Err(unreadable());
+        }
         let index: Option<usize> = result.id.strip_prefix('m').and_then(|index| index.parse().ok());
         let Some(series) = index.and_then(|index| all.get_mut(index)) else { continue };
         for (time, value) in result.timestamps.into_iter().zip(result.values) {
             series.0.push((time.read()?, value));
         }
     }
-    Ok(all)
+    Ok(next)
 }
 
 fn parse<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Error> {
@@ -207,6 +229,29 @@ const fn unreadable() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn series(data: Value, queries: usize) -> Result<Vec<Series>, Error> {
+        let mut all = vec![Series::default(); queries];
+        add_page(data, &mut all).map(|_| all)
+    }
+
+    #[test]
+    fn values_of_all_pages_are_read_and_missing_ones_are_unknown() {
+        let page = |status: &str, next: Option<&str>, at: f64| {
+            json!({"NextToken": next, "MetricDataResults": [
+                {"Id": "m0", "StatusCode": status, "Timestamps": [at], "Values": [3.0]},
+            ]})
+        };
+        let mut all = vec![Series::default()];
+        let next = add_page(page("PartialData", Some("more"), 1_760_961_660.0), &mut all).unwrap();
+        assert_eq!(next.as_deref(), Some("more"));
+        assert_eq!(add_page(page("Complete", None, 1_760_961_600.0), &mut all).unwrap(), None);
+        assert_eq!(all[0].sum(), 6.0);
+        for status in ["InternalError", "PartialData"] {
+            let read = series(page(status, None, 1_760_961_600.0), 1);
+            assert!(matches!(read, Err(Error::Unreadable { .. })), "{status}");
+        }
+    }
 
     #[test]
     fn alarms_are_read_with_their_states() {
