@@ -29,7 +29,8 @@ A provider whose circuit is open gets one call at a time, as a probe, until one 
 provider that they name. In flight are calls that were dialled and have not ended; at most 1,000 open calls are counted.
 The configuration is read from the secrets of the stack; no key is printed.
 
-Exit status: 0 if all providers are available, 1 if one is not, 2 if the stack could not be read.";
+Exit status: 0 if all providers are available, 1 if one is not or the configuration is wrong or could not be read, 2 if the stack could
+not be read.";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -146,8 +147,14 @@ impl List {
         let report = connection.block_on(providers(&connection.stack))?;
         let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out, errors) };
         printed.map_err(ProvidersError::Print)?;
-        Ok(report.problems.is_empty() && report.providers.iter().all(|provider| provider.available))
+        Ok(is_well(&report))
     }
+}
+
+/// True if the configuration was read and is right, and every provider is available.
+fn is_well(report: &ProviderReport) -> bool {
+    let is_read = report.unconfigured_reason.is_none();
+    is_read && report.problems.is_empty() && report.providers.iter().all(|provider| provider.available)
 }
 
 impl Check {
@@ -359,5 +366,16 @@ mod tests {
              read\n  circuit     open since 2025-10-20T12:00:00.000Z: account_problem, payment_required\n  next probe  \
              2025-10-20T12:00:00.000Z, after 2 failed\ngeneric: available, 0 in flight\n  configured  no: its entry in the secret is wrong\n"
         );
+    }
+
+    #[test]
+    fn configuration_that_could_not_be_read_is_not_well() {
+        let report = |reason: Option<&str>| ProviderReport {
+            providers: Vec::new(),
+            unconfigured_reason: reason.map(str::to_owned),
+            problems: Vec::new(),
+            more: false,
+        };
+        assert!(is_well(&report(None)) && !is_well(&report(Some("access denied"))));
     }
 }
