@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
+use switchhook_aws::inbox::creation_id;
 use switchhook_domain::{Call, CallId, EntityFate, EventId, Timestamp};
 use switchhook_providers::derived_call_id;
 
@@ -60,7 +61,11 @@ pub async fn unfolded(stack: &Stack, call: &Call, until: Option<Timestamp>) -> R
         && let Some(events) = walk.next().await?
     {
         let is_own = |id: &Option<CallId>| id.as_ref().is_some_and(|id| ids.contains(id));
-        let events = events.into_iter().filter(|event| is_own(&event.call_id) && !call.contains_event(&event.event_id));
+        // The record of the request that created the call is no event that is folded.
+        let is_creation = |id: &EventId| *id == creation_id(&call.call_id);
+        let events = events.into_iter().filter(|event| {
+            is_own(&event.call_id) && !call.contains_event(&event.event_id) && !is_creation(&event.event_id)
+        });
         found.extend(events.map(|event| event.event_id));
     }
     let Fates { found, unreadable } = Fates::read(&found, |id| fate(stack, call, id)).await?;
