@@ -110,11 +110,44 @@ const SHOWN_FIELDS: [&str; 101] = [
     "transfertype",
     "type",
 ];
-/// Fields whose content is free: only ids are shown in it.
-const FREE_FIELDS: [&str; 6] =
-    ["metadata", "dynamicvariables", "variablevalues", "customanalysisdata", "structureddata", "arguments"];
+/// Ends of the names of fields whose objects and lists a team defines: only our ids are shown in them.
+const FREE_ENDS: [&str; 21] = [
+    "analysis",
+    "answers",
+    "arguments",
+    "attributes",
+    "clientdata",
+    "conversationinsights",
+    "customanalysisdata",
+    "customdata",
+    "customfields",
+    "datacollectionresults",
+    "extrabody",
+    "globaldata",
+    "metadata",
+    "postpromptdata",
+    "requestdata",
+    "responses",
+    "structureddata",
+    "structuredoutputs",
+    "userdata",
+    "variables",
+    "variablevalues",
+];
+/// The same, for whole names.
+const FREE_FIELDS: [&str; 5] = ["data", "meta", "result", "results", "vars"];
+/// Fields that stand in the `data` of ElevenLabs and Telnyx, which they define themselves.
+const ENVELOPE_FIELDS: [&str; 2] = ["conversationid", "recordtype"];
 /// Fields of free content that are shown nevertheless.
 const FREE_SHOWN: [&str; 3] = ["appointmentid", "switchhookcallid", "switchhookattempt"];
+/// Words of ElevenLabs for the success of a call, which stand in its analysis beside what a team defines.
+const SUCCESS_FIELD: &str = "callsuccessful";
+const SUCCESS_WORDS: [&str; 3] = ["failure", "success", "unknown"];
+/// Words of a date, beside its digits.
+const DATE_WORDS: [&str; 25] = [
+    "mon", "tue", "wed", "thu", "fri", "sat", "sun", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
+    "oct", "nov", "dec", "gmt", "utc", "t", "z", "am", "pm",
+];
 /// Fields with a number of this many digits hold a time or a counter if they are shown, and may hold a phone number if not.
 const PHONE_DIGITS_MIN: usize = 7;
 const PHONE_DIGITS_MAX: usize = 15;
@@ -187,23 +220,25 @@ impl Masker {
     fn value(&mut self, name: &str, value: Value, is_free: bool) -> Value {
         match value {
             Value::Null | Value::Bool(_) => value,
+            Value::Number(number) if is_free && !FREE_SHOWN.contains(&normalized(name).as_str()) => {
+                self.hidden(&number.to_string()).into()
+            }
             Value::Number(number) => {
                 let digits = number.to_string().chars().filter(char::is_ascii_digit).count();
-                let is_shown =
-                    digits < PHONE_DIGITS_MIN || (!is_free && SHOWN_FIELDS.contains(&normalized(name).as_str()));
+                let is_shown = digits < PHONE_DIGITS_MIN || SHOWN_FIELDS.contains(&normalized(name).as_str());
                 let is_fraction = number.as_i64().is_none() && number.as_u64().is_none();
                 if is_shown || is_fraction { Value::Number(number) } else { self.hidden(&number.to_string()).into() }
             }
-            Value::String(text) if is_free && !FREE_SHOWN.contains(&normalized(name).as_str()) && !text.is_empty() => {
-                self.hidden(&text).into()
-            }
+            Value::String(text) if is_free && !is_shown_in_free(&normalized(name), &text) => self.hidden(&text).into(),
             Value::String(text) => self.field(name, &text).into(),
             Value::Array(items) => items.into_iter().map(|item| self.value(name, item, is_free)).collect(),
             Value::Object(fields) => {
+                // A turn of a conversation. What a tool returns in it is up to the team.
+                let is_turn = fields.contains_key("role");
                 let masked: Map<String, Value> = fields
                     .into_iter()
                     .map(|(name, value)| {
-                        let is_free = is_free || FREE_FIELDS.iter().any(|free| normalized(&name).ends_with(free));
+                        let is_free = is_free || holds_free(&name, &value) || (is_turn && name == "result");
                         let value = self.value(&name, value, is_free);
                         (self.text(&name), value)
                     })
@@ -251,6 +286,25 @@ fn normalized(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
 }
 
+/// True if a team defines the content of the field.
+fn holds_free(name: &str, value: &Value) -> bool {
+    let name = normalized(name);
+    let is_free = FREE_FIELDS.contains(&name.as_str()) || FREE_ENDS.iter().any(|free| name.ends_with(free));
+    match value {
+        Value::Object(fields) => {
+            let is_envelope = fields.keys().any(|field| ENVELOPE_FIELDS.contains(&normalized(field).as_str()));
+            is_free && !(name == "data" && is_envelope)
+        }
+        Value::Array(_) => is_free,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// True if the text is shown in content that a team defines.
+fn is_shown_in_free(name: &str, text: &str) -> bool {
+    text.is_empty() || FREE_SHOWN.contains(&name) || (name == SUCCESS_FIELD && SUCCESS_WORDS.contains(&text))
+}
+
 fn is_time(name: &str) -> bool {
     ["time", "timestamp", "at", "created", "start", "end"].iter().any(|suffix| name.ends_with(suffix))
 }
@@ -258,9 +312,17 @@ fn is_time(name: &str) -> bool {
 /// True if a value of a shown field is an id, a name of a state, a number or a time.
 fn is_harmless(value: &str, is_time: bool) -> bool {
     let is_token = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:~/%,+=".contains(c));
-    let is_date =
-        is_time && value.len() < 40 && value.chars().all(|c| c.is_ascii_alphanumeric() || " ,:+-.".contains(c));
+    let is_date = is_time && is_date(value);
     (is_token || is_date) && !value.contains("://") && (is_date && value.contains(':') || !is_personal(value))
+}
+
+/// True if the text has nothing but digits and words of a date.
+fn is_date(text: &str) -> bool {
+    let mut words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
+    text.len() < 40
+        && text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || " ,:+-.".contains(c))
+        && words.all(|word| DATE_WORDS.contains(&word.to_lowercase().as_str()))
 }
 
 /// True if a text holds a phone number, an e-mail address or a SIP address.

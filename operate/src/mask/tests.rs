@@ -136,6 +136,57 @@ fn values_that_look_personal_are_masked_in_every_field() {
 }
 
 #[test]
+fn values_that_a_team_defines_are_masked_under_every_name() {
+    let mut masker = Masker::new();
+    let mut lines = |value: Value| masker.body(value.to_string().as_bytes()).join("\n");
+    let secrets = ["chemotherapy", "husband", "QQ123456C", "4711", "12.75"];
+    for body in [
+        json!({"analysis": {"reason": "chemotherapy", "time": "when my husband is out"}, "variables": {"id": "QQ123456C"}}),
+        json!({"request_data": {"id": "QQ123456C", "pin": 4711, "price": 12.75}}),
+        json!({"message": {"artifact": {"structuredOutputs": {"o-1": {"name": "why", "result": "chemotherapy"}}}}}),
+        json!({"message": {"analysis": {"structuredData": {"state": "chemotherapy"}}}}),
+        json!({"data": {"conversation_id": "c-1", "analysis": {"data_collection_results": {"reason": {"value": "chemotherapy"}}}}}),
+        json!({"call": {"call_analysis": {"custom_analysis_data": {"reason": "chemotherapy"}}}}),
+        json!({"call": {"collected_dynamic_variables": {"status": "chemotherapy"}}}),
+        json!({"data": {"record_type": "event", "payload": {"conversation_insights": [{"result": "chemotherapy"}]}}}),
+        json!({"data": {"record_type": "event", "payload": {"results": [{"result": "chemotherapy"}]}}}),
+        json!({"data": {"record_type": "event", "payload": {"result": {"reason": "chemotherapy"}}}}),
+        json!({"event_type": "call.completed", "data": {"reason": "chemotherapy"}, "meta": {"status": "QQ123456C"}}),
+        json!({"participant": {"attributes": {"reason": "chemotherapy"}}}),
+        json!({"payload": {"responses": {"reason": "chemotherapy"}}}),
+        json!({"messages": [{"role": "tool_call_result", "result": "chemotherapy"}]}),
+        json!({"time": "when my husband is out", "end": "after chemotherapy"}),
+    ] {
+        let shown = lines(body);
+        assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
+    }
+}
+
+#[test]
+fn words_that_a_provider_defines_are_shown_beside_those_of_a_team() {
+    let body = json!({
+        "type": "post_call_transcription",
+        "data": {
+            "conversation_id": "c-1",
+            "status": "done",
+            "analysis": {"call_successful": "success", "reason": "success"},
+            "metadata": {"switchhook_attempt": 2},
+        },
+        "time": "Mon, 20 Oct 2025 12:14:47 +0000",
+    });
+    let shown = Masker::new().json(body);
+    assert_eq!(shown.pointer("/data/status"), Some(&json!("done")));
+    assert_eq!(shown.pointer("/data/analysis/call_successful"), Some(&json!("success")));
+    assert_eq!(shown.pointer("/data/analysis/reason"), Some(&json!("‹text A, 7 characters›")));
+    assert_eq!(shown.pointer("/data/metadata/switchhook_attempt"), Some(&json!(2)));
+    assert_eq!(shown.pointer("/time"), Some(&json!("Mon, 20 Oct 2025 12:14:47 +0000")));
+    let other = Masker::new().json(json!({"analysis": {"call_successful": "chemotherapy"}}));
+    assert_eq!(other, json!({"analysis": {"call_successful": "‹text A, 12 characters›"}}));
+    let telnyx = json!({"data": {"record_type": "event", "payload": {"result": "human_residence"}}});
+    assert_eq!(Masker::new().json(telnyx.clone()), telnyx);
+}
+
+#[test]
 fn equal_values_have_equal_letters() {
     let mut masker = Masker::new();
     let (first, again) = (masker.field("to", "+447700900123"), masker.field("From", "+44 7700 900123"));
