@@ -53,7 +53,7 @@ const takeRows = (old, next) => {
 let moved = 0;
 let asked;
 const parts = "table, section, figure, form, ul, ol, dl, details, div, p";
-const quick = ".empty, .problem";
+const quick = ".empty, .problem, .exchanged";
 const marks = ["selected", "changed", "gone"];
 const named = (nodes) => {
   const seen = {};
@@ -94,16 +94,28 @@ const grows = (old, next) => {
   return height !== old.offsetHeight;
 };
 
-/** Makes one element equal to another. */
+const isHiddenField = (node) => node.nodeName === "INPUT" && node.type === "hidden";
+
+/** Takes over all hidden fields of a form, so that it does what its new label says. */
+const takeHiddenFields = (old, next) => {
+  const ours = [...old.children].filter(isHiddenField);
+  const theirs = [...next.children].filter(isHiddenField);
+  if (ours.length === theirs.length && ours.every((field, index) => field.isEqualNode(theirs[index]))) return;
+  for (const field of ours) field.remove();
+  old.prepend(...theirs.map((field) => document.importNode(field, true)));
+};
+
+/** Makes one element equal to another. What the user typed or chose stays. */
 const take = (old, next) => {
   if (old.isEqualNode(next) || "keep" in old.dataset || old.matches("input, select, textarea, dialog")) return;
   if ("still" in old.dataset && !asked && grows(old, next)) { moved++; return; }
   takeAttributes(old, next);
+  if (old.tagName === "FORM") takeHiddenFields(old, next);
   if (old.tagName === "TBODY") { moved += takeRows(old, next); return; }
   const nodes = [...old.childNodes, ...next.childNodes];
   if (nodes.every((node) => node.nodeType === 1) && nodes.some((node) => node.matches(parts))) { takeParts(old, next); return; }
-  const ours = [...old.childNodes].filter((node) => !node.classList?.contains("newer"));
-  const theirs = [...next.childNodes];
+  const ours = [...old.childNodes].filter((node) => !node.classList?.contains("newer") && !isHiddenField(node));
+  const theirs = [...next.childNodes].filter((node) => !isHiddenField(node));
   theirs.forEach((node, index) => {
     const own = ours[index];
     if (!own) { old.insertBefore(document.importNode(node, true), find(":scope > .newer", old)); return; }

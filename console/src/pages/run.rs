@@ -218,7 +218,8 @@ fn content(console: &Console, session: &Session, run: &Run, here: Option<(Stage,
 
 fn button(session: &Session, id: &RunId, button: Button, label: &str) -> Markup {
     html! {
-        form.action method="post" action={ "/run/" (button.as_str()) } {
+        // A form of its own name: a live page exchanges it as a whole, so no button changes its meaning while it is pressed.
+        form.action.exchanged #(button.as_str()) method="post" action={ "/run/" (button.as_str()) } {
             input type="hidden" name="form_token" value=(session.form_token(&button.purpose(id)));
             input type="hidden" name="run" value=(id.as_str());
             button type="submit" { (label) }
