@@ -21,19 +21,24 @@ const showTheme = () => {
 };
 showTheme();
 
-/** Shows every time of the page in the chosen zone. */
+/** Shows every time of the page in the chosen zone. Of times with the same `data-days`, the first of each day has its date. */
 export const showTimes = (within = document) => {
   const local = setting("zone", "UTC") === "local";
+  const days = {};
   for (const time of within.querySelectorAll("time")) {
     time.dataset.utc ??= time.textContent;
     const at = new Date(time.dateTime);
     const shown = /^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?$/.exec(time.dataset.utc);
     if (shown && !Number.isNaN(+at)) {
       const here = new Date(at - at.getTimezoneOffset() * 60000).toISOString().replace("T", " ");
-      const text = local ? here.slice(shown[1] ? 0 : 11, shown[2] ? 23 : 19) : time.dataset.utc;
+      const group = time.dataset.days;
+      const hasDate = group ? days[group] !== here.slice(0, 10) : shown[1];
+      if (group) days[group] = here.slice(0, 10);
+      const text = local ? here.slice(hasDate ? 0 : 11, shown[2] ? 23 : 19) : time.dataset.utc;
       if (time.textContent !== text) time.textContent = text;
     }
   }
+  for (const word of within.querySelectorAll(".zone-word")) word.textContent = local ? "local time" : "UTC";
   const zone = find("#zone");
   zone.textContent = local ? "Local time" : "UTC";
   zone.setAttribute("aria-label", `Time zone: ${zone.textContent}`);

@@ -77,8 +77,47 @@ def test_times_are_shown_in_local_time(browser, session: dict, dev: Dev):
     assert local != utc and time.get_attribute("datetime") == at
     minutes = lambda text: int(text.split()[-1].split(":")[0]) * 60 + int(text.split()[-1].split(":")[1])
     assert (minutes(local) - minutes(utc)) % (24 * 60) == 5 * 60 + 30
+    # The captions name the zone, and the date stands at the first time of each local day.
+    expect(page.locator("table.events caption")).to_contain_text("Times are local time.")
+    lists = page.evaluate(
+        """() => {
+            const lists = {};
+            for (const time of document.querySelectorAll("time[data-days]")) (lists[time.dataset.days] ??= []).push(time.textContent);
+            return Object.values(lists);
+        }"""
+    )
+    assert lists and all(len(texts[0].split()) == 2 for texts in lists), lists
     page.keyboard.press("u")
     assert time.inner_text() == utc
+    expect(page.locator("table.events caption")).to_contain_text("Times are UTC.")
+    context.close()
+
+
+def test_date_stands_where_the_local_day_begins(browser, session: dict, dev: Dev):
+    context = browser.new_context(storage_state=session, timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(f"{dev.pages}/call?id={dev.calls[0]}")
+    page.evaluate(
+        """() => {
+            const times = ["2026-11-22T18:29:59.000Z", "2026-11-22T18:30:00.000Z", "2026-11-22T23:59:59.000Z", "2026-11-23T00:00:00.000Z"];
+            const shown = ["2026-11-22 18:29:59.000", "18:30:00.000", "23:59:59.000", "2026-11-23 00:00:00.000"];
+            const list = document.createElement("p");
+            list.id = "days";
+            list.dataset.keep = "";
+            for (const [index, at] of times.entries()) {
+                const time = document.createElement("time");
+                time.dateTime = at;
+                time.dataset.days = "test";
+                time.textContent = shown[index];
+                list.append(time);
+            }
+            document.body.append(list);
+        }"""
+    )
+    page.keyboard.press("u")
+    expect(page.locator("#days time")).to_have_text(
+        ["2026-11-22 23:59:59.000", "2026-11-23 00:00:00.000", "05:29:59.000", "05:30:00.000"]
+    )
     context.close()
 
 

@@ -6,7 +6,7 @@ use super::*;
 
 /// Most bytes of the style sheet, and of the scripts that every page loads. A list page with both stays below 60 KB.
 const CSS_MAX: usize = 22 * 1024;
-const JAVASCRIPT_MAX: usize = 14 * 1024;
+const JAVASCRIPT_MAX: usize = 17 * 1024;
 /// Scripts that every page loads.
 const EVERY_PAGE: [&str; 2] = ["keys.js", "live.js"];
 

@@ -177,7 +177,7 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
             @if let Some(until) = page.next_until.as_deref().filter(|_| !page.events.is_empty()) { a.button rel="next" href=(wanted.url(Some(until))) { "Older" } }
             span.muted {
                 (page.events.len()) " shown; " (page.examined) " events were examined, back to "
-                (parts::date_and_time(&page.examined_since)) " UTC"
+                (parts::date_and_time(&page.examined_since)) " " (parts::zone())
             }
         }
     }
@@ -202,7 +202,7 @@ fn row(event: &EventLine, has_date: bool) -> Markup {
     html! {
         tr {
             td {
-                @if has_date { (parts::date_and_time_with_millis(&event.received_at)) } @else { (parts::time_with_millis(&event.received_at)) }
+                (parts::time_in_list(&event.received_at, has_date, "events"))
                 @if let Some(late) = late { " " span.muted { (short_duration(late)) " late" } }
             }
             td data-label="Event" { (parts::event_link(&event.event_id)) " " span.muted { (parts::foreign(&event.event_type)) } }
@@ -239,7 +239,7 @@ fn nothing(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
     html! {
         p {
             "No event " @if wanted.is_filtered() { "with these filters " } "arrived between " (parts::date_and_time(examined_since))
-            " and " (parts::date_and_time(examined_until)) " UTC. "
+            " and " (parts::date_and_time(examined_until)) " " (parts::zone()) ". "
             @if wanted.is_filtered() { (examined) " events were examined." }
         }
         p.row {

@@ -41,7 +41,7 @@ fn first_steps(console: &Console, status: &Status) -> Markup {
         @if console.options().is_frozen {
             p.panel {
                 strong { "The clock stands still " } "at " (parts::date_and_time(&status.at.to_string()))
-                " UTC, where the demo ended. Nothing runs, nothing arrives, and these answers are those of that moment."
+                " " (parts::zone()) ", where the demo ended. Nothing runs, nothing arrives, and these answers are those of that moment."
             }
         }
         @if let Some(call) = &console.options().look_first {

@@ -245,7 +245,7 @@ fn time(view: &PlaygroundView, token: &str) -> Markup {
         section.panel aria-labelledby="time" {
             h2 #time { "Time" }
             p {
-                "The clock of this stack shows " (parts::time(&view.now.to_string())) " UTC"
+                "The clock of this stack shows " (parts::time(&view.now.to_string())) " " (parts::zone())
                 @if view.ahead > Duration::ZERO { ", " (ahead(view.ahead)) " ahead of this machine" }
                 "."
             }

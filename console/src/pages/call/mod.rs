@@ -148,7 +148,7 @@ fn content(
             (header(story))
             (known_at.print(Some(&story.call)))
             figure.drawing data-still {
-                figcaption { "In short: " (visible(&story.in_short)) }
+                figcaption { "In short: " (visible(&story.in_short)) span.muted { " The drawing's times are UTC." } }
                 (zoom(view))
                 (svg::shapes())
                 div.scroll { (svg::print(&drawing::draw(story, whole, &rows, view.zoom))) }

@@ -102,14 +102,14 @@ pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
 
 /// Returns the times of an attempt, with the date on the first one.
 fn times_of(attempt: &AttemptSummary) -> Vec<Markup> {
-    let mut date = String::new();
+    let mut days = Days::of(format!("attempt-{}", attempt.number));
     let times = [attempt.dialled_at.as_deref(), Some(attempt.started_at.as_str()), attempt.ended_at.as_deref()];
-    times.into_iter().map(|at| at.map_or_else(|| html! { "-" }, |at| moment(at, &mut date))).collect()
+    times.into_iter().map(|at| at.map_or_else(|| html! { "-" }, |at| days.moment(at))).collect()
 }
 
 /// Prints the lines of the story with these indexes. `opened` are the details of the event that the user chose; they follow its row.
 pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>, opened: Option<&Markup>) -> Markup {
-    let mut date = String::new();
+    let mut days = Days::of("events");
     let events = story.story.iter().scan(0, |events, line| {
         *events += usize::from(matches!(line, Line::Event(_)));
         Some(*events)
@@ -118,7 +118,7 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
     html! {
         table #events.events {
             caption {
-                "What happened, in the order in which Switchhook learned of it. Times are UTC."
+                "What happened, in the order in which Switchhook learned of it. Times are " (parts::zone()) "."
                 @if let Open::Attempt(number) = open {
                     " The events of " @if number == 0 { "all attempts" } @else { "the other attempts" } " are shut: open them above."
                 }
@@ -128,20 +128,20 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
                 @for (row, line) in rows.iter().filter_map(|row| Some((row, story.story.get(*row)?))) {
                     @match line {
                         Line::Event(event) => {
-                            (event_row(*row, event, numbers.get(*row).copied().unwrap_or_default(), view, &mut date))
+                            (event_row(*row, event, numbers.get(*row).copied().unwrap_or_default(), view, &mut days))
                             @if let Some(details) = opened.filter(|_| view.event == numbers.get(*row).copied()) {
                                 tr #opened .opened { td colspan="6" { (details) } }
                             }
                         },
                         Line::Move { at, kind, reason } => tr.move #(format!("r{row}")) {
                             td {}
-                            td { (moment(at, &mut date)) }
+                            td { (days.moment(at)) }
                             td {}
                             th scope="row" { "job " (kind.replace('_', " ")) }
                             td {}
                             td { @if let Some(reason) = reason { (parts::foreign(&reason.replace('_', " "))) } }
                         },
-                        Line::Write(write) => (write_row(*row, write, &mut date)),
+                        Line::Write(write) => (write_row(*row, write, &mut days)),
                     }
                 }
             }
@@ -150,18 +150,18 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
 }
 
 /// Prints the row of an event. `number` is its number among the events of the story.
-fn event_row(row: usize, event: &EventInStory, number: usize, view: &View<'_>, date: &mut String) -> Markup {
+fn event_row(row: usize, event: &EventInStory, number: usize, view: &View<'_>, days: &mut Days) -> Markup {
     let is_open = view.event == Some(number);
     let url = View { event: Some(number).filter(|_| !is_open), ..*view }.url();
     html! {
         tr #(format!("r{row}")) {
-            td { @if let Some(at) = &event.occurred_at { (moment(at, date)) } }
+            td { @if let Some(at) = &event.occurred_at { (days.moment(at)) } }
             td class=[event.is_late.then_some("late")] {
                 @match event.late_ms {
                     Some(ms) if event.is_late => { (duration(ms)) " late" },
                     Some(ms) if ms >= 0 => { "+" (duration(ms)) },
                     Some(ms) => { (duration(ms.saturating_neg())) " early" },
-                    None => (moment(&event.received_at, date)),
+                    None => (days.moment(&event.received_at)),
                 }
             }
             td { @if let Some(attempt) = event.attempt { (attempt) } }
@@ -177,13 +177,13 @@ fn event_row(row: usize, event: &EventInStory, number: usize, view: &View<'_>, d
     }
 }
 
-fn write_row(row: usize, write: &WriteInStory, date: &mut String) -> Markup {
+fn write_row(row: usize, write: &WriteInStory, days: &mut Days) -> Markup {
     let state = [write.lifecycle, write.outcome, Some(write.appointment_status), write.job];
     let state: Vec<&str> = state.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     html! {
         tr.write #(format!("r{row}")) {
             td {}
-            td { (moment(&write.at, date)) }
+            td { (days.moment(&write.at)) }
             td {}
             th scope="row" { "written" }
             td colspan="2" {
@@ -199,13 +199,27 @@ fn write_row(row: usize, write: &WriteInStory, date: &mut String) -> Markup {
     }
 }
 
-/// Prints a time to the millisecond. The date stands before it on the first time of each day.
-fn moment(at: &str, date: &mut String) -> Markup {
-    let (day, time) = (at.get(..10).unwrap_or_default(), at.get(11..23));
-    let Some(time) = time else { return parts::foreign(at) };
-    let is_new = day != date;
-    if is_new {
-        day.clone_into(date);
+/// Times of one list. The date stands before the first of each day.
+struct Days {
+    list: String,
+    last: String,
+}
+
+impl Days {
+    fn of(list: impl Into<String>) -> Self {
+        Self { list: list.into(), last: String::new() }
     }
-    html! { time datetime=(at) { @if is_new { (day) " " } (time) } }
+
+    /// Prints a time to the millisecond.
+    fn moment(&mut self, at: &str) -> Markup {
+        let day = at.get(..10).unwrap_or_default();
+        if at.get(11..23).is_none() {
+            return parts::foreign(at);
+        }
+        let is_new = day != self.last;
+        if is_new {
+            day.clone_into(&mut self.last);
+        }
+        parts::time_in_list(at, is_new, &self.list)
+    }
 }
