@@ -19,7 +19,7 @@ Examples:
 
 For each provider it prints the circuit, the rate, the calls in flight, due and in doubt, and the last error. Below are the calls
 in doubt, the claims that were not used in time, and the calls that are due next. In flight and in doubt are counted among the
-200 open calls that the reconciler looks at first.
+200 open calls that are examined: first those with a claim, among which are the calls in doubt.
 
 Exit status: 0 if every circuit is closed and no call is in doubt, 1 if not, 2 if the stack could not be read.";
 

@@ -153,26 +153,33 @@ pub async fn is_blocked(stack: &Stack, number: &PhoneNumber) -> Result<bool, Err
     Ok(DoNotCallList::new(&stack.calls, &stack.inbox).contains(number).await?)
 }
 
-/// Reads the rows of the calls that the reconciler watches, at most [`EXAMINED_MAX`] of them: those that it wakes first. Returns
-/// true with them if there are more. A row that cannot be read is left out, because the list of stuck calls names it.
+/// Reads the rows of the calls that the reconciler watches, at most [`EXAMINED_MAX`] of them: first the claims,
+/// among which are the calls in doubt, and then those that it wakes first. Returns true with them if there are more. A row that cannot be read is left out, because the list of stuck calls names it.
 async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
     let range = Timestamp::from_millis(0)..=Timestamp::MAX;
     let limit = i32::try_from(EXAMINED_MAX).unwrap_or(i32::MAX);
     let shards =
         WakeQueue::OPEN.into_iter().flat_map(|queue| stack.calls.wake_shards().map(move |shard| (queue, shard)));
-    let mut pages = stream::iter(shards)
-        .map(|(queue, shard)| stack.calls.wake_entries(queue, shard, range.clone(), false, limit, None))
-        .buffer_unordered(CONCURRENCY);
+    let mut pages =
+        stream::iter(shards)
+            .map(|(queue, shard)| {
+                let range = range.clone();
+                async move {
+                    Ok::<_, Error>((queue, stack.calls.wake_entries(queue, shard, range, false, limit, None).await?))
+                }
+            })
+            .buffer_unordered(CONCURRENCY);
     let (mut entries, mut more) = (Vec::new(), false);
-    while let Some((page, is_more)) = pages.try_next().await? {
+    while let Some((queue, (page, is_more))) = pages.try_next().await? {
         more |= is_more;
-        entries.extend(page);
+        entries.extend(page.into_iter().map(|entry| (queue != WakeQueue::Claims, entry)));
     }
-    entries.sort_by(|a, b| (a.wake_at, &a.call_id).cmp(&(b.wake_at, &b.call_id)));
+    entries
+        .sort_by(|(a_later, a), (b_later, b)| (a_later, a.wake_at, &a.call_id).cmp(&(b_later, b.wake_at, &b.call_id)));
     more |= entries.len() > EXAMINED_MAX;
     entries.truncate(EXAMINED_MAX);
     let mut rows = stream::iter(entries)
-        .map(|entry| async move { stack.calls.get_eventual(&entry.call_id).await })
+        .map(|(_, entry)| async move { stack.calls.get_eventual(&entry.call_id).await })
         .buffered(CONCURRENCY);
     let mut calls = Vec::new();
     while let Some(found) = rows.next().await {

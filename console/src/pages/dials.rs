@@ -85,17 +85,26 @@ fn content(report: &DialReport) -> Markup {
         @if report.more {
             p.muted { "In flight and in doubt are counted among the " (EXAMINED_MAX) " open calls that are looked at first. There are more." }
         }
-        (stuck("In doubt", "No call is in doubt: each dial was answered, or an event of it has arrived.", &report.in_doubt, report.at))
+        (stuck("In doubt", &nothing(report, "No call is in doubt: each dial was answered, or an event of it has arrived.", "is in doubt"), &report.in_doubt, report.at))
         h2 { "Due next" }
         @if report.next.is_empty() { (parts::empty(&html! { "No call waits for its time." })) }
         @else {
             ul.due {
                 @for call in &report.next {
-                    li { (parts::time(&call.due_at.to_string())) " " (parts::call_link(call.call_id.as_str())) " " span.muted { (call.provider.as_str()) } }
+                    li { (parts::date_and_time(&call.due_at.to_string())) " " (parts::call_link(call.call_id.as_str())) " " span.muted { (call.provider.as_str()) } }
                 }
             }
         }
-        (stuck("Expired claims", "No claim waits longer than it may.", &report.expired_claims, report.at))
+        (stuck("Expired claims", &nothing(report, "No claim waits longer than it may.", "has a claim that waits longer than it may"), &report.expired_claims, report.at))
+    }
+}
+
+/// Text of a section without calls. It speaks of all calls only if all open ones were examined.
+fn nothing(report: &DialReport, of_all: &str, is_so: &str) -> String {
+    if report.more {
+        format!("No call among the {EXAMINED_MAX} that were examined {is_so}. There are more open calls.")
+    } else {
+        of_all.to_owned()
     }
 }
 
@@ -178,7 +187,7 @@ fn stuck(title: &str, nothing: &str, calls: &[StuckCall], now: Timestamp) -> Mar
                             td data-label="Why" { (call.why) }
                             td data-label="What happens next" {
                                 (call.next)
-                                @if let Some(at) = call.next_at { ", at " (parts::time(&at.to_string())) }
+                                @if let Some(at) = call.next_at { ", at " (parts::date_and_time(&at.to_string())) }
                                 @if call.late { " " strong.act { "late" } }
                             }
                         }

@@ -195,8 +195,8 @@ fn content(console: &Console, session: &Session, run: &Run, here: Option<(Stage,
         }
         p.muted {
             "Run " code { (run.id.as_str()) } " of plan " a href=(url("/plan", &[("id", run.plan_id.as_str())])) { (run.plan_id.as_str()) }
-            ", started at " (parts::time(&run.started_at.to_string())) " by " (parts::foreign(&run.who))
-            ", last step at " (parts::time(&run.updated_at.to_string())) "."
+            ", started at " (parts::date_and_time(&run.started_at.to_string())) " by " (parts::foreign(&run.who))
+            ", last step at " (parts::date_and_time(&run.updated_at.to_string())) "."
         }
         p { "Reason: " (parts::foreign(&Masker::new().text(&run.reason))) }
         (plan::skipped("skipped", &run.skipped, run.counts.skipped))
