@@ -35,17 +35,31 @@ const takeAttributes = (old, next) => {
 };
 
 const keyOf = (row, index) => row.id || find("a[href]", row)?.getAttribute("href") || `#${index}`;
+/** Returns the rows by their names. Rows with the same name are numbered. */
+const byKey = (rows) => {
+  const seen = {};
+  return new Map([...rows].map((row, index) => {
+    const key = keyOf(row, index);
+    seen[key] = (seen[key] ?? 0) + 1;
+    return [`${seen[key]} ${key}`, row];
+  }));
+};
 
-/** Takes over changed rows. Returns how many are new or gone, or would move those below. */
+/** Takes over changed rows. Returns how many are new or gone, have another place, or would move those below. */
 const takeRows = (old, next) => {
-  const known = new Map([...old.rows].map((row, index) => [keyOf(row, index), row]));
+  const known = byKey(old.rows);
   let moved = 0;
-  [...next.rows].forEach((row, index) => {
-    const same = known.get(keyOf(row, index));
-    same && (asked || same.isEqualNode(row) || !grows(same, row)) ? take(same, row) : moved++;
-    known.delete(keyOf(row, index));
+  let last = -1;
+  for (const [key, row] of byKey(next.rows)) {
+    const same = known.get(key);
+    const isInOrder = !same || same.sectionRowIndex > last;
+    if (same && isInOrder) last = same.sectionRowIndex;
+    const fits = same && (asked || same.isEqualNode(row) || !grows(same, row));
+    if (fits) take(same, row);
+    if (!fits || !isInOrder) moved++;
+    known.delete(key);
     same?.classList.remove("gone");
-  });
+  }
   for (const row of known.values()) row.classList.add("gone");
   return moved + known.size;
 };

@@ -291,7 +291,7 @@ fn held(view: &PlaygroundView, token: &str) -> Markup {
                     (parts::columns(&["Webhook", "Call", "Let it arrive"]))
                     tbody {
                         @for event in &view.held {
-                            tr {
+                            tr #(format!("w{}", event.number)) {
                                 td { code { (parts::foreign(&event.event)) } }
                                 td { (parts::call_link(&event.call_id)) }
                                 td {

@@ -408,7 +408,7 @@ fn records_table(records: &[AuditRecord]) -> Markup {
             (parts::columns(&["Time", "Who", "What", "Why", "Items", "About"]))
             tbody {
                 @for record in records {
-                    tr {
+                    tr #(format!("audit-{}", record.id)) {
                         td data-label="Time" { (parts::date_and_time(&record.at.to_string())) }
                         td data-label="Who" { (parts::foreign(&record.who)) }
                         td data-label="What" { (record.verb.command()) " " (record.moment.as_str()) }
