@@ -5,7 +5,7 @@
 
 use axum::extract::{Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, ORIGIN, REFERRER_POLICY, REFRESH, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -124,7 +124,10 @@ fn open(console: &Console, token: &str) -> Response {
         session.secret(),
         12 * 60 * 60
     );
-    (StatusCode::SEE_OTHER, [(SET_COOKIE, cookie), (LOCATION, "/".to_owned())]).into_response()
+    // No redirect: of a link on a page of another site, a browser counts the redirected request as that site's too, and sends no
+    // strict cookie with it. This page is the console's own, so the navigation from it is as well.
+    let headers = [(SET_COOKIE, cookie), (REFRESH, "0; url=/".to_owned())];
+    (StatusCode::OK, headers, "The console opens. If it does not, load its first page.\n").into_response()
 }
 
 /// Returns the name of the cookie. It holds the port, because browsers give a host's cookies to all its ports.

@@ -17,6 +17,7 @@ def tab(browser: Browser, own: Dev, request) -> Page:
     problems = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(own.link)
+    page.wait_for_url(f"{own.pages}/")
     yield page
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the last page scrolls sideways"
     context.close()

@@ -109,6 +109,24 @@ def test_link_of_another_origin_opens_no_page(context: BrowserContext, dev: Dev,
     assert navigation.value.status == 403
 
 
+def test_console_opens_from_a_link_on_another_site(browser: Browser, own: Dev, hostile_port: int):
+    """A terminal in a browser is another site, and the link is good only once."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"http://hostile.example:{hostile_port}/")
+    page.evaluate(
+        """url => {
+            const link = Object.assign(document.createElement("a"), { href: url, textContent: "open" });
+            document.body.append(link);
+        }""",
+        own.link,
+    )
+    page.get_by_role("link", name="open").click()
+    page.wait_for_url(f"{own.pages}/")
+    page.locator("main h1").first.wait_for(state="attached")
+    context.close()
+
+
 def test_rebound_name_reaches_no_page_and_no_table(context: BrowserContext, dev: Dev):
     """A name of the attacker that suddenly resolves to this machine: the request is of its own origin, only the host is wrong."""
     page = context.new_page()

@@ -14,6 +14,7 @@ def first_page(browser: Browser, own: Dev) -> Page:
     context = browser.new_context(**LOOKS["light"])
     page = context.new_page()
     page.goto(own.link)
+    page.wait_for_url(f"{own.pages}/")
     yield page
     context.close()
 

@@ -57,6 +57,7 @@ def test_pictures_of_a_plan_and_of_try(browser: Browser, own: Dev, folder: Path)
     """These pages need a stack that may be changed. What differs from run to run is replaced by fixed texts."""
     page = open_page(browser, {}, "light")
     page.goto(own.link)
+    page.wait_for_url(f"{own.pages}/")
     page.goto(f"{own.pages}/try")
     fix(page)
     take(page, folder / "try.png", until="main section")

@@ -37,6 +37,7 @@ def page(browser: Browser, own: Dev):
     page.on("dialog", lambda dialog: (problems.append(f"a script ran: {dialog.message}"), dialog.dismiss()))
     page.on("pageerror", lambda error: problems.append(f"script: {error}"))
     page.goto(own.link)
+    page.wait_for_url(f"{own.pages}/")
     yield page
     context.close()
     assert problems == []
