@@ -29,9 +29,9 @@ impl Query {
 }
 
 impl Query {
-    /// Returns all values of a parameter that are not empty, in their order.
-    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
-        let values = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim());
+    /// Returns all values of a parameter that are not empty, as they were sent and in their order.
+    pub(crate) fn ids(&self, name: &str) -> Vec<&str> {
+        let values = self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str());
         values.filter(|value| !value.is_empty()).collect()
     }
 }
@@ -56,5 +56,6 @@ mod tests {
             assert_eq!(Query::of(&uri).id("id"), Some(id));
         }
         assert_eq!(Query::parse(b"id=&x=%20").get("id"), None);
+        assert_eq!(Query::parse(b"event=+a&event=&event=b+").ids("event"), [" a", "b "]);
     }
 }

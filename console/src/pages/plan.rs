@@ -139,12 +139,12 @@ pub(crate) async fn make(
 
 async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
     let text = |name: &str| form.get(name).map(str::to_owned);
-    let call = || form.get("call").map(CallId::new);
+    let call = || form.id("call").map(CallId::new);
     let all = form.get("all") == Some("yes");
     let letters =
-        || LetterFilter { keys: form.all("event").into_iter().map(str::to_owned).collect(), cause: text("cause"), all };
+        || LetterFilter { keys: form.ids("event").into_iter().map(str::to_owned).collect(), cause: text("cause"), all };
     let quarantined = || QuarantineFilter {
-        event_ids: form.all("event").into_iter().map(EventId::new).collect(),
+        event_ids: form.ids("event").into_iter().map(EventId::new).collect(),
         origin: form.get("provider").and_then(|name| name.parse().ok()),
         cause: text("cause"),
         all,

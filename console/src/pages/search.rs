@@ -14,6 +14,7 @@ use switchhook_operate::calls::ListedCall;
 use switchhook_operate::mask::Masker;
 use switchhook_operate::search::{SearchResult, search};
 use switchhook_operate::timeline::How;
+use switchhook_operate::{Error, Stack};
 
 use crate::console::Console;
 use crate::page::{self, Frame};
@@ -37,8 +38,8 @@ pub(crate) async fn find(
     form: Bytes,
 ) -> Response {
     let form = Query::parse(&form);
-    let text = form.get("text").unwrap_or_default();
-    let result = match search(console.stack(), text).await {
+    let (text, result) = search_typed(console.stack(), form.id("text").unwrap_or_default()).await;
+    let result = match result {
         Ok(result) => result,
         Err(error) => {
             return page::whole(&console, StatusCode::OK, &frame(), &parts::problem("the search", &error));
@@ -52,6 +53,15 @@ pub(crate) async fn find(
         },
         Target::Nothing => page::whole(&console, StatusCode::NOT_FOUND, &frame(), &nothing()),
     }
+}
+
+/// Searches for the text as it was typed, because an id may begin or end with a blank. If nothing is found, searches without the blanks.
+/// Returns the text that was searched for last.
+async fn search_typed<'a>(stack: &Stack, typed: &'a str) -> (&'a str, Result<SearchResult, Error>) {
+    let result = search(stack, typed).await;
+    let text = typed.trim();
+    let is_nothing = result.as_ref().is_ok_and(|result| target(result) == Target::Nothing);
+    if is_nothing && text != typed { (text, search(stack, text).await) } else { (typed, result) }
 }
 
 /// Shows several results.

@@ -46,7 +46,7 @@ fn purpose(event_id: &str) -> String {
 /// Asks for the reason, on a page of its own.
 pub(crate) async fn ask(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
     let query = Query::of(&uri);
-    let event = query.get("event").unwrap_or_default();
+    let event = query.id("event").unwrap_or_default();
     let content = html! {
         h1 { "Unmask the body of " (parts::foreign(event)) }
         p { "The body may hold numbers, names and what people said. An audit record will say that you looked, and why." }
@@ -62,7 +62,7 @@ pub(crate) async fn show(
     form: Bytes,
 ) -> Response {
     let form = Query::parse(&form);
-    let event = form.get("event").unwrap_or_default();
+    let event = form.id("event").unwrap_or_default();
     if console.runs().is_none() || !session.accepts(&purpose(event), form.get("form_token").unwrap_or_default()) {
         return refuse_form();
     }
