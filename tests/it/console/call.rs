@@ -67,7 +67,7 @@ async fn payload_of_an_event_is_read_when_it_is_opened() {
     assert!(!shut.contains("Payload, masked"), "{}", shut.html);
 
     let links = shut.links("/call");
-    let link = links.iter().find(|url| url.contains("event=1")).unwrap_or_else(|| panic!("{links:?}"));
+    let link = links.iter().find(|url| url.contains("event=generic")).unwrap_or_else(|| panic!("{links:?}"));
     let open = browser.get(link.split('#').next().unwrap()).await;
     let requests = world.requests();
     assert!(requests.values().sum::<u64>() <= 6, "{requests:?}");
@@ -79,7 +79,7 @@ async fn payload_of_an_event_is_read_when_it_is_opened() {
     assert!(!open.contains("7700900"), "{}", open.html);
     assert!(open.contains("+44…456 A") && !open.contains("+44…456 B"), "one person has one letter: {}", open.html);
 
-    let foreign = browser.get(&format!("{CALL}&event=7")).await;
+    let foreign = browser.get(&format!("{CALL}&event=generic%3Aforeign")).await;
     assert!(foreign.status == StatusCode::OK && !foreign.contains("Payload, masked"), "{}", foreign.html);
 }
 

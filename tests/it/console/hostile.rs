@@ -67,7 +67,7 @@ async fn bodies_of_four_mebibytes_are_shown_in_part_and_as_text() {
     world.quiesce().await;
     world.stop();
     let browser = Browser::open(&console(&world, true)).await;
-    let lists = ["/", "/calls", "/events", "/repair?tab=quarantined", "/repair?tab=conflicts", "/call?id=c1&event=1"];
+    let lists = ["/", "/calls", "/events", "/repair?tab=quarantined", "/repair?tab=conflicts", "/call?id=c1&event=generic%3Ae1"];
     assert_opens(&browser, &lists.map(str::to_owned)).await;
     assert_opens(&browser, &events.clone().map(|id| url("/event", &id))).await;
     let form = browser.get(&url("/event", &events[2])).await.form("Show the body unmasked");
@@ -106,7 +106,8 @@ async fn call_with_1024_hostile_events_stays_text() {
     let call = url("/call", HOSTILE);
     let mut urls: Vec<String> =
         ["/", "/calls", "/calls?tab=in_flight", "/events", "/repair?tab=retrying"].map(str::to_owned).into();
-    urls.extend(["", "&attempt=16&event=1024", "&unfolded=latest"].map(|chosen| format!("{call}{chosen}")));
+    let last = url("", &format!("generic:{HOSTILE}15 63")).replace("?id=", "&attempt=16&event=");
+    urls.extend(["", &last, "&unfolded=latest"].map(|chosen| format!("{call}{chosen}")));
     urls.extend(["typed", "failing", &format!("{HOSTILE}15 63")].map(|id| url("/event", &format!("generic:{id}"))));
     assert_opens(&browser, &urls).await;
 }

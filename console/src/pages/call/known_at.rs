@@ -42,6 +42,8 @@ impl KnownAt<'_> {
                 form #known method="get" action="/call" {
                     input type="hidden" name="id" value=(self.view.call_id);
                     @if self.view.zoom > 1 { input type="hidden" name="zoom" value=(self.view.zoom); }
+                    @if let Some(attempt) = self.view.attempt { input type="hidden" name="attempt" value=(attempt); }
+                    @if let Some(event) = self.view.event { input type="hidden" name="event" value=(event); }
                     label for="step" { "Known at" }
                     // Its room is kept, so that the range stays in its place when the second write comes.
                     @match self.url_of(before) {

@@ -81,7 +81,8 @@ async fn opened(stack: &Stack, call: &Call, story: Option<&Story>, view: &View<'
         Line::Event(event) => Some(&event.source_event_id),
         Line::Move { .. } | Line::Write(_) => None,
     });
-    let id = EventId::new(events.nth(view.event?.checked_sub(1)?)?);
+    let chosen = view.event?;
+    let id = EventId::new(events.find(|id| id.as_str() == chosen)?.as_str());
     // The other person has the same letter in the details as on the rest of the page.
     let mut masker = Masker::new();
     if let Some(number) = call.party() {

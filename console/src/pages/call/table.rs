@@ -110,11 +110,11 @@ fn times_of(attempt: &AttemptSummary) -> Vec<Markup> {
 /// Prints the lines of the story with these indexes. `opened` are the details of the event that the user chose; they follow its row.
 pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>, opened: Option<&Markup>) -> Markup {
     let mut days = Days::of("events");
-    let events = story.story.iter().scan(0, |events, line| {
-        *events += usize::from(matches!(line, Line::Event(_)));
-        Some(*events)
+    // One webhook may have given several events. The details follow the first of them.
+    let opened_row = rows.iter().copied().find(|row| match story.story.get(*row) {
+        Some(Line::Event(event)) => view.event == Some(event.source_event_id.as_str()),
+        Some(Line::Move { .. } | Line::Write(_)) | None => false,
     });
-    let numbers: Vec<usize> = events.collect();
     html! {
         table #events.events {
             caption {
@@ -128,8 +128,8 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
                 @for (row, line) in rows.iter().filter_map(|row| Some((row, story.story.get(*row)?))) {
                     @match line {
                         Line::Event(event) => {
-                            (event_row(*row, event, numbers.get(*row).copied().unwrap_or_default(), view, &mut days))
-                            @if let Some(details) = opened.filter(|_| view.event == numbers.get(*row).copied()) {
+                            (event_row(*row, event, view, &mut days))
+                            @if let Some(details) = opened.filter(|_| opened_row == Some(*row)) {
                                 tr #opened .opened { td colspan="6" { (details) } }
                             }
                         },
@@ -149,10 +149,11 @@ pub(super) fn events(story: &Story, open: Open, rows: &[usize], view: &View<'_>,
     }
 }
 
-/// Prints the row of an event. `number` is its number among the events of the story.
-fn event_row(row: usize, event: &EventInStory, number: usize, view: &View<'_>, days: &mut Days) -> Markup {
-    let is_open = view.event == Some(number);
-    let url = View { event: Some(number).filter(|_| !is_open), ..*view }.url();
+/// Prints the row of an event.
+fn event_row(row: usize, event: &EventInStory, view: &View<'_>, days: &mut Days) -> Markup {
+    let id = event.source_event_id.as_str();
+    let is_open = view.event == Some(id);
+    let url = View { event: Some(id).filter(|_| !is_open), ..*view }.url();
     html! {
         tr #(format!("r{row}")) {
             td { @if let Some(at) = &event.occurred_at { (days.moment(at)) } }

@@ -15,8 +15,8 @@ pub(super) struct View<'a> {
     pub(super) as_of: Option<Timestamp>,
     /// Attempt whose events are shown, or `all`.
     pub(super) attempt: Option<&'a str>,
-    /// Number of the event whose payload is open: 1 for the first that was folded.
-    pub(super) event: Option<usize>,
+    /// Id of the event whose payload is open. Its place in the history may change while somebody looks.
+    pub(super) event: Option<&'a str>,
     /// Factor by which the drawing is wider than the page: a power of two.
     pub(super) zoom: i64,
     pub(super) unfolded: Option<Unfolded>,
@@ -38,7 +38,7 @@ impl<'a> View<'a> {
             call_id,
             as_of: query.get("as_of").and_then(Timestamp::parse_rfc3339),
             attempt: query.get("attempt"),
-            event: query.get("event").and_then(|number| number.parse().ok()),
+            event: query.id("event"),
             zoom: if zoom.count_ones() == 1 { zoom.clamp(1, ZOOM_MAX) } else { 1 },
             unfolded: query
                 .get("unfolded")
@@ -55,7 +55,6 @@ impl<'a> View<'a> {
     /// Returns the URL of the page that shows this.
     pub(super) fn url(&self) -> String {
         let as_of = self.as_of.map(|at| at.to_string());
-        let event = self.event.map(|number| number.to_string());
         let zoom = (self.zoom > 1).then(|| self.zoom.to_string());
         let unfolded = self.unfolded.map(|unfolded| match unfolded {
             Unfolded::Latest => "latest".to_owned(),
@@ -64,7 +63,7 @@ impl<'a> View<'a> {
         let chosen = [
             ("as_of", as_of.as_deref()),
             ("attempt", self.attempt),
-            ("event", event.as_deref()),
+            ("event", self.event),
             ("zoom", zoom.as_deref()),
             ("unfolded", unfolded.as_deref()),
         ];
@@ -89,7 +88,7 @@ mod tests {
     fn choice_comes_back_from_its_url() {
         for chosen in [
             "/call?id=a",
-            "/call?id=a%2F%3F&as_of=2026-11-22T10%3A00%3A00.000Z&attempt=all&event=12&zoom=4&unfolded=latest",
+            "/call?id=a%2F%3F&as_of=2026-11-22T10%3A00%3A00.000Z&attempt=all&event=generic%3Aa+b&zoom=4&unfolded=latest",
             "/call?id=a&unfolded=2026-11-22T10%3A00%3A00.000Z",
         ] {
             let uri: Uri = chosen.parse().unwrap();
