@@ -213,9 +213,11 @@ const listen = () => {
   source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
 };
 
+// A page that answered a form is not what its URL shows, so it stays as it is.
+const isLive = () => "live" in find("#live").dataset;
 document.addEventListener("visibilitychange", () => {
   source?.close();
   source = null;
-  if (!document.hidden) { refresh(); listen(); }
+  if (!document.hidden && isLive()) { refresh(); listen(); }
 });
-if (!document.hidden) listen();
+if (!document.hidden && isLive()) listen();

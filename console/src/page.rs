@@ -63,9 +63,18 @@ pub(crate) struct Frame {
     pub(crate) command: String,
 }
 
-/// Answers with a page whose content is complete.
+/// Answers with a page whose content is complete, and which its URL shows again.
 pub(crate) fn whole(console: &Console, status: StatusCode, frame: &Frame, content: &Markup) -> Response {
-    let page = format!("{}{}{}", begin(console, frame), content.0, end(console, frame));
+    complete(console, status, frame, content, status != StatusCode::NOT_FOUND)
+}
+
+/// Answers a form with a page. Its URL shows another page, or none, so scripts do not read it again.
+pub(crate) fn answer(console: &Console, status: StatusCode, frame: &Frame, content: &Markup) -> Response {
+    complete(console, status, frame, content, false)
+}
+
+fn complete(console: &Console, status: StatusCode, frame: &Frame, content: &Markup, is_live: bool) -> Response {
+    let page = format!("{}{}{}", begin(console, frame, is_live), content.0, end(console, frame));
     (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
@@ -75,7 +84,7 @@ where
     F: Future<Output = Markup> + Send + 'static,
 {
     let console = console.clone();
-    let first = begin(&console, &frame);
+    let first = begin(&console, &frame, true);
     let rest = async move { format!("{}{}", content.await.0, end(&console, &frame)) };
     let chunks = stream::iter([first]).chain(stream::once(rest));
     let body = Body::from_stream(chunks.map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk))));
@@ -86,7 +95,7 @@ where
 const MAIN_BEGINS: &str = "<main id=\"main\" tabindex=\"-1\">";
 const PAGE_ENDS: &str = "</body></html>";
 
-fn begin(console: &Console, frame: &Frame) -> String {
+fn begin(console: &Console, frame: &Frame, is_live: bool) -> String {
     let names = &console.stack().names;
     let band = match (&console.stack().local, console.options().allows_changes) {
         (Some(_), _) => "local",
@@ -123,7 +132,7 @@ fn begin(console: &Console, frame: &Frame) -> String {
                         button type="submit" { "Search" }
                     }
                     button #zone type="button" hidden { "UTC" }
-                    span #live .live { i {} span { "as of " (parts::time(&console.stack().now().to_string())) } }
+                    span #live .live data-live[is_live] { i {} span { "as of " (parts::time(&console.stack().now().to_string())) } }
                 }
             }
             nav aria-label="Pages" {

@@ -67,7 +67,7 @@ pub(crate) async fn check_number(
     };
     let content =
         html! { h1 { "Do-not-call list" } (content) (check_form(&session)) p { a href="/dials" { "All dials" } } };
-    page::whole(&console, status, &frame(), &content)
+    page::answer(&console, status, &frame(), &content)
 }
 
 fn frame() -> Frame {

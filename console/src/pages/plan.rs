@@ -121,18 +121,18 @@ pub(crate) async fn make(
     let frame = Frame { title: "Plan".to_owned(), entry: Some(Entry::Repair), command: "run list".to_owned() };
     let Some(kind) = form.get("kind").and_then(Kind::parse) else {
         let content = html! { h1 { "No plan was made" } p { "The form names no kind of plan." } };
-        return page::whole(&console, StatusCode::BAD_REQUEST, &frame, &content);
+        return page::answer(&console, StatusCode::BAD_REQUEST, &frame, &content);
     };
     match plan(console.stack(), kind, &form).await {
         Ok(Made::Plan(plan)) => Redirect::to(&url("/plan", &[("id", plan.id.as_str())])).into_response(),
-        Ok(Made::Verified(report)) => page::whole(&console, StatusCode::OK, &frame, &verified(&report)),
+        Ok(Made::Verified(report)) => page::answer(&console, StatusCode::OK, &frame, &verified(&report)),
         Err(Error::Refusal(refusal)) => {
             let content = html! { h1 { "No plan was made" } (refused(&refusal)) };
-            page::whole(&console, StatusCode::UNPROCESSABLE_ENTITY, &frame, &content)
+            page::answer(&console, StatusCode::UNPROCESSABLE_ENTITY, &frame, &content)
         }
         Err(error) => {
             let content = html! { h1 { "No plan was made" } (parts::problem("what the plan is about", &error)) };
-            page::whole(&console, StatusCode::BAD_GATEWAY, &frame, &content)
+            page::answer(&console, StatusCode::BAD_GATEWAY, &frame, &content)
         }
     }
 }
@@ -208,31 +208,41 @@ fn why_not(problem: &Problem) -> Markup {
 pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>, uri: Uri) -> Response {
     let query = Query::of(&uri);
     let id = PlanId::new(query.get("id").unwrap_or_default());
-    page_of(&console, &session, &id, StatusCode::OK, None).await
+    page_of(&console, &session, &id, None).await
 }
 
-/// Answers with the page of a plan. `refusal` says why it was not run.
+/// Form of a run that was refused. Its page shows again what the user typed.
+#[derive(Clone, Copy)]
+pub(crate) struct RefusedForm<'a> {
+    pub(crate) reason: &'a str,
+    pub(crate) form: &'a Query,
+}
+
+/// Answers with the page of a plan. `refused_form` says why it was not run.
 pub(crate) async fn page_of(
     console: &Console,
     session: &Session,
     id: &PlanId,
-    status: StatusCode,
-    refusal: Option<&str>,
+    refused_form: Option<RefusedForm<'_>>,
 ) -> Response {
     let mut frame = Frame { title: format!("Plan {id}"), entry: Some(Entry::Repair), command: "run list".to_owned() };
     let stack = console.stack();
     let loaded = tokio::try_join!(Plan::load(stack, id), async { run::get(stack, &RunId::of_plan(id)).await });
-    match loaded {
+    let (status, content) = match loaded {
         Ok((plan, run)) => {
             frame.command = format!("{} --plan {id}", plan.verb.command());
-            let content = content(console, session, &plan, run.as_ref(), refusal);
-            page::whole(console, status, &frame, &content)
+            let status = if refused_form.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+            (status, content(console, session, &plan, run.as_ref(), refused_form))
         }
         Err(Error::Refusal(refusal)) => {
-            let content = html! { h1 { "There is no such plan" } (refused(&refusal)) };
-            page::whole(console, StatusCode::NOT_FOUND, &frame, &content)
+            (StatusCode::NOT_FOUND, html! { h1 { "There is no such plan" } (refused(&refusal)) })
         }
-        Err(error) => page::whole(console, StatusCode::BAD_GATEWAY, &frame, &parts::problem("the plan", &error)),
+        Err(error) => (StatusCode::BAD_GATEWAY, parts::problem("the plan", &error)),
+    };
+    if refused_form.is_some() {
+        page::answer(console, status, &frame, &content)
+    } else {
+        page::whole(console, status, &frame, &content)
     }
 }
 
@@ -241,11 +251,17 @@ pub(crate) fn refused(reason: &impl fmt::Display) -> Markup {
     html! { p.refused role="alert" { "Refused: " (parts::foreign(&reason.to_string())) "." } }
 }
 
-fn content(console: &Console, session: &Session, plan: &Plan, run: Option<&Run>, refusal: Option<&str>) -> Markup {
+fn content(
+    console: &Console,
+    session: &Session,
+    plan: &Plan,
+    run: Option<&Run>,
+    refused_form: Option<RefusedForm<'_>>,
+) -> Markup {
     let expired = console.stack().now() > plan.valid_until;
     html! {
         h1 { "Plan: " (title(plan)) }
-        @if let Some(reason) = refusal { (refused(&reason)) }
+        @if let Some(refused_form) = refused_form { (refused(&refused_form.reason)) }
         p.muted {
             "Plan " code { (plan.id.as_str()) } " was made at " (parts::time(&plan.made_at.to_string()))
             @if expired { ", and is no longer valid." } @else { ", and is valid until " (parts::time(&plan.valid_until.to_string())) "." }
@@ -267,7 +283,7 @@ fn content(console: &Console, session: &Session, plan: &Plan, run: Option<&Run>,
         } @else if expired {
             p.refused { "The plan is older than 15 minutes. Too much may have changed: make a new one." }
         } @else if is_run_here(plan.verb) && console.runs().is_some() {
-            (run_form(session, plan))
+            (run_form(session, plan, refused_form.map(|refused| refused.form)))
         } @else {
             p { "This console carries out nothing like it. In the terminal, with a reason: "
                 (parts::command(console, &format!("{} --plan {} --yes --reason TEXT", plan.verb.command(), plan.id))) }
@@ -437,18 +453,21 @@ pub(crate) fn skipped(what: &str, named: &[Skipped], count: usize) -> Markup {
     }
 }
 
-fn run_form(session: &Session, plan: &Plan) -> Markup {
+/// Prints the form that runs a plan, with what the user typed before.
+fn run_form(session: &Session, plan: &Plan, typed: Option<&Query>) -> Markup {
+    let reason = typed.and_then(|form| form.get("reason"));
+    let rate = typed.and_then(|form| form.get("rate")).map_or_else(|| RATE_DEFAULT.to_string(), str::to_owned);
     let count = plan.items.len();
     html! {
         form.change.panel method="post" action="/run" {
             input type="hidden" name="form_token" value=(session.form_token(&run_form_purpose(&plan.id)));
             input type="hidden" name="plan" value=(plan.id.as_str());
             label.field.reason { "Reason, for the audit record"
-                input name="reason" required maxlength="500" autocomplete="off" placeholder="a ticket, and what was wrong"; }
+                input name="reason" required maxlength="500" autocomplete="off" placeholder="a ticket, and what was wrong" value=[reason]; }
             label.field { span { "Type " strong { (count) } " to run them" }
                 input name="count" required inputmode="numeric" pattern="[0-9]+" autocomplete="off" size="8"; }
             label.field { "Items a second"
-                input name="rate" type="number" min="1" max="1000" value=(RATE_DEFAULT) required; }
+                input name="rate" type="number" min="1" max="1000" value=(rate) required; }
             @if plan.phones > 0 {
                 label.confirm {
                     input type="checkbox" name="ring" value=(plan.phones) required;

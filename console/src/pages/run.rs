@@ -15,7 +15,7 @@ use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunState};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::pages::plan::{self, counted, is_run_here, page_of, refuse_form, run_form_purpose};
+use crate::pages::plan::{self, RefusedForm, counted, is_run_here, page_of, refuse_form, run_form_purpose};
 use crate::parts;
 use crate::query::{Query, url};
 use crate::runs::{Choices, Stage};
@@ -23,8 +23,6 @@ use crate::session::Session;
 
 /// Highest rate that the page offers, in items per second.
 const RATE_MAX: u32 = 1_000;
-/// Status of a run that was refused.
-const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 /// Seconds after which a browser without scripts loads the page of a run again.
 const REFRESH_SECONDS: &str = "3";
 
@@ -42,22 +40,27 @@ pub(crate) async fn start(
     }
     let loaded = match Plan::load(console.stack(), &id).await {
         Ok(loaded) => loaded,
-        Err(_) => return page_of(&console, &session, &id, StatusCode::NOT_FOUND, None).await,
+        Err(error) => return refuse(&console, &session, &id, &error.to_string(), &form).await,
     };
     let choices = match choices(&loaded, &form) {
         Ok(choices) => choices,
-        Err(reason) => return page_of(&console, &session, &id, REFUSED, Some(&reason)).await,
+        Err(reason) => return refuse(&console, &session, &id, &reason, &form).await,
     };
     match runs.start(console.stack(), &id, loaded.verb, choices).await {
         Stage::Ended(Some(error)) => {
             if let Error::Refusal(reason) = &*error {
-                return page_of(&console, &session, &id, REFUSED, Some(&reason.to_string())).await;
+                return refuse(&console, &session, &id, &reason.to_string(), &form).await;
             }
             // The page of the run tells the error, and how the run goes on.
             to_run(&RunId::of_plan(&id))
         }
         Stage::Starting | Stage::Working | Stage::Ended(None) => to_run(&RunId::of_plan(&id)),
     }
+}
+
+/// Shows the page of the plan again, with the reason and with what the user typed.
+async fn refuse(console: &Console, session: &Session, id: &PlanId, reason: &str, form: &Query) -> Response {
+    page_of(console, session, id, Some(RefusedForm { reason, form })).await
 }
 
 /// Reads the form of a run. An error is the reason to refuse it.

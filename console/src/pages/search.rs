@@ -42,7 +42,7 @@ pub(crate) async fn find(
     let result = match result {
         Ok(result) => result,
         Err(error) => {
-            return page::whole(&console, StatusCode::OK, &frame(), &parts::problem("the search", &error));
+            return page::answer(&console, StatusCode::OK, &frame(), &parts::problem("the search", &error));
         }
     };
     match target(&result) {
@@ -51,7 +51,7 @@ pub(crate) async fn find(
             Ok(handle) => Redirect::to(&url("/search", &[("found", &handle)])).into_response(),
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
         },
-        Target::Nothing => page::whole(&console, StatusCode::NOT_FOUND, &frame(), &nothing()),
+        Target::Nothing => page::answer(&console, StatusCode::NOT_FOUND, &frame(), &nothing()),
     }
 }
 

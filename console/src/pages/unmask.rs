@@ -79,7 +79,7 @@ pub(crate) async fn show(
             html! { h1 { "The body stays masked" } (parts::problem("the body, or its audit record,", &error)) },
         ),
     };
-    page::whole(&console, status, &frame(event), &html! { (content) (back) })
+    page::answer(&console, status, &frame(event), &html! { (content) (back) })
 }
 
 fn frame(event: &str) -> Frame {

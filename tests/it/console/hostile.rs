@@ -67,7 +67,14 @@ async fn bodies_of_four_mebibytes_are_shown_in_part_and_as_text() {
     world.quiesce().await;
     world.stop();
     let browser = Browser::open(&console(&world, true)).await;
-    let lists = ["/", "/calls", "/events", "/repair?tab=quarantined", "/repair?tab=conflicts", "/call?id=c1&event=generic%3Ae1"];
+    let lists = [
+        "/",
+        "/calls",
+        "/events",
+        "/repair?tab=quarantined",
+        "/repair?tab=conflicts",
+        "/call?id=c1&event=generic%3Ae1",
+    ];
     assert_opens(&browser, &lists.map(str::to_owned)).await;
     assert_opens(&browser, &events.clone().map(|id| url("/event", &id))).await;
     let form = browser.get(&url("/event", &events[2])).await.form("Show the body unmasked");
