@@ -1,12 +1,13 @@
 //! Shared parts of `switchhook dev` and `switchhook fake`: the port, the stop signal, the option `--delivery-faults`, and the
 //! help about the fake provider's behaviours.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use axum::serve::Listener;
 use clap::ValueEnum;
 use switchhook_local::fake::DeliveryFaults;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Help text about the behaviours of the fake provider. A macro, because `concat!` accepts only literals.
@@ -43,13 +44,60 @@ pub(crate) struct ListenError {
     source: io::Error,
 }
 
-/// Listens on a port of this machine. Returns the address too, because port 0 chooses a free port.
-pub(crate) async fn listen(port: u16) -> Result<(TcpListener, SocketAddr), ListenError> {
+/// Largest number of free ports that are tried until one is free on both addresses.
+const FREE_PORTS_TRIED: usize = 16;
+
+/// Listener on both loopback addresses of this machine. A browser asks `[::1]` first for a name such as `switchhook.localhost`, so
+/// **no other program may have the same port there**: it would get the secret of the console's link.
+#[derive(Debug)]
+pub(crate) struct LoopbackListener {
+    v4: TcpListener,
+    /// `None` if this machine has no IPv6.
+    v6: Option<TcpListener>,
+}
+
+impl Listener for LoopbackListener {
+    type Io = TcpStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (TcpStream, SocketAddr) {
+        let Some(v6) = &mut self.v6 else { return Listener::accept(&mut self.v4).await };
+        tokio::select! {
+            accepted = Listener::accept(&mut self.v4) => accepted,
+            accepted = Listener::accept(v6) => accepted,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.v4.local_addr()
+    }
+}
+
+/// Listens on a port of both loopback addresses. Returns the IPv4 address too, because port 0 chooses a free port.
+pub(crate) async fn listen(port: u16) -> Result<(LoopbackListener, SocketAddr), ListenError> {
+    for _ in 1..FREE_PORTS_TRIED {
+        match listen_once(port).await {
+            // The port that was chosen for one address is taken at the other.
+            Err(error) if port == 0 && error.source.kind() == ErrorKind::AddrInUse => {}
+            done => return done,
+        }
+    }
+    listen_once(port).await
+}
+
+async fn listen_once(port: u16) -> Result<(LoopbackListener, SocketAddr), ListenError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let failed = |source| ListenError { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
+    let v4 = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = v4.local_addr().map_err(failed)?;
+    let address = SocketAddr::from((Ipv6Addr::LOCALHOST, bound.port()));
+    let v6 = match TcpListener::bind(address).await {
+        Ok(v6) => Some(v6),
+        Err(source) if source.kind() == ErrorKind::AddrInUse => return Err(ListenError { address, source }),
+        // This machine has no IPv6, so no program listens there.
+        Err(_) => None,
+    };
+    Ok((LoopbackListener { v4, v6 }, bound))
 }
 
 /// Value of `--delivery-faults`.
@@ -83,4 +131,31 @@ pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn port_that_another_program_has_on_one_address_is_refused() {
+        let Ok(other) = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await else {
+            // This machine has no IPv6.
+            return;
+        };
+        let taken = other.local_addr().unwrap();
+        let error = listen(taken.port()).await.unwrap_err().to_string();
+        assert!(error.starts_with(&format!("could not listen on {taken}: ")), "{error}");
+    }
+
+    #[tokio::test]
+    async fn both_addresses_are_served() {
+        let (mut listener, address) = listen(0).await.unwrap();
+        TcpStream::connect(address).await.unwrap();
+        assert!(listener.accept().await.1.ip().is_loopback());
+        if listener.v6.is_some() {
+            TcpStream::connect((Ipv6Addr::LOCALHOST, address.port())).await.unwrap();
+            assert!(listener.accept().await.1.is_ipv6());
+        }
+    }
 }
