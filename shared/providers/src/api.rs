@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::config::AccountConfig;
 use crate::correlation::EchoedIds;
+use crate::json;
 use crate::jwt::TokenLogin;
 use crate::key::Key;
 
@@ -157,9 +158,9 @@ pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> 
 
 /// Parses a JSON object. `None` if the body is anything else.
 pub(crate) fn object(body: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(object)) => Some(object),
-        Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) | Err(_) => None,
+    match json::value(body)? {
+        Value::Object(object) => Some(object),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
     }
 }
 

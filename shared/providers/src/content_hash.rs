@@ -1,8 +1,9 @@
 //! Hash of a body's content, independent of its formatting.
 
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use switchhook_domain::Provider;
+
+use crate::json;
 
 /// SHA-256 of a body's content. Two bodies with one event id and the same hash are one event, delivered twice. With
 /// different hashes they contradict each other.
@@ -42,14 +43,14 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
 
 /// The body as JSON text with sorted fields. `None` if it is not a JSON object.
 fn canonical_json(body: &[u8]) -> Option<String> {
-    let mut value: Value = serde_json::from_slice(body).ok()?;
+    let mut value = json::value(body)?;
     value.sort_all_objects();
     value.is_object().then(|| value.to_string())
 }
 
 /// The body as JSON text with sorted fields, without one of them. `None` if it is not a JSON object.
 fn canonical_json_without(body: &[u8], name: &str) -> Option<String> {
-    let mut value: Value = serde_json::from_slice(body).ok()?;
+    let mut value = json::value(body)?;
     value.as_object_mut()?.remove(name);
     value.sort_all_objects();
     Some(value.to_string())
@@ -57,7 +58,7 @@ fn canonical_json_without(body: &[u8], name: &str) -> Option<String> {
 
 /// The `data` field of the body, as JSON text with sorted fields.
 fn data_of(body: &[u8]) -> Option<String> {
-    let mut value: Value = serde_json::from_slice(body).ok()?;
+    let mut value = json::value(body)?;
     let data = value.get_mut("data")?;
     data.sort_all_objects();
     Some(data.to_string())

@@ -11,13 +11,14 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, IntoDeserializer, MapAccess
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
+use crate::json;
 use crate::reading::ReadError;
 
 /// Parses a JSON object. `serde_json` limits the nesting of values that it builds, and skips the others without
-/// recursion.
+/// recursion. A text may hold [half of a character](json).
 pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
     let text = std::str::from_utf8(body).map_err(|_| ReadError::InvalidUtf8)?;
-    let object: Object<T> = serde_json::from_str(text).map_err(|error| match error.classify() {
+    let object: Object<T> = json::parse(text).map_err(|error| match error.classify() {
         Category::Io | Category::Syntax | Category::Eof => {
             ReadError::InvalidJson { line: error.line(), column: error.column() }
         }

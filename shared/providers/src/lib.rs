@@ -43,6 +43,7 @@ mod form;
 mod generic;
 mod hmac;
 mod ids;
+mod json;
 mod jwt;
 mod key;
 mod lenient;

@@ -48,11 +48,11 @@ pub(crate) struct DecisionRule {
 }
 
 impl DecisionRule {
-    /// The decision that a body holds. `None` if it has no such value, or if the body is not JSON.
+    /// The decision that a body holds. `None` if it has no such value. A body that is not JSON is quarantined when it is read.
     pub(crate) fn decision(&self, body: &[u8]) -> Option<UserDecision> {
-        let body = Value::Object(lenient::from_body(body).ok()?);
-        let value = self.places.iter().find_map(|place| place.value(&body).filter(|value| !value.is_null()))?;
-        let is_one_of = |expected: &[Value]| expected.iter().any(|expected| equals(expected, value));
+        let text = std::str::from_utf8(body).ok()?;
+        let value = self.places.iter().find_map(|place| place.value_in(text).filter(|value| !value.is_null()))?;
+        let is_one_of = |expected: &[Value]| expected.iter().any(|expected| equals(expected, &value));
         match (is_one_of(&self.confirmed), is_one_of(&self.declined)) {
             (true, _) => Some(UserDecision::Confirmed),
             (false, true) => Some(UserDecision::Declined),

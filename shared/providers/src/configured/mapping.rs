@@ -3,6 +3,7 @@
 use serde_json::Value;
 use switchhook_domain::{BookingRule, EventKind, Scalar, Timestamp};
 
+use crate::json;
 use crate::times::parse_rfc2822;
 
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
@@ -85,6 +86,11 @@ impl Place {
 
     pub(crate) fn value<'a>(&self, body: &'a Value) -> Option<&'a Value> {
         body.pointer(&self.0)
+    }
+
+    /// The value in a JSON text, of which nothing else is built. An array or an object has no content then.
+    pub(crate) fn value_in(&self, text: &str) -> Option<Value> {
+        json::value_at(text, &self.0)
     }
 
     /// Text that is not blank, or a whole number as text.

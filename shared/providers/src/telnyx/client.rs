@@ -26,6 +26,7 @@ use crate::config::{Account, AccountConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
+use crate::json;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, endings};
 
 const HANGUP: &str = "call.hangup";
@@ -412,7 +413,7 @@ fn is_hangup(event: &Map<String, Value>) -> bool {
 /// Our ids in the `client_state` of a call.
 fn echo(call: &Map<String, Value>) -> EchoedIds {
     let decoded = text(call, "client_state").and_then(|state| BASE64_STANDARD.decode(state).ok());
-    echoed_ids(decoded.and_then(|json| serde_json::from_slice(&json).ok()).as_ref())
+    echoed_ids(decoded.and_then(|state| json::value(&state)).as_ref())
 }
 
 /// Id of a row of the active calls, and our ids in it. Every row has a `client_state`, also if it is empty. `None` if the row cannot be read.

@@ -26,6 +26,7 @@ use subtle::ConstantTimeEq;
 
 use crate::dial::TWILIO_BODY_HASH as BODY_HASH;
 use crate::form::{self, Form};
+use crate::json;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError};
 
 /// Characters that WHATWG URLs encode in the query of an http URL.
@@ -79,8 +80,7 @@ pub(crate) fn sign<N>(header: N, url: &str, body: &[u8], tag: impl Fn(&[&[u8]]) 
     let (base, query) = url.split_once('?').unwrap_or((url, ""));
     let mut query: Vec<Cow<'_, str>> =
         query.split('&').filter(|pair| !pair.is_empty() && body_hashes(pair).is_empty()).map(Cow::Borrowed).collect();
-    let is_json =
-        matches!(serde_json::from_slice(body), Ok(serde_json::Value::Object(_) | serde_json::Value::Array(_)));
+    let is_json = matches!(json::value(body), Some(serde_json::Value::Object(_) | serde_json::Value::Array(_)));
     let (parameters, content_type) = if is_json {
         let hash = hex::encode(Sha256::digest(body));
         query.push(Cow::Owned(format!("{BODY_HASH}={hash}")));

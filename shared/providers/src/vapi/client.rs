@@ -13,6 +13,7 @@ use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_o
 use crate::config::{Account, AccountConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
+use crate::json;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
 
 /// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
@@ -109,7 +110,7 @@ pub(crate) fn next_step(
         }
         Search::List { from, until } => (from, until),
     };
-    let Some(Ok(Value::Array(calls))) = body.map(serde_json::from_slice) else {
+    let Some(Value::Array(calls)) = body.and_then(json::value) else {
         return Step::Answer(ParsedAnswer::Unreadable);
     };
     let rest = rest_of(&calls, from, until);
@@ -148,7 +149,7 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 
 /// Reads one page. The next page is named by the part of the period that is left.
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
-    let Ok(Value::Array(calls)) = serde_json::from_slice(body) else { return None };
+    let Some(Value::Array(calls)) = json::value(body) else { return None };
     let (from, until) = page.and_then(parse_rest).unwrap_or((period.from, period.until));
     let rest = rest_of(&calls, from, until).filter(|_| calls.len() >= LISTED_MAX);
     let next_page = rest.map(|(from, until)| format!("{}-{}", from.as_millis(), until.as_millis()));

@@ -27,9 +27,12 @@ fn file(provider: Provider, rule: &Value) -> ProvidersFile {
 
 /// Reads a body as ingress does. Returns the kinds of its call events, and whether a decision is stored with it.
 fn kinds(provider: Provider, rule: &Value, body: &Value) -> (Vec<&'static str>, bool) {
+    kinds_of_text(provider, rule, &body.to_string())
+}
+
+fn kinds_of_text(provider: Provider, rule: &Value, body: &str) -> (Vec<&'static str>, bool) {
     let file = file(provider, rule);
     let config = file.webhook_keys().config(provider).unwrap();
-    let body = body.to_string();
     let signed =
         sign(provider, &switchhook_providers::Key::new(KEY).unwrap(), "https://example.com/", body.as_bytes(), NOW);
     let headers = signed.headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
@@ -79,6 +82,41 @@ fn value_of_the_rule_decides() {
     }
     let built_in = talked(json!({"custom_analysis_data": {"outcome": "confirmed"}}));
     assert_eq!(built_in, (confirmed.0, false));
+}
+
+#[test]
+fn nothing_beside_the_value_hides_it() {
+    let body = retell("user_hangup", &json!({"custom_analysis_data": {"result": "yes"}})).to_string();
+    let confirmed = (vec!["ringing", "in_progress", "user_confirmed", "completed"], true);
+    let deep = format!("{}{}", "[".repeat(1_000), "]".repeat(1_000));
+    for transcript in [r#""ok \ud83d""#, r#""\uDE00""#, "1e999", &deep] {
+        let body = body.replacen(r#""call":{"#, &format!(r#""call":{{"transcript":{transcript},"#), 1);
+        assert_eq!(kinds_of_text(Provider::Retell, &rule(), &body), confirmed, "{transcript}");
+    }
+    let cut = body.replacen(r#""result":"yes""#, r#""result":"\ud83d""#, 1);
+    let (found, is_stored) = kinds_of_text(Provider::Retell, &rule(), &cut);
+    assert_eq!((found, is_stored), (vec!["ringing", "in_progress", "completed"], false));
+}
+
+#[test]
+fn every_place_of_a_value_can_be_named() {
+    let of = |pointer: Value, body: &Value| {
+        let rule = json!({"pointer": pointer, "confirmed": ["yes"], "declined": ["no"]});
+        kinds(Provider::Retell, &rule, body).0.contains(&"user_confirmed")
+    };
+    let mut body =
+        retell("user_hangup", &json!({"list": [["no"], ["maybe", "yes"]], "a/b~": {"": "yes"}, "10": "yes"}));
+    body["said"] = json!("yes");
+    for pointer in ["/said", "/call/call_analysis/list/1/1", "/call/call_analysis/a~1b~0/", "/call/call_analysis/10"] {
+        assert!(of(json!(pointer), &body), "{pointer}");
+    }
+    for pointer in
+        ["/said/0", "/call/call_analysis/list/01/1", "/call/call_analysis/list/+1/1", "/call/call_analysis/list"]
+    {
+        assert!(!of(json!(pointer), &body), "{pointer}");
+    }
+    assert!(of(json!(["/none", "/call/call_analysis/list/9", "/said"]), &body));
+    assert!(!of(json!(["/call/call_analysis/list/0/0", "/said"]), &body));
 }
 
 #[test]

@@ -81,6 +81,18 @@ fn recent_calls_are_listed() {
 }
 
 #[test]
+fn half_of_a_character_in_a_list_hides_no_call() {
+    let call = json!({
+        "id": "v1", "type": "inboundPhoneCall", "status": "ended", "endedReason": "customer-ended-call",
+        "startedAt": "2025-10-20T12:14:04.430Z", "endedAt": "2025-10-20T12:14:47.610Z", "artifact": {"transcript": "ok …"},
+    });
+    let list = format!("[{call}]").replace('…', r"\ud83d");
+    let page = read_discovery_answer(Provider::Vapi, &config(Provider::Vapi), PERIOD, None, 200, list.as_bytes(), NOW)
+        .unwrap();
+    assert_eq!(events(&page), (vec!["vapi:v1:status-update:ended"], None));
+}
+
+#[test]
 fn ended_calls_become_the_events_of_their_webhooks() {
     let call = |id: &str, status: &str| {
         json!({

@@ -232,6 +232,37 @@ fn retell_tells_how_a_call_ended() {
 }
 
 #[test]
+fn half_of_a_character_in_an_answer_hides_no_call() {
+    let answer_of_text = |provider: Provider, id: Option<&str>, body: &str| {
+        let (config, job) = (config(provider), job());
+        let search = CallSearch::start(provider, &config, job.lookup(id)).unwrap();
+        let SearchStep::Answer(answer) = search.respond(200, body.as_bytes(), NOW) else { panic!("an answer") };
+        answer
+    };
+    let broken = |call: &Value| call.to_string().replacen('{', r#"{"transcript":"ok \ud83d","#, 1);
+    for (provider, id, call) in
+        [(Provider::Retell, "c1", retell_call("ended")), (Provider::Vapi, "v1", vapi_call("ended"))]
+    {
+        let whole = event(answer(provider, Some(id), &call));
+        assert_eq!(event(answer_of_text(provider, Some(id), &broken(&call))), whole);
+    }
+    // The text of another call in the list.
+    let mut other = vapi_call("ended");
+    other["assistantOverrides"]["metadata"]["switchhook_call_id"] = "another".into();
+    let list = format!("[{},{}]", broken(&other), vapi_call("ended"));
+    let whole = answer(Provider::Vapi, Some("v1"), &vapi_call("ended"));
+    assert_eq!(answer_of_text(Provider::Vapi, None, &list), whole);
+
+    // The webhook and the lookup of a conversation are one event with one content.
+    let conversation = broken(&conversation("c1", "done"));
+    let webhook = format!(r#"{{"type":"post_call_transcription","event_timestamp":7,"data":{conversation}}}"#);
+    let looked_up = answer_of_text(Provider::ElevenLabs, Some("c1"), &conversation);
+    let LookupAnswer::Ended { webhook: looked_up, .. } = looked_up else { panic!("{looked_up:?}") };
+    let hash = |body: &[u8]| content_hash(Provider::ElevenLabs, body);
+    assert_eq!(hash(webhook.as_bytes()), hash(looked_up.body()));
+}
+
+#[test]
 fn retell_is_told_like_its_own_webhook() {
     let call = retell_call("ended");
     let webhook = json!({"event": "call_ended", "call": call}).to_string().into_bytes();

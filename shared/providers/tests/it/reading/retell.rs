@@ -235,6 +235,23 @@ fn retell_analysis_tells_the_outcome() {
 }
 
 #[test]
+fn retell_half_of_a_character_hides_nothing() {
+    let body = |summary: &str| {
+        let analysis = format!(r#"{{"call_summary":"{summary}","custom_analysis_data":{{"outcome":"confirmed"}}}}"#);
+        format!(
+            r#"{{"event":"call_analyzed","call":{{"call_id":"c","disconnection_reason":"user_hangup","call_analysis":{analysis}}}}}"#
+        )
+    };
+    let reading = |summary: &str| read_body(Provider::Retell, "", body(summary).as_bytes());
+    for half in [r"ok \ud83d", r"\uDE00", r"\ud83d\ud83d\ude00", r"\\\uD83D\u0041"] {
+        assert_eq!(kinds(&reading(half)), "~ringing ~in_progress user_confirmed ~completed", "{half}");
+    }
+    // A lookup returns the same analysis, so its event has the same id.
+    assert_eq!(reading(r"ok \ud83d").event_id(), reading("ok \u{fffd}").event_id());
+    assert_ne!(reading(r"ok \ud83d").event_id(), reading(r"ok \\ud83d").event_id());
+}
+
+#[test]
 fn retell_machine_cannot_confirm() {
     let call = |reason: &str, in_voicemail: bool| {
         json!({
