@@ -41,9 +41,15 @@ pub(crate) fn read(
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
     let correlation = correlate(provider, &EchoedIds::from_query(webhook.query()), call_sid, notes);
 
+    let is_of_number = is_of_number(provider, &callback);
+    let mut times = Times { began_at: callback.occurred_at(), occurred_at: callback.occurred_at() };
+    if is_of_number {
+        times.occurred_at = callback.ended_at();
+    }
+
     let call_events = match kind {
-        Kind::Status(kind) => call_events(&callback, Some(kind)),
-        Kind::AnsweringMachineDetection => call_events(&callback, None),
+        Kind::Status(kind) => call_events(&callback, Some(kind), times),
+        Kind::AnsweringMachineDetection => call_events(&callback, None, times),
         Kind::ChildLeg | Kind::Other => {
             return Ok(Reading::Recorded {
                 event_id,
@@ -57,7 +63,7 @@ pub(crate) fn read(
         event_id,
         event_type: event_type.to_owned(),
         correlation,
-        direction: direction(&callback),
+        direction: if is_of_number { Some(Direction::Inbound) } else { direction(&callback) },
         from: callback.from.clone(),
         to: callback.to.clone(),
         call_events: call_events.into_sorted(),
@@ -159,6 +165,23 @@ fn event_id(provider: Provider, callback: &Callback, kind: &Kind, event_type: &s
     ids::event_id(provider, &suffix)
 }
 
+/// True if this is the webhook about the status of a number at SignalWire, which is posted after each inbound call.
+///
+/// It has no other parameters than `CallSid`, `AccountSid`, `From`, `To`, `Timestamp`, `CallStatus` (`failed` or `completed`), `CallDuration`
+/// and `AudioInMos`, and its timestamp is the one at which the call was created. (`signalwire/docs`,
+/// `specs/compatibility-api/incoming-phone-numbers/models/webhooks.tsp`.) Every other callback has a direction and a number. A record of the
+/// API that is read like a callback has no account.
+fn is_of_number(provider: Provider, callback: &Callback) -> bool {
+    let status = callback.call_status.as_deref().map(CallStatus::from_name);
+    provider == Provider::SignalWire
+        && matches!(status, Some(CallStatus::Completed | CallStatus::Failed))
+        && callback.account_sid.is_some()
+        && callback.direction.is_none()
+        && callback.sequence_number.is_none()
+        && callback.callback_source.is_none()
+        && callback.parent_call_sid.is_none()
+}
+
 fn direction(callback: &Callback) -> Option<Direction> {
     match callback.direction.as_deref()? {
         "inbound" => Some(Direction::Inbound),
@@ -167,9 +190,17 @@ fn direction(callback: &Callback) -> Option<Direction> {
     }
 }
 
+#[derive(Clone, Copy)]
+struct Times {
+    /// Latest time at which the implied events can have happened.
+    began_at: Option<Timestamp>,
+    occurred_at: Option<Timestamp>,
+}
+
 /// Call events of a callback, from its status and from `AnsweredBy`. Any `AnsweredBy` means that the call was answered.
-fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
-    let (occurred_at, sequence) = (callback.occurred_at(), callback.sequence());
+fn call_events(callback: &Callback, status: Option<EventKind>, times: Times) -> CallEventSet {
+    let Times { began_at, occurred_at } = times;
+    let sequence = callback.sequence();
     let machine = match callback.answered_by.as_deref().map(AnsweredBy::from_name) {
         Some(AnsweredBy::Machine) => true,
         Some(AnsweredBy::Human | AnsweredBy::Unknown | AnsweredBy::Other) | None => false,
@@ -192,10 +223,10 @@ fn call_events(callback: &Callback, status: Option<EventKind>) -> CallEventSet {
         never_dialled: None,
     }));
     if rang {
-        call_events.imply(EventKind::Ringing, occurred_at, sequence);
+        call_events.imply(EventKind::Ringing, began_at, sequence);
     }
     if answered {
-        call_events.imply(EventKind::InProgress, occurred_at, sequence);
+        call_events.imply(EventKind::InProgress, began_at, sequence);
     }
     if machine {
         call_events.imply(EventKind::VoicemailDetected, occurred_at, sequence);

@@ -14,6 +14,8 @@ pub(super) struct Callback {
     #[serde(deserialize_with = "lenient::text")]
     pub(super) call_sid: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
+    pub(super) account_sid: Option<String>,
+    #[serde(deserialize_with = "lenient::text")]
     pub(super) parent_call_sid: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     pub(super) call_status: Option<String>,
@@ -31,11 +33,21 @@ pub(super) struct Callback {
     pub(super) to: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     timestamp: Option<String>,
+    /// Seconds.
+    #[serde(deserialize_with = "lenient::text")]
+    call_duration: Option<String>,
 }
 
 impl Callback {
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
         parse_rfc2822(self.timestamp.as_deref()?)
+    }
+
+    /// End of a call whose timestamp is its beginning.
+    pub(super) fn ended_at(&self) -> Option<Timestamp> {
+        let seconds: u32 = self.call_duration.as_deref().and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0);
+        let began_at = self.occurred_at()?;
+        Some(Timestamp::from_millis(began_at.as_millis().saturating_add(i64::from(seconds) * 1000)))
     }
 
     pub(super) fn sequence(&self) -> Option<u32> {

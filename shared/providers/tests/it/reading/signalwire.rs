@@ -1,9 +1,9 @@
 //! Meaning of SignalWire's webhooks.
 
-use switchhook_domain::Provider;
+use switchhook_domain::{Direction, Provider, ProviderEvent};
 use switchhook_providers::{Reading, is_question};
 
-use super::{ids, kinds, read_body};
+use super::{ids, into_event, kinds, read_body};
 use crate::samples::verified;
 
 fn callback(query: &str, form: &str) -> Reading {
@@ -37,6 +37,46 @@ fn signalwire_callbacks_mean_what_they_mean_at_twilio() {
         let id = signalwire.event_id().as_str().replacen("signalwire:", "twilio:", 1);
         assert_eq!(id, twilio.event_id().as_str(), "{form}");
     }
+}
+
+/// The webhook of a number shows neither a direction nor a sequence number, and its time is the one at which the call was created.
+#[test]
+fn signalwire_number_reports_its_inbound_calls() {
+    let form = "CallSid=s1&AccountSid=a&From=%2B447700900000&To=%2B442079460018&Timestamp=Mon%2C+20+Oct+2025+12%3A14%3A07+%2B0000";
+    let times = |event: &ProviderEvent| -> Vec<String> {
+        let times = event.call_events.iter().map(|event| format!("{} {}", event.kind, event.occurred_at.unwrap()));
+        times.collect()
+    };
+    let completed = into_event(callback("", &format!("{form}&CallStatus=completed&CallDuration=40&AudioInMos=4.5")));
+    assert_eq!(completed.direction, Some(Direction::Inbound));
+    assert_eq!(
+        times(&completed),
+        [
+            "ringing 2025-10-20T12:14:07.000Z",
+            "in_progress 2025-10-20T12:14:07.000Z",
+            "completed 2025-10-20T12:14:47.000Z"
+        ]
+    );
+    let failed = into_event(callback("", &format!("{form}&CallStatus=failed&CallDuration=0&AudioInMos=")));
+    assert_eq!(failed.direction, Some(Direction::Inbound));
+    assert_eq!(times(&failed), ["failed 2025-10-20T12:14:07.000Z"]);
+
+    // Each of these is another callback.
+    for other in [
+        "CallStatus=completed&SequenceNumber=3",
+        "CallStatus=completed&CallbackSource=call-progress-events",
+        "CallStatus=busy",
+        "CallStatus=completed&Direction=outbound-api",
+    ] {
+        let event = into_event(callback("", &format!("{form}&{other}&CallDuration=40")));
+        assert_ne!(event.direction, Some(Direction::Inbound), "{other}");
+        assert!(times(&event).iter().all(|time| time.ends_with("12:14:07.000Z")), "{other}");
+    }
+    let twilio = read_body(Provider::Twilio, "", format!("{form}&CallStatus=completed&CallDuration=40").as_bytes());
+    assert_eq!(into_event(twilio).direction, None);
+    // An answer of the API has no account.
+    let record = form.replace("AccountSid=a&", "");
+    assert_eq!(into_event(callback("", &format!("{record}&CallStatus=completed"))).direction, None);
 }
 
 #[test]

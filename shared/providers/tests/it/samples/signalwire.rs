@@ -104,13 +104,13 @@ fn signalwire_bodies_say() {
     appointment:7
 
     signalwire/completed_inbound
-    event signalwire:00000000-0000-4000-8000-000000000008:completed:1
+    event signalwire:00000000-0000-4000-8000-000000000008:completed:-:a5d5acfef52b5722
     completed
     appointment:7
     signalwire:00000000-0000-4000-8000-000000000008 00000000-0000-4000-8000-000000000008 7 Inbound +447700900000 +442079460018
-    ringing implied 2025-10-20T12:14:47.000Z #1
-    in_progress implied 2025-10-20T12:14:47.000Z #1
-    completed 2025-10-20T12:14:47.000Z #1
+    ringing implied 2025-10-20T12:14:07.000Z
+    in_progress implied 2025-10-20T12:14:07.000Z
+    completed 2025-10-20T12:14:47.000Z
 
     signalwire/queued
     event signalwire:00000000-0000-4000-8000-000000000010:queued:0
