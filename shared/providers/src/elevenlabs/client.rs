@@ -7,11 +7,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::payload::Status;
+use super::payload::{Metadata, Status, may_be_call};
 use crate::api::{ApiRequest, Login, echoed_ids, encoded, json_object, object, objects, query, text};
 use crate::config::{Account, AccountConfig, ElevenLabsAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::{bounded, short_hash};
+use crate::lenient;
 use crate::lookup::{Lookup, ParsedAnswer, Period, Step};
 
 const CONVERSATIONS: &str = "/v1/convai/conversations";
@@ -146,10 +147,11 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
     Some(get(account(config)?, format!("{CONVERSATIONS}?{query}")))
 }
 
-/// Ids of the listed conversations that have ended, and the next page.
+/// Ids of the listed calls that have ended, and the next page.
 pub(crate) fn parse_page(body: &[u8]) -> Option<(Vec<String>, Option<String>)> {
     let (rows, next_cursor) = parse_list(object(body)?)?;
-    Some((rows.into_iter().filter(|row| row.may_have_ended).map(|row| row.id).collect(), next_cursor))
+    let ended = rows.into_iter().filter(|row| row.may_have_ended && row.may_be_call);
+    Some((ended.map(|row| row.id).collect(), next_cursor))
 }
 
 fn conversation_request(account: &ElevenLabsAccount, id: &str) -> ApiRequest {
@@ -169,6 +171,8 @@ struct Row {
     id: String,
     /// True if it has ended, or has a status that Switchhook does not know.
     may_have_ended: bool,
+    /// False if it began at a source that has no calls.
+    may_be_call: bool,
 }
 
 /// Rows of a list, and the cursor of the next page. `None` if this is no list.
@@ -176,7 +180,8 @@ fn parse_list(mut list: Map<String, Value>) -> Option<(Vec<Row>, Option<String>)
     let Some(Value::Array(rows)) = list.remove("conversations") else { return None };
     let rows = objects(rows).map(|row| {
         let may_have_ended = matches!(status(&row), Some(Status::Done | Status::Failed | Status::Other));
-        Some(Row { id: text(&row, "conversation_id")?.to_owned(), may_have_ended })
+        let may_be_call = text(&row, "conversation_initiation_source").is_none_or(may_be_call);
+        Some(Row { id: text(&row, "conversation_id")?.to_owned(), may_have_ended, may_be_call })
     });
     let rows = rows.collect::<Option<_>>()?;
     let has_more = list.get("has_more").and_then(Value::as_bool)?;
@@ -196,11 +201,16 @@ fn variables(conversation: &Map<String, Value>) -> Option<&Value> {
 }
 
 /// Converts an ended conversation into `post_call_transcription`. ElevenLabs makes the analysis while the status is
-/// `processing`, so such a conversation counts as not ended.
+/// `processing`, so such a conversation counts as not ended. A text conversation is no call, so nobody can say how the call ended.
 fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&conversation, "conversation_id") else {
         return ParsedAnswer::Unreadable;
     };
+    let metadata: Option<Metadata> =
+        conversation.get("metadata").and_then(|metadata| lenient::object(metadata.clone()).ok().flatten());
+    if metadata.is_some_and(|metadata| !metadata.is_call()) {
+        return ParsedAnswer::Gone;
+    }
     match status(&conversation) {
         Some(Status::Initiated | Status::InProgress | Status::Processing) => {
             ParsedAnswer::Alive { provider_call_id: bounded("", id) }

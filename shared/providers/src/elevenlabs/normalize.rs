@@ -35,9 +35,11 @@ pub(crate) fn read(
         ended_at: conversation.ended_at().or_else(|| payload.occurred_at()),
     };
     let call_events = match event {
-        Event::PostCallTranscription => transcription(&conversation, webhook.decision(), times),
+        Event::PostCallTranscription if conversation.is_call() => {
+            transcription(&conversation, webhook.decision(), times)
+        }
         Event::CallInitiationFailure => initiation_failure(&conversation).reported(times),
-        Event::Ignored | Event::Other => {
+        Event::PostCallTranscription | Event::Ignored | Event::Other => {
             return Ok(Reading::Recorded {
                 event_id,
                 event_type: ids::event_type(&event_type),

@@ -92,6 +92,11 @@ impl Conversation {
         client_data.and_then(|data| data.dynamic_variables.clone()).unwrap_or_default()
     }
 
+    /// False for a conversation that is no call.
+    pub(super) fn is_call(&self) -> bool {
+        self.metadata.as_ref().is_none_or(Metadata::is_call)
+    }
+
     pub(super) fn phone_call(&self) -> Option<&PhoneCall> {
         self.metadata.as_ref()?.phone_call.as_ref()
     }
@@ -112,9 +117,30 @@ impl Conversation {
     }
 }
 
+/// Sources of conversations that are no calls: text channels, the widget of a web page, and the tools of ElevenLabs itself. WhatsApp has
+/// calls too, so only `text_only` tells there.
+const SOURCES_WITHOUT_CALLS: [&str; 11] = [
+    "freshdesk_integration",
+    "genesys_bot_connector",
+    "intercom_integration",
+    "salesforce_integration",
+    "slack_integration",
+    "subagent_tool",
+    "telegram_integration",
+    "template_preview",
+    "twilio_sms",
+    "widget",
+    "zendesk_integration",
+];
+
+/// True if conversations that began at this source may be calls. A source that ElevenLabs adds may be one.
+pub(super) fn may_be_call(source: &str) -> bool {
+    !SOURCES_WITHOUT_CALLS.contains(&source)
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Metadata {
+pub(super) struct Metadata {
     #[serde(deserialize_with = "lenient::millis")]
     start_time_unix_secs: Option<i64>,
     /// Text, because zero is a meaningful length.
@@ -122,6 +148,18 @@ struct Metadata {
     call_duration_secs: Option<String>,
     #[serde(deserialize_with = "lenient::object")]
     phone_call: Option<PhoneCall>,
+    #[serde(deserialize_with = "lenient::flag")]
+    text_only: Option<bool>,
+    #[serde(deserialize_with = "lenient::text")]
+    conversation_initiation_source: Option<String>,
+}
+
+impl Metadata {
+    /// False for a conversation that is no call.
+    pub(super) fn is_call(&self) -> bool {
+        let source = self.conversation_initiation_source.as_deref();
+        self.phone_call.is_some() || (self.text_only != Some(true) && source.is_none_or(may_be_call))
+    }
 }
 
 #[derive(Default, Deserialize)]

@@ -223,8 +223,16 @@ fn vonage_calls_that_ended_become_events() {
 #[test]
 fn elevenlabs_list_names_the_conversations_that_have_ended() {
     let row = |id: &str, status: &str| json!({"conversation_id": id, "status": status});
-    let rows =
-        [row("c1", "done"), row("c2", "processing"), row("c3", "failed"), row("c4", "new"), row("c5", "in-progress")];
+    let of_source = |id: &str, source: &str| json!({"conversation_id": id, "status": "done", "conversation_initiation_source": source});
+    let rows = [
+        of_source("c1", "twilio"),
+        row("c2", "processing"),
+        row("c3", "failed"),
+        row("c4", "new"),
+        row("c5", "in-progress"),
+        of_source("c6", "widget"),
+        of_source("c7", "twilio_sms"),
+    ];
     let page = |has_more: bool| json!({"conversations": rows, "has_more": has_more, "next_cursor": "x"});
     for (has_more, next_page) in [(true, Some("x".to_owned())), (false, None)] {
         // Nobody knows what "new" means, so the provider is asked about that conversation too.

@@ -386,6 +386,13 @@ fn elevenlabs_tells_how_a_conversation_ended() {
 }
 
 #[test]
+fn elevenlabs_text_conversation_is_no_call() {
+    let mut text = conversation("c1", "done");
+    text["metadata"] = json!({"start_time_unix_secs": 1_760_962_444, "call_duration_secs": 43, "text_only": true});
+    assert_eq!(answer(Provider::ElevenLabs, Some("c1"), &text), LookupAnswer::Gone);
+}
+
+#[test]
 fn elevenlabs_lists_name_conversations_that_are_then_read() {
     let mut other = conversation("c1", "done");
     other["conversation_initiation_client_data"]["dynamic_variables"]["switchhook_attempt"] = "1".into();

@@ -25,6 +25,30 @@ fn ended(call_result: Option<&str>, status: &str, seconds: Option<u32>) -> Strin
 }
 
 #[test]
+fn conversation_that_is_no_call_changes_nothing() {
+    let of = |metadata: Value| {
+        let mut whole = json!({"start_time_unix_secs": 1_760_962_400, "call_duration_secs": 40});
+        whole.as_object_mut().unwrap().extend(metadata.as_object().unwrap().clone());
+        kinds(&transcription(json!({"status": "done", "metadata": whole})))
+    };
+    let source = |source: &str| of(json!({"conversation_initiation_source": source, "text_only": false}));
+    assert_eq!(of(json!({"text_only": true, "conversation_initiation_source": "js_sdk"})), "recorded");
+    for text in
+        ["widget", "twilio_sms", "slack_integration", "zendesk_integration", "template_preview", "subagent_tool"]
+    {
+        assert_eq!(source(text), "recorded", "{text}");
+    }
+    let call = "~ringing ~in_progress completed";
+    for voice in ["twilio", "sip_trunk", "js_sdk", "whatsapp", "unknown", "a_source_of_next_year"] {
+        assert_eq!(source(voice), call, "{voice}");
+    }
+    assert_eq!(of(json!({})), call);
+    // A phone call is one wherever it began.
+    let phone_call = json!({"call_result": "answered", "direction": "inbound"});
+    assert_eq!(of(json!({"conversation_initiation_source": "widget", "phone_call": phone_call})), call);
+}
+
+#[test]
 fn result_of_the_phone_call_counts_first_then_status_and_length() {
     let results = [
         Some("answered"),
