@@ -24,7 +24,7 @@ use super::payload::EventType;
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
 use crate::config::{Account, AccountConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
-use crate::dial::{DialRequest, Refusal};
+use crate::dial::DialRequest;
 use crate::ids::bounded;
 use crate::json;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, endings};
@@ -81,31 +81,6 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
 pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     let answer = object(body)?;
     text(answer.get("data")?.as_object()?, "call_control_id").map(|id| bounded("", id))
-}
-
-/// Reads the `errors` of a response: each has a `code`, texts, and the field that it is about in `source.pointer`.
-pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
-    let answer = object(body)?;
-    let errors: Vec<&Map<String, Value>> =
-        answer.get("errors")?.as_array()?.iter().filter_map(Value::as_object).collect();
-    let says = |error: &&Map<String, Value>, words: &[&str]| {
-        let texts = ["title", "detail"].into_iter().filter_map(|name| text(error, name)).map(str::to_lowercase);
-        texts.into_iter().any(|text| words.iter().any(|word| text.contains(word)))
-    };
-    let is_about_called_number = |error: &&Map<String, Value>| {
-        let pointer = error.get("source").and_then(|source| source.get("pointer").or_else(|| source.get("parameter")));
-        pointer.and_then(Value::as_str).is_some_and(|pointer| pointer.trim_start_matches('/') == "to")
-    };
-    if errors.iter().any(|error| says(error, &["channel limit", "concurrent call", "concurrency"])) {
-        Some(Refusal::Capacity("concurrency_limit"))
-    } else if errors.iter().any(|error| says(error, &["whitelisted countries"])) {
-        // The outbound voice profile of the account allows some countries only.
-        Some(Refusal::NumberOrAccount("country_not_enabled"))
-    } else if !errors.is_empty() && errors.iter().all(is_about_called_number) {
-        Some(Refusal::Number("invalid_number"))
-    } else {
-        None
-    }
 }
 
 /// Request of a search that waits for its response. Pages are counted from 1.

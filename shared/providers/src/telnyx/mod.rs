@@ -3,10 +3,12 @@
 mod client;
 mod normalize;
 mod payload;
+mod refusal;
 mod signature;
 
 pub(crate) use client::{
-    Search, dial_api_request, dialled_call_id, discovery_request, next_step, parse_page, refusal, start_search,
+    Search, dial_api_request, dialled_call_id, discovery_request, next_step, parse_page, start_search,
 };
 pub(crate) use normalize::read;
+pub(crate) use refusal::refusal;
 pub(crate) use signature::SCHEME;

@@ -272,7 +272,7 @@ fn accepted(provider: Provider) -> Value {
     }
 }
 
-fn number() -> PhoneNumber {
+pub(crate) fn number() -> PhoneNumber {
     PhoneNumber::new("+15550199")
 }
 
@@ -462,30 +462,6 @@ fn vapis_refusals_are_read_from_their_texts() {
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":false}} -> accepted as v1
     201 {"id":"v1","status":"queued","subscriptionLimits":{"concurrencyBlocked":true}} -> not dialled as v1: concurrency_limit
     201 {"subscriptionLimits":{"concurrencyBlocked":true}} -> too many calls: concurrency_limit
-    "#);
-}
-
-#[test]
-fn telnyx_refusals_are_read_from_the_field_that_they_name() {
-    let error = |code: &str, detail: &str, pointer: &str| json!({"errors": [{"code": code, "title": "…", "detail": detail, "source": {"pointer": pointer}}]});
-    assert_snapshot!(answers(Provider::Telnyx, [
-        (422, error("10016", "Phone number must be in +E.164 format.", "/to")),
-        (422, error("10016", "Phone number must be in +E.164 format.", "/from")),
-        (422, error("10015", "Invalid value for connection_id", "/connection_id")),
-        (403, json!({"errors": [{"code": "10010", "title": "Authorization failed"}]})),
-        (403, error("10010", "Dialed number is not included in whitelisted countries D13", "/to")),
-        (403, json!({"errors": [{"code": "10010", "title": "Forbidden", "detail": "Dialed number is not included in whitelisted countries D13"}]})),
-        (403, json!({"errors": [{"code": "90", "detail": "User channel limit exceeded D1"}]})),
-        (422, json!({"errors": []})),
-    ]), @r#"
-    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/to"},"title":"…"}]} -> number: invalid_number
-    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> account: unprocessable
-    422 {"errors":[{"code":"10015","detail":"Invalid value for connection_id","source":{"pointer":"/connection_id"},"title":"…"}]} -> account: unprocessable
-    403 {"errors":[{"code":"10010","title":"Authorization failed"}]} -> account: forbidden
-    403 {"errors":[{"code":"10010","detail":"Dialed number is not included in whitelisted countries D13","source":{"pointer":"/to"},"title":"…"}]} -> number or account: country_not_enabled
-    403 {"errors":[{"code":"10010","detail":"Dialed number is not included in whitelisted countries D13","title":"Forbidden"}]} -> number or account: country_not_enabled
-    403 {"errors":[{"code":"90","detail":"User channel limit exceeded D1"}]} -> too many calls: concurrency_limit
-    422 {"errors":[]} -> account: unprocessable
     "#);
 }
 
