@@ -114,7 +114,7 @@ impl FakeProvider {
         lock(&self.state).capacities.insert(provider, calls);
     }
 
-    /// Makes Twilio block every call to this number, until it is unblocked.
+    /// Makes Twilio block every call to this number, and refuse every call from it, until it is unblocked.
     pub fn block_number(&self, number: &str) {
         lock(&self.state).blocked_numbers.insert(number.to_owned());
     }

@@ -306,7 +306,7 @@ impl Dialer {
         notes.due_to_request_ms = claim.due_at.map(since_due);
         let answer = self.api.dial(provider, to, request, asked_at).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
-        let signal = signal(&answer, to);
+        let signal = signal(&answer, from, to);
         notes.is_failed = signal != DialSignal::Works;
         // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.
         self.note(provider, &call.call_id, signal).await;
@@ -336,7 +336,8 @@ impl Dialer {
             DialAnswer::Busy { reason, .. }
             | DialAnswer::TooManyCalls { reason, .. }
             | DialAnswer::AccountProblem { reason }
-            | DialAnswer::NumberOrAccountProblem { reason } => {
+            | DialAnswer::NumberOrAccountProblem { reason }
+            | DialAnswer::CallingNumberProblem { reason } => {
                 self.delete_dial_record(call, &record).await;
                 self.withdraw(call, dial_key, reason, pause).await
             }

@@ -6,7 +6,7 @@ use switchhook_aws::provider::SendError;
 use switchhook_domain::{DialFailure, DialSignal, DialStarted, PhoneNumber, StopReason, Timestamp, Transition};
 use switchhook_providers::DialAnswer;
 
-/// Longest delay after a refusal that may be because of the number. An operator may meanwhile have made calls to it possible.
+/// Longest delay after a refusal that may be because of one of the numbers. An operator may meanwhile have made calls to it possible.
 const REFUSED_NUMBER_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Causes of a failed dial, for the log and for the provider's health.
@@ -136,12 +136,19 @@ impl DialOutcome {
     }
 }
 
-/// Returns what the result of a dial to this number means for the health of its provider.
-pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -> DialSignal<'static> {
+/// Returns what the result of a dial between these numbers means for the health of its provider.
+pub(crate) fn signal(
+    answer: &Result<DialAnswer, SendError>,
+    from: &PhoneNumber,
+    to: &PhoneNumber,
+) -> DialSignal<'static> {
     let (failure, cause, retry_after) = match answer {
         Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
         Ok(DialAnswer::NumberOrAccountProblem { reason }) => {
             return DialSignal::NumberRefused { number: to.tag(), cause: reason };
+        }
+        Ok(DialAnswer::CallingNumberProblem { reason }) => {
+            return DialSignal::NumberRefused { number: from.tag(), cause: reason };
         }
         Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
         Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
@@ -163,7 +170,7 @@ pub(crate) fn signal(answer: &Result<DialAnswer, SendError>, to: &PhoneNumber) -
 pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
     match answer {
         DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => *retry_after,
-        DialAnswer::NumberOrAccountProblem { .. } => {
+        DialAnswer::NumberOrAccountProblem { .. } | DialAnswer::CallingNumberProblem { .. } => {
             let waited = Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default());
             Some(waited.min(REFUSED_NUMBER_PAUSE_MAX))
         }

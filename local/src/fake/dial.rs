@@ -11,7 +11,7 @@ use super::call::FakeCall;
 use super::faults::DeliveryFaults;
 use super::mode::{Mode, Refusal};
 use super::records::{ApiRecord, Dial, RequestResult};
-use super::response::{ApiResponse, ResponseFate, blocked_number, error};
+use super::response::{ApiResponse, ResponseFate, blocked_number, error, refused_calling_number};
 use super::state::{Delivery, State};
 use super::vendor::{self, Order, Webhook};
 
@@ -30,6 +30,12 @@ impl State {
         if order.provider == Provider::Twilio && self.blocked_numbers.contains(number) {
             self.record_dial(&order, now, RequestResult::Refused);
             return blocked_number();
+        }
+        if order.provider == Provider::Twilio
+            && order.from.as_str().is_some_and(|from| self.blocked_numbers.contains(from))
+        {
+            self.record_dial(&order, now, RequestResult::Refused);
+            return refused_calling_number();
         }
         let behaviour = Behaviour::select(order.metadata.as_object().unwrap_or(&Map::new()), number);
         let mode = match Mode::occasional(behaviour) {

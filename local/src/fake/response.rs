@@ -64,6 +64,11 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
     }
 }
 
+/// Twilio's response to a call from a number that the account must not call from.
+pub(super) fn refused_calling_number() -> ApiResponse {
+    respond(400, &json!({"code": 21_212, "message": "Invalid From Number", "status": 400}))
+}
+
 /// Twilio's response that blocks a call: because of the number, or because of the account.
 pub(super) fn blocked_number() -> ApiResponse {
     respond(400, &json!({"code": 21_216, "message": "Call blocked by Twilio", "status": 400}))

@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) modes: BTreeMap<Provider, (Mode, Option<i64>)>,
     /// Calls that a provider has at most at the same time. A provider without an entry has any number.
     pub(super) capacities: BTreeMap<Provider, usize>,
-    /// Numbers that Twilio refuses to call.
+    /// Numbers that Twilio refuses to call, and to call from.
     pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,
     pub(super) calls: BTreeMap<String, FakeCall>,

@@ -159,6 +159,7 @@ impl ProviderApi {
                 DialAnswer::Rejected { .. }
                 | DialAnswer::AccountProblem { .. }
                 | DialAnswer::NumberOrAccountProblem { .. }
+                | DialAnswer::CallingNumberProblem { .. }
                 | DialAnswer::Busy { .. }
                 | DialAnswer::TooManyCalls { .. }
                 | DialAnswer::NotDialled { .. }

@@ -6,8 +6,8 @@
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
 //!
-//! **Some refusals are because of the number or because of the account, and do not say which.** Of these, only the refusals of
-//! different numbers count. So a number that the provider blocks never opens the circuit by itself, however often it is dialled.
+//! **Some refusals are because of the number or because of the account, and do not say which.** A refused calling number is like them:
+//! each call names its own. Of these, only the refusals of different numbers count. So a number that the provider blocks never opens the circuit by itself, however often it is dialled.
 //!
 //! A provider that gets too many requests is slowed down: each such answer halves its dial rate and pauses all dials for a
 //! moment. Then the rate rises again with time. A provider that has too many calls gets a [limit](CallLimit) on them instead.

@@ -107,6 +107,10 @@ pub enum DialAnswer {
     NumberOrAccountProblem {
         reason: &'static str,
     },
+    /// Nothing was dialled, because of the calling number of this call. Calls from other numbers may work.
+    CallingNumberProblem {
+        reason: &'static str,
+    },
     /// Nothing was dialled, because the account sends too many requests at the moment.
     Busy {
         reason: &'static str,
@@ -136,6 +140,8 @@ pub(crate) enum Refusal {
     Number(&'static str),
     /// The called number is blocked, or the account may not call it or numbers like it.
     NumberOrAccount(&'static str),
+    /// The calling number that the request names is wrong, or the account must not call from it.
+    CallingNumber(&'static str),
     /// The account has as many calls as it may have.
     Capacity(&'static str),
     /// The account has a problem with a better name than the HTTP status.
@@ -147,7 +153,7 @@ impl DialAnswer {
     ///
     /// **Only a status that rules out a dial counts as "nothing was dialled".** No provider documents that about its
     /// server errors, so all of them are [`DialAnswer::InDoubt`]. A refusal counts as one of the account unless the
-    /// body blames the called number, or leaves open which of them it is. So a wrong setting never ends a call. A `Retry-After` that holds a date is
+    /// body blames one of the numbers, or leaves open which of them it is. So a wrong setting never ends a call. A `Retry-After` that holds a date is
     /// ignored.
     pub(crate) fn from_response(
         status: u16,
@@ -160,6 +166,7 @@ impl DialAnswer {
         let refused = |reason| match refusal {
             Some(Refusal::Number(reason)) => Self::Rejected { reason },
             Some(Refusal::NumberOrAccount(reason)) => Self::NumberOrAccountProblem { reason },
+            Some(Refusal::CallingNumber(reason)) => Self::CallingNumberProblem { reason },
             Some(Refusal::Capacity(reason)) => too_many_calls(reason),
             Some(Refusal::Account(reason)) => Self::AccountProblem { reason },
             None => Self::AccountProblem { reason },
@@ -170,9 +177,13 @@ impl DialAnswer {
                 Some(provider_call_id) => Self::NotDialled { provider_call_id, reason },
                 None => too_many_calls(reason),
             },
-            (200..=299, Some(Refusal::Number(_) | Refusal::NumberOrAccount(_) | Refusal::Account(_)) | None) => {
-                provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id })
-            }
+            (
+                200..=299,
+                Some(
+                    Refusal::Number(_) | Refusal::NumberOrAccount(_) | Refusal::CallingNumber(_) | Refusal::Account(_),
+                )
+                | None,
+            ) => provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id }),
             (401, _) => Self::AccountProblem { reason: "unauthorized" },
             (402, _) => Self::AccountProblem { reason: "payment_required" },
             (429, Some(Refusal::Capacity(reason))) => too_many_calls(reason),

@@ -293,6 +293,27 @@ async fn several_blocked_numbers_open_the_circuit_of_twilio_until_another_number
     assert_eq!(fake.dials().len(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn refused_calling_number_keeps_twilio_from_calling_from_no_other() {
+    let world = World::with_secret(&all_accounts());
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    fake.block_number("+15550190");
+    let mut request = call_request("confirms");
+    request["provider"] = json!("twilio");
+    request["from"] = json!("+15550190");
+    for number in 0..20 {
+        request["to"] = json!(format!("+155501{number:02}"));
+        create(&world, &request).await;
+    }
+    world.wait(MINUTE * 2).await;
+    assert_eq!(fake.dials(), []);
+    let other = call_over_twilio(&world, "+15550112").await;
+    world.wait(MINUTE * 2).await;
+    assert_eq!(fake.dials().iter().map(|dial| dial.call_id.clone()).collect::<Vec<_>>(), [other]);
+    assert_eq!(provider_events(&world), [""; 0]);
+}
+
 /// Plan of a call that names these providers, due after `delay`, with one attempt.
 pub(super) fn plan(world: &World, providers: &[Provider], delay: Duration) -> Plan {
     let retry =

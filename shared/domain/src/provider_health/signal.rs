@@ -80,8 +80,10 @@ pub enum DialSignal<'a> {
     /// The provider reported that it dialled nobody for a call that it had accepted. Only the first such report about a dial is a
     /// signal. Switchhook had sent the call at this time.
     Undialled { reason: NeverDialled, dialled_at: Timestamp },
-    /// The provider refused the dial because of the called number or because of the account, and does not say which.
+    /// The provider refused the dial because of the called number or because of the account, and does not say which. Or it refused the
+    /// calling number of this call.
     NumberRefused {
+        /// The number that may be the reason.
         number: NumberTag,
         /// The provider's reason in our words, for example `call_blocked`.
         cause: &'a str,

@@ -85,6 +85,8 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         Some(Refusal::NumberOrAccount("country_not_enabled"))
     } else if says(&["destination number", "to number", "`to`", "'to'"]) {
         Some(Refusal::Number("invalid_number"))
+    } else if says(&["from parameter", "from number", "`from`", "'from'"]) {
+        Some(Refusal::CallingNumber("invalid_calling_number"))
     } else {
         None
     }

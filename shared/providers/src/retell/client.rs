@@ -52,6 +52,8 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         Some(Refusal::Capacity("concurrency_limit"))
     } else if mention(&["to_number", "to number"]) && !mention(&["from_number", "from number"]) {
         Some(Refusal::Number("invalid_number"))
+    } else if mention(&["from_number", "from number"]) && !mention(&["to_number", "to number"]) {
+        Some(Refusal::CallingNumber("invalid_calling_number"))
     } else {
         None
     }

@@ -78,7 +78,7 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         // "'To' phone number not verified". Only a trial account needs that.
         21_219 => Some(Refusal::NumberOrAccount("trial_account")),
         // "Invalid 'From' phone number", and a number of somebody else.
-        21_210 | 21_212 => Some(Refusal::Account("invalid_calling_number")),
+        21_210 | 21_212 => Some(Refusal::CallingNumber("invalid_calling_number")),
         _ => None,
     }
 }

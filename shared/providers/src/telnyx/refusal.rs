@@ -17,9 +17,13 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         let texts = ["title", "detail"].into_iter().filter_map(|name| text(error, name)).map(str::to_lowercase);
         texts.into_iter().any(|text| words.iter().any(|word| text.contains(word)))
     };
-    let is_about_called_number = |error: &&Map<String, Value>| {
-        let pointer = error.get("source").and_then(|source| source.get("pointer").or_else(|| source.get("parameter")));
-        pointer.and_then(Value::as_str).is_some_and(|pointer| pointer.trim_start_matches('/') == "to")
+    let all_are_about = |field: &str| {
+        let is_about = |error: &&Map<String, Value>| {
+            let source = error.get("source");
+            let pointer = source.and_then(|source| source.get("pointer").or_else(|| source.get("parameter")));
+            pointer.and_then(Value::as_str).is_some_and(|pointer| pointer.trim_start_matches('/') == field)
+        };
+        !errors.is_empty() && errors.iter().all(is_about)
     };
     if let Some(refusal) = network_code(&answer, &errors).and_then(network_refusal) {
         Some(refusal)
@@ -28,8 +32,10 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     } else if errors.iter().any(|error| says(error, &["whitelisted countries"])) {
         // The outbound voice profile of the account allows some countries only.
         Some(Refusal::NumberOrAccount("country_not_enabled"))
-    } else if !errors.is_empty() && errors.iter().all(is_about_called_number) {
+    } else if all_are_about("to") {
         Some(Refusal::Number("invalid_number"))
+    } else if all_are_about("from") {
+        Some(Refusal::CallingNumber("invalid_calling_number"))
     } else {
         None
     }
@@ -66,7 +72,7 @@ fn network_refusal(code: &str) -> Option<Refusal> {
         }
         "D60" => Some(Refusal::NumberOrAccount("trial_account")),
         "D34" | "D35" | "D36" | "D46" | "D49" | "D51" | "D53" | "D54" | "D63" | "D64" => {
-            Some(Refusal::Account("invalid_calling_number"))
+            Some(Refusal::CallingNumber("invalid_calling_number"))
         }
         "D1" | "D2" | "D3" | "D22" => Some(Refusal::Capacity("concurrency_limit")),
         _ => None,

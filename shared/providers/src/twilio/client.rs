@@ -78,8 +78,8 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "sid").map(|id| bounded("", id))
 }
 
-/// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login),
-/// 21210 and 21212 (calling number).
+/// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login).
+/// 21210, 21212 and 21213 are about the calling number.
 ///
 /// Some codes are about the called number, and an operator can still make calls to it possible:
 /// - 21216 means that Twilio blocked the call, as 13225 does for the verb `<Dial>`. The causes are a destination that is fraudulent
@@ -96,7 +96,7 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
         }
         10_004 => Some(Refusal::Capacity("concurrency_limit")),
         20_003 => Some(Refusal::Account("unauthorized")),
-        21_210 | 21_212 | 21_213 => Some(Refusal::Account("invalid_calling_number")),
+        21_210 | 21_212 | 21_213 => Some(Refusal::CallingNumber("invalid_calling_number")),
         13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::NumberOrAccount("call_blocked")),
         13_225 | 21_216 => Some(Refusal::Number("call_blocked")),
         13_227 | 21_215 | 32_205 => Some(Refusal::NumberOrAccount("country_not_enabled")),

@@ -59,7 +59,7 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&object(body)?, "uuid").map(|id| bounded("", id))
 }
 
-/// Reads a refusal. Only an error that names the called number as the invalid parameter, and nothing else, blames that number.
+/// Reads a refusal. Only an error that names one of the numbers as the invalid parameter, and nothing else, blames that number.
 ///
 /// Vonage answers 403 to a call that the account may not make. It may be the destination alone, so other numbers may work.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
@@ -75,8 +75,17 @@ fn invalid_parameters(body: &[u8]) -> Option<Refusal> {
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
     };
-    let is_to = |name: &String| name == "to" || name.starts_with("to[") || name.starts_with("to.");
-    (!names.is_empty() && names.iter().all(is_to)).then_some(Refusal::Number("invalid_number"))
+    let all_are = |field: &str| {
+        let is_field = |name: &String| {
+            name.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+        };
+        !names.is_empty() && names.iter().all(is_field)
+    };
+    if all_are("to") {
+        Some(Refusal::Number("invalid_number"))
+    } else {
+        all_are("from").then_some(Refusal::CallingNumber("invalid_calling_number"))
+    }
 }
 
 /// Request of a search that waits for its response.

@@ -339,6 +339,7 @@ pub(crate) fn answers<const N: usize>(provider: Provider, responses: [(u16, Valu
             DialAnswer::Rejected { reason } => format!("number: {reason}"),
             DialAnswer::AccountProblem { reason } => format!("account: {reason}"),
             DialAnswer::NumberOrAccountProblem { reason } => format!("number or account: {reason}"),
+            DialAnswer::CallingNumberProblem { reason } => format!("calling number: {reason}"),
             DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
             DialAnswer::TooManyCalls { reason, retry_after: _ } => format!("too many calls: {reason}"),
             DialAnswer::NotDialled { provider_call_id, reason } => {
@@ -414,8 +415,8 @@ fn twilios_refusals_are_read_from_their_code() {
         (429, error(20_429)),
         (400, json!({"code": "21211"})),
     ]), @r#"
-    400 {"code":21210,"status":400} -> account: invalid_calling_number
-    400 {"code":21212,"status":400} -> account: invalid_calling_number
+    400 {"code":21210,"status":400} -> calling number: invalid_calling_number
+    400 {"code":21212,"status":400} -> calling number: invalid_calling_number
     400 {"code":21215,"status":400} -> number or account: country_not_enabled
     400 {"code":21216,"status":400} -> number or account: call_blocked
     400 {"code":21219,"status":400} -> number or account: trial_account
@@ -484,7 +485,7 @@ fn plivo_refusals_are_read_from_their_message() {
     ]), @r#"
     400 {"api_id":"a","error":"destination number is invalid"} -> number: invalid_number
     400 {"api_id":"a","error":"'to' parameter is not valid"} -> number: invalid_number
-    400 {"api_id":"a","error":"from parameter is not valid"} -> account: bad_request
+    400 {"api_id":"a","error":"from parameter is not valid"} -> calling number: invalid_calling_number
     400 {"api_id":"a","error":"answer_url is required"} -> account: bad_request
     403 {"api_id":"a","error":"Geo permissions disabled for this country"} -> number or account: country_not_enabled
     403 {"api_id":"a","error":"account not verified"} -> account: forbidden

@@ -94,8 +94,8 @@ fn signalwire_refusals_are_read_from_their_code() {
     ]), @r#"
     400 {"code":21211,"message":"…","status":400} -> number: invalid_number
     422 {"code":"21211","message":"…","status":400} -> number: invalid_number
-    400 {"code":21210,"message":"…","status":400} -> account: invalid_calling_number
-    400 {"code":21212,"message":"…","status":400} -> account: invalid_calling_number
+    400 {"code":21210,"message":"…","status":400} -> calling number: invalid_calling_number
+    400 {"code":21212,"message":"…","status":400} -> calling number: invalid_calling_number
     400 {"code":21217,"message":"…","status":400} -> number: invalid_number
     400 {"code":21219,"message":"…","status":400} -> number or account: trial_account
     400 {"code":21215,"message":"…","status":400} -> account: bad_request

@@ -21,7 +21,7 @@ fn telnyx_refusals_are_read_from_the_field_that_they_name() {
         (422, json!({"errors": []})),
     ]), @r#"
     422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/to"},"title":"…"}]} -> number: invalid_number
-    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> account: unprocessable
+    422 {"errors":[{"code":"10016","detail":"Phone number must be in +E.164 format.","source":{"pointer":"/from"},"title":"…"}]} -> calling number: invalid_calling_number
     422 {"errors":[{"code":"10015","detail":"Invalid value for connection_id","source":{"pointer":"/connection_id"},"title":"…"}]} -> account: unprocessable
     403 {"errors":[{"code":"10010","title":"Authorization failed"}]} -> account: forbidden
     403 {"errors":[{"code":"10010","detail":"Dialed number is not included in whitelisted countries D13","source":{"pointer":"/to"},"title":"…"}]} -> number or account: country_not_enabled
@@ -70,6 +70,9 @@ fn telnyx_refusals_are_read_from_the_code_of_its_network() {
     }
     for code in ["D9", "D12", "D13", "D21", "D24", "D30", "D31", "D39", "D40", "D60", "TM1"] {
         assert!(matches!(answer(code), DialAnswer::NumberOrAccountProblem { .. }), "{code}");
+    }
+    for code in ["D34", "D35", "D36", "D46", "D49", "D51", "D53", "D54", "D63", "D64"] {
+        assert_eq!(answer(code), DialAnswer::CallingNumberProblem { reason: "invalid_calling_number" }, "{code}");
     }
     for code in ["D1", "D2", "D3", "D22"] {
         assert!(matches!(answer(code), DialAnswer::TooManyCalls { .. }), "{code}");
