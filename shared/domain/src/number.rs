@@ -46,7 +46,7 @@ impl PhoneNumber {
     /// Parses an E.164 number such as `+14155550123`, or a SIP address such as `sip:desk@example.com`. `None` for any other text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let sip = |address: &str| !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_graphic());
+        let sip = |address: &str| !address.is_empty() && address.bytes().all(is_of_sip_address);
         let is_number = is_e164(text)
             || (text.len() <= NUMBER_BYTES_MAX
                 && text.strip_prefix("sip:").or_else(|| text.strip_prefix("sips:")).is_some_and(sip));
@@ -109,6 +109,12 @@ fn digits(text: &str) -> String {
 fn is_e164(text: &str) -> bool {
     let digits = text.strip_prefix('+').unwrap_or_default();
     (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0')
+}
+
+/// True if the character may be in a SIP address: RFC 3261 allows it there, and it separates no addresses as a comma may. With `<`, Plivo
+/// would call several phones for one dial, and the do-not-call list would know none of them.
+fn is_of_sip_address(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.!~*'()%&=+$;?/:@[]".contains(&byte)
 }
 
 /// Returns `user@host` of a SIP address, or `host` if it has no user.
@@ -175,6 +181,23 @@ mod tests {
             ("sip:desk@example.com".into(), "sip:".into())
         );
         assert_eq!(canonical("sip:+14155550123;ext=7@example.com"), "sip:+14155550123;ext=7@example.com");
+    }
+
+    #[test]
+    fn sip_address_names_one_phone() {
+        for text in [
+            "sip:desk@example.com",
+            "sips:desk@example.com:5061;transport=tls",
+            "sip:+14155550123;ext=7@example.com",
+            "sip:desk@[2001:db8::1]:5060;lr?subject=x&to=%22a%22",
+            "sip:-_.!~*'()&=+$;?/@example.com",
+        ] {
+            assert!(PhoneNumber::parse(text).is_some(), "{text}");
+        }
+        for char in "<>,\"\\|^`{}# ".chars() {
+            assert_eq!(PhoneNumber::parse(&format!("sip:a@b{char}14155550123")), None, "{char}");
+        }
+        assert_eq!(PhoneNumber::parse("sip:"), None);
     }
 
     #[test]
