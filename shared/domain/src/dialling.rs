@@ -22,13 +22,13 @@ impl Call {
     }
 
     /// Returns the providers that may place the next attempt, in the order in which they are asked. That is the order of the
-    /// plan, but providers that have refused this attempt come last. Empty if another system places the call.
+    /// plan, but providers that have refused this attempt come last, in the order of their last refusals. Empty if another system places
+    /// the call.
     #[must_use]
     pub fn dial_providers(&self) -> Vec<Provider> {
-        let named = self.plan.iter().flat_map(|plan| plan.providers.iter().copied());
-        let (refused, mut asked): (Vec<_>, Vec<_>) = named.partition(|provider| self.has_refused(*provider));
-        asked.extend(refused);
-        asked
+        let mut providers = self.plan.as_ref().map_or_else(Vec::new, |plan| plan.providers.clone());
+        providers.sort_by_key(|provider| self.refusal_of(*provider));
+        providers
     }
 
     /// Returns the provider that is asked first to place the next attempt. `None` if another system places the call.
@@ -39,24 +39,31 @@ impl Call {
 
     /// Notes that a provider refused to place the next attempt. Returns true if another provider is left to ask. If none is
     /// left, all of them are asked again.
+    ///
+    /// **A provider that refuses the attempt again leaves none to ask.** It was asked because the others take no calls now. If it were
+    /// asked again at once, it would be dialled without a pause until another provider is available. It stays among those that have
+    /// refused, so the others are asked first once they are available.
     pub(crate) fn note_refusal(&mut self, provider: Option<Provider>) -> bool {
         let after_dials = self.attempt_records.len();
         let mut providers = match self.refusals.take() {
             Some(refusals) if refusals.after_dials == after_dials => refusals.providers,
             Some(_) | None => Vec::new(),
         };
+        let is_repeated = provider.is_some_and(|provider| providers.contains(&provider));
+        providers.retain(|refused| Some(*refused) != provider);
         providers.extend(provider);
         self.refusals = Some(Refusals { after_dials, providers });
-        let is_one_left = self.dial_provider().is_some_and(|provider| !self.has_refused(provider));
+        let is_one_left = self.dial_provider().is_some_and(|provider| self.refusal_of(provider).is_none());
         if !is_one_left {
             self.refusals = None;
         }
-        is_one_left
+        is_one_left && !is_repeated
     }
 
-    fn has_refused(&self, provider: Provider) -> bool {
-        let refusals = self.refusals.as_ref().filter(|refusals| refusals.after_dials == self.attempt_records.len());
-        refusals.is_some_and(|refusals| refusals.providers.contains(&provider))
+    /// Position of a provider among those that have refused the next attempt. `None` if it has not.
+    fn refusal_of(&self, provider: Provider) -> Option<usize> {
+        let refusals = self.refusals.as_ref().filter(|refusals| refusals.after_dials == self.attempt_records.len())?;
+        refusals.providers.iter().position(|refused| *refused == provider)
     }
 }
 
@@ -112,7 +119,11 @@ mod tests {
 
     /// Dials a call with its next provider, which refuses.
     fn refused(call: &Call, now: i64) -> Call {
-        let provider = call.dial_provider().expect("placed by us");
+        refused_by(call, call.dial_provider().expect("placed by us"), now)
+    }
+
+    /// Dials a call with this provider, which refuses.
+    fn refused_by(call: &Call, provider: Provider, now: i64) -> Call {
         let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(now)).expect("due").call;
         let started = claimed.start_dial("token", "dial", provider, &policy(), at(now)).expect("claimed");
         let dialled = started.transition.call;
@@ -138,6 +149,35 @@ mod tests {
             call = refused(&call, round * 60 + 1);
             assert!(!call.is_due(at(round * 60 + 60)) && call.is_due(at(round * 60 + 61)));
         }
+    }
+
+    /// The first provider is unavailable, so only the second one is asked.
+    #[test]
+    fn provider_that_refuses_again_is_asked_after_a_pause_although_another_one_was_not_asked() {
+        let mut call = refused_by(&call_with(&[Provider::Vapi, Provider::Retell]), Provider::Retell, 1);
+        assert!(call.is_due(at(1)), "the other provider may take it at once");
+        for round in 0..200 {
+            let now = round * 60 + 1;
+            call = refused_by(&call, Provider::Retell, now);
+            assert!(!call.is_due(at(now + 59)) && call.is_due(at(now + 60)), "round {round}");
+            assert_eq!(call.dial_providers(), [Provider::Vapi, Provider::Retell]);
+            let refusals = call.refusals.as_ref().map(|refusals| refusals.providers.as_slice());
+            assert_eq!(refusals, Some(&[Provider::Retell][..]));
+        }
+        // Once the first provider is available, it is asked. Then both have refused.
+        let both = refused_by(&call, Provider::Vapi, 20_000);
+        assert!(!both.is_due(at(20_059)) && both.refusals.is_none());
+    }
+
+    #[test]
+    fn providers_that_refuse_again_are_asked_in_turn() {
+        let call = call_with(&[Provider::Vapi, Provider::Retell, Provider::Twilio]);
+        let once = refused_by(&call, Provider::Retell, 1);
+        let twice = refused_by(&once, Provider::Twilio, 1);
+        assert_eq!(twice.dial_providers(), [Provider::Vapi, Provider::Retell, Provider::Twilio]);
+        let again = refused_by(&twice, Provider::Retell, 1);
+        assert_eq!(again.dial_providers(), [Provider::Vapi, Provider::Twilio, Provider::Retell]);
+        assert!(twice.is_due(at(1)) && !again.is_due(at(1)));
     }
 
     #[test]

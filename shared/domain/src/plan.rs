@@ -219,7 +219,8 @@ pub struct ManualTrigger {
     pub at: Timestamp,
 }
 
-/// Providers that refused to place the next attempt. They are remembered until the attempt is made.
+/// Providers that refused to place the next attempt, each once, in the order of their last refusals. They are remembered until the
+/// attempt is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Number of [attempt records](crate::Call::attempt_records) when the providers refused.

@@ -181,8 +181,8 @@ impl Call {
     }
 
     /// IN_PROGRESS → PENDING, for the dialer whose attempt was not dialled. The attempt is removed and does not count. The call
-    /// is due again at once if it names another provider that has not refused the attempt, else at `until`. A call that must be placed
-    /// before a time is due again at that time, and ends then.
+    /// is due again at once if it names another provider that has not refused the attempt, and its own has refused it for the first time.
+    /// Else it is due at `until`. A call that must be placed before a time is due again at that time, and ends then.
     ///
     /// `None` if the latest dial is another one, or if an event of the attempt has arrived after all: then that event decides.
     #[must_use]

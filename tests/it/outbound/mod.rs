@@ -14,6 +14,7 @@ mod placed;
 mod probes;
 mod provider_health;
 mod providers;
+mod refused;
 mod shared_rate;
 
 use std::time::Duration;

@@ -1,0 +1,44 @@
+//! A call that its provider refuses, perhaps because of its number. Twilio blocks the number in these tests.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use switchhook_domain::Provider;
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_tests::{MINUTE, World};
+
+use super::provider_health::{open, provider_events, schedule};
+use super::providers::all_accounts;
+
+/// A stack whose call to this number Twilio refuses.
+fn world_that_blocks(number: &str, secret: &Value) -> World {
+    let world = World::with_secret(secret);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    world.cloud.fake().block_number(number);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_other_provider_is_unavailable_is_refused_with_pauses() {
+    for vapi_is_configured in [true, false] {
+        let mut secret = all_accounts();
+        if !vapi_is_configured {
+            secret["vapi"].as_object_mut().map(|settings| settings.remove("dial"));
+        }
+        let world = world_that_blocks("+15550100", &secret);
+        if vapi_is_configured {
+            open(&world, Provider::Vapi, MINUTE * 15).await;
+        }
+        schedule(&world, "both", &[Provider::Vapi, Provider::Twilio], Duration::ZERO).await;
+        world.wait(MINUTE * 10).await;
+        let requests = world.cloud.fake().requests();
+        println!("{requests} requests");
+        assert!((4..=8).contains(&requests), "{requests} requests in ten minutes");
+        // The other provider takes the call as soon as it is available.
+        if vapi_is_configured {
+            world.wait(MINUTE * 20).await;
+            assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
+            assert_eq!(world.cloud.fake().dials().len(), 1);
+        }
+    }
+}
