@@ -318,7 +318,7 @@ impl Dialer {
             }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
-        let pause = pause_after(&answer, plan.due_at, self.clock.now());
+        let pause = pause_after(&answer, call.first_due_at().unwrap_or(plan.due_at), self.clock.now());
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();

@@ -21,6 +21,14 @@ impl Call {
         }
     }
 
+    /// Returns the time at which the call was due first: its planned due time, or that of a trigger before it. `None` if another system
+    /// places the call.
+    #[must_use]
+    pub fn first_due_at(&self) -> Option<Timestamp> {
+        let planned = self.plan.as_ref()?.due_at;
+        Some(self.manual_trigger.map_or(planned, |trigger| trigger.at.min(planned)))
+    }
+
     /// Returns the providers that may place the next attempt, in the order in which they are asked. That is the order of the
     /// plan, but providers that have refused this attempt come last, in the order of their last refusals. Empty if another system places
     /// the call.
@@ -187,6 +195,16 @@ mod tests {
         let started = claimed.start_dial("token", "dial", Provider::Retell, &policy(), at(2)).expect("claimed");
         assert_eq!(started.attempt, AttemptKey::new("1"));
         assert_eq!(started.transition.call.dial_providers(), [Provider::Vapi, Provider::Retell]);
+    }
+
+    #[test]
+    fn trigger_counts_from_its_time_if_the_call_was_not_due() {
+        let call = call_with(&[Provider::Retell]);
+        let early = Plan { due_at: at(1_000), ..call.plan.clone().expect("placed by us") };
+        let early = Call { plan: Some(early), ..call.clone() };
+        assert_eq!(early.first_due_at(), Some(at(1_000)));
+        assert_eq!(early.trigger(&policy(), at(10)).expect("pending").call.first_due_at(), Some(at(10)));
+        assert_eq!(call.trigger(&policy(), at(10)).expect("pending").call.first_due_at(), Some(at(0)));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use http::StatusCode;
+use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{MINUTE, World};
 
 use super::provider_health::{open, provider_events, schedule};
 use super::providers::all_accounts;
+use super::{HOUR, call_request, create, send};
 
 /// A stack whose call to this number Twilio refuses.
 fn world_that_blocks(number: &str, secret: &Value) -> World {
@@ -41,4 +43,18 @@ async fn call_whose_other_provider_is_unavailable_is_refused_with_pauses() {
             assert_eq!(world.cloud.fake().dials().len(), 1);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_that_was_triggered_before_its_due_time_is_refused_with_pauses() {
+    let world = world_that_blocks("+15550199", &all_accounts());
+    let mut request = call_request("confirms");
+    request["provider"] = json!("twilio");
+    request["due_at"] = json!(world.now().plus(HOUR * 24).to_string());
+    let call_id = create(&world, &request).await;
+    let (code, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    world.wait(HOUR * 3).await;
+    let requests = world.cloud.fake().requests();
+    assert!((8..=12).contains(&requests), "{requests} requests in three hours");
 }
