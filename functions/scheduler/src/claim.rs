@@ -28,7 +28,7 @@ enum StepOutcome {
     Postponed,
     /// Another writer changed the call at the same time.
     LostRace,
-    /// The same, and the call was meant to be the probe of this provider.
+    /// The same. The call was meant to be the probe of this provider, and is not under way with it.
     LostProbe(Provider, CallId),
 }
 
@@ -117,17 +117,14 @@ impl Scheduler {
     async fn carry_out(&self, step: Step, flow: &Flow<'_>, trace_id: &str) -> Result<StepOutcome, Error> {
         let (transition, outcome) = match step {
             Step::Claim(route, call) => {
-                let (provider, lost) = match route {
-                    Route::AtRate(provider) => (provider, StepOutcome::LostRace),
-                    Route::Probe(provider) => (provider, StepOutcome::LostProbe(provider, call.call_id.clone())),
-                };
-                return Ok(match self.claim(flow, *call, provider, false, trace_id).await? {
-                    ClaimOutcome::Claimed => StepOutcome::Claimed,
+                let (provider, call_id) = (route.provider(), call.call_id.clone());
+                return match self.claim(flow, *call, provider, false, trace_id).await? {
+                    ClaimOutcome::Claimed => Ok(StepOutcome::Claimed),
                     ClaimOutcome::NotPending(_)
                     | ClaimOutcome::LostRace
                     | ClaimOutcome::NotFound
-                    | ClaimOutcome::Waiting { .. } => lost,
-                });
+                    | ClaimOutcome::Waiting { .. } => self.lost(route, call_id).await,
+                };
             }
             Step::Expire(transition) => (transition, StepOutcome::Expired),
             Step::Postpone(transition) => (transition, StepOutcome::Postponed),
@@ -136,6 +133,15 @@ impl Scheduler {
             StoreOutcome::Committed => outcome,
             StoreOutcome::LostRace => StepOutcome::LostRace,
         })
+    }
+
+    /// Outcome of a claim that was lost. A call that was meant to be the probe may be claimed by a trigger meanwhile, or be dialled already.
+    /// Then it is the probe of whoever claimed it.
+    async fn lost(&self, route: Route, call_id: CallId) -> Result<StepOutcome, Error> {
+        let Route::Probe(provider) = route else { return Ok(StepOutcome::LostRace) };
+        let in_flight = self.calls.get_call(&call_id).await?.and_then(|call| call.in_flight);
+        let is_under_way = in_flight.is_some_and(|place| place.provider() == provider);
+        Ok(if is_under_way { StepOutcome::LostRace } else { StepOutcome::LostProbe(provider, call_id) })
     }
 
     /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.

@@ -18,6 +18,14 @@ pub(crate) enum Route {
     Probe(Provider),
 }
 
+impl Route {
+    pub(crate) const fn provider(self) -> Provider {
+        match self {
+            Self::AtRate(provider) | Self::Probe(provider) => provider,
+        }
+    }
+}
+
 /// Age at which a count of the calls in flight is made anew. It is so much less than the time for which claims are reserved that every
 /// claim is either reserved or counted.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);

@@ -321,6 +321,15 @@ pub enum InFlight {
     Dialled(Provider),
 }
 
+impl InFlight {
+    #[must_use]
+    pub const fn provider(self) -> Provider {
+        match self {
+            Self::Claimed(provider) | Self::Dialled(provider) => provider,
+        }
+    }
+}
+
 /// Work for which an open call wakes up, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WakeFor {

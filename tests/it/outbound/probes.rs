@@ -1,13 +1,16 @@
 //! Probes of a provider that is unavailable: a call that cannot be dialled is no probe, and delays none.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{CallingWindow, Job, PhoneNumber, Plan, Provider, StopReason};
+use switchhook_domain::{CallId, CallingWindow, Job, PhoneNumber, Plan, Provider, StopReason};
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode};
+use switchhook_scheduler::ClaimOutcome;
 use switchhook_tests::{CALL_RETENTION, MINUTE, World};
 
 use super::provider_health::{open, plan, policy, provider_events, schedule, schedule_plan};
@@ -174,4 +177,34 @@ async fn trigger_of_a_call_that_is_too_late_ends_the_call() {
         assert_eq!((call.job, call.stop_reason), (Job::Failed, Some(StopReason::TooLate)));
     }
     assert_eq!(world.logged("dial_stopped").len(), 0, "no claim was made");
+}
+
+/// A run has made the call the probe, and its claim is late. Meanwhile a user triggers the call, which makes it the probe again.
+#[tokio::test(start_paused = true)]
+async fn run_that_loses_its_probe_to_a_trigger_leaves_the_probe_to_it() {
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    schedule(&world, "probe", &RETELL, Duration::ZERO).await;
+    open(&world, Provider::Retell, MINUTE).await;
+    world.wait(MINUTE * 2).await;
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        let is_row = String::from_utf8_lossy(request.body).contains("\"call_id\":{\"S\":\"probe\"}");
+        let is_claim = request.operation == "PutItem" && is_row;
+        let is_first = is_claim && writes.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then_some(Fault::Delay(Duration::from_millis(400)))
+    });
+    let call_id = CallId::new("probe");
+    let trigger = async {
+        world.wait(Duration::from_millis(200)).await;
+        let triggered = world.cloud.scheduler().trigger(&call_id, "by hand").await;
+        assert!(matches!(triggered, Ok(ClaimOutcome::Claimed)), "{triggered:?}");
+    };
+    let (run, ()) = tokio::join!(world.cloud.schedule(), trigger);
+    let report = run.unwrap().unwrap();
+    assert_eq!((report.claimed, report.lost_races), (0, 1));
+    world.clear_faults();
+    world.cloud.dialer().handle(world.take_claims()).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    assert!(!world.calls.provider_health(Provider::Retell).await.unwrap().is_open());
 }
