@@ -7,6 +7,8 @@ use std::io::{self, BufRead, Write};
 use std::thread;
 use std::time::Duration;
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
 use clap::{Args, ValueEnum};
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_console::{Console as Pages, LinkError, Options};
@@ -99,7 +101,7 @@ impl Console {
             HostName::Address => "127.0.0.1",
         };
         let pages = Pages::new(
-            stack,
+            stack.clone(),
             Options {
                 host: format!("{name}:{}", address.port()),
                 allows_changes: self.allow_changes,
@@ -109,7 +111,17 @@ impl Console {
         );
         let stop = stop_signal().map_err(ConsoleError::Start)?;
         let (stopping, stopped) = watch::channel(false);
-        let serving = axum::serve(listener, pages.router()).with_graceful_shutdown(until_stopped(stopped));
+        // The user of a `switchhook dev` may skip time meanwhile.
+        let router = pages.router().layer(from_fn(move |request: Request, next: Next| {
+            let stack = stack.clone();
+            async move {
+                if stack.local.is_some() {
+                    stack.read_clock().await;
+                }
+                next.run(request).await
+            }
+        }));
+        let serving = axum::serve(listener, router).with_graceful_shutdown(until_stopped(stopped));
         let mut serving = tokio::spawn(async move { serving.await });
         let mut pressed = enter_presses();
         tokio::pin!(stop);

@@ -19,8 +19,9 @@ Examples:
   switchhook tail --json | jq .
 
 Prints each event when it arrives, again when its status changes, and the domain events of its call. Nothing can be listened to on
-a deployed stack, so the newest minute of the inbox is read every few seconds. Domain events that a worker caused appear with the
-next event of their call.
+a deployed stack, so what has arrived since is read every few seconds. If more arrives between two reads than can be shown, a line
+names the time of what was left out: `switchhook event list` shows it. Domain events that a worker caused appear with the next event
+of their call.
 
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack could not be reached.";
 
@@ -32,7 +33,7 @@ pub(crate) struct Tail {
     /// Time between two reads
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration::parse)]
     every: Duration,
-    /// Start with the events that arrived since this time, at most 15 seconds ago
+    /// Start with the events that arrived since this time
     #[arg(long, value_name = "TIME", value_parser = since::parse)]
     since: Option<Since>,
     /// Stop after this time
@@ -65,7 +66,8 @@ impl Tail {
 
     async fn follow(&self, connection: &Connection, out: &mut impl Write) -> Result<(), TailError> {
         let stack = &connection.stack;
-        let mut position = Position::new(self.since.map_or_else(|| stack.now(), |since| since.at(stack.now())));
+        let now = stack.read_clock().await;
+        let mut position = Position::new(self.since.map_or(now, |since| since.at(now)));
         let stop = stop_signal()?;
         let timeout = tokio::time::sleep(self.stop_after.unwrap_or(Duration::MAX));
         tokio::pin!(stop, timeout);
@@ -91,6 +93,9 @@ impl Tail {
             TailItem::Event(line) => print_line(line, out)?,
             TailItem::Unreadable(event) => print_unreadable(event, out)?,
             TailItem::DomainEvent { at, id, event_type, call_id: _ } => writeln!(out, "{at}  → {event_type}  {id}")?,
+            TailItem::Skipped { since, until } => {
+                writeln!(out, "too many events: those that arrived between {since} and {until} are not shown")?;
+            }
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! A running stack: its names, and the clients that reach it.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use switchhook_aws::shards::Shards;
 
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::Secrets;
+use switchhook_aws::shards::Shards;
 use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_providers::DialRates;
 
@@ -101,7 +102,7 @@ pub struct Stack {
     /// Further services of a deployed stack.
     pub(crate) services: Option<AwsServices>,
     clock: sdk::Clock,
-    time: StackTime,
+    time: Arc<Mutex<StackTime>>,
 }
 
 /// Clock of a stack, compared with the clock of this machine.
@@ -125,12 +126,8 @@ impl Stack {
                 let names = StackNames::of_dev(url).await?;
                 let aws = sdk::from_url(&format!("{url}/aws"), &names.region);
                 let stack = Self::new(names, &aws, Some(url.to_owned()));
-                let time = match time_of_dev(url).await {
-                    Some(DevTime { now, is_stopped: true }) => StackTime::Stopped(now),
-                    Some(DevTime { now, is_stopped: false }) => StackTime::Ahead(now.millis_since(stack.clock.now())),
-                    None => StackTime::Ahead(0),
-                };
-                Ok(Self { time, ..stack })
+                stack.read_clock().await;
+                Ok(stack)
             }
             Address::Deployed { stack, region } => {
                 let services = AwsServices::new(&sdk::from_profile_in(region.clone()).await)?;
@@ -162,13 +159,26 @@ impl Stack {
         Ok(Self { services: Some(services), ..stack })
     }
 
-    /// Current time of the stack, by the clock of the SDK.
+    /// Current time of the stack, by the clock of the SDK. The time that the user of a `switchhook dev` has skipped is that of the last
+    /// [`Self::read_clock`].
     #[must_use]
     pub fn now(&self) -> Timestamp {
-        match self.time {
-            StackTime::Ahead(ms) => Timestamp::from_millis(self.clock.now().as_millis().saturating_add(ms)),
+        match *self.time.lock().unwrap_or_else(PoisonError::into_inner) {
+            StackTime::Ahead(ms) => ahead_of(self.clock.now(), ms),
             StackTime::Stopped(at) => at,
         }
+    }
+
+    /// Asks a `switchhook dev` for its time, and returns it. Returns that of a deployed stack by the last response of AWS, whatever the
+    /// clock of this machine shows.
+    pub async fn read_clock(&self) -> Timestamp {
+        let Some(url) = &self.local else { return ahead_of(self.clock.now(), self.ledger.ahead_ms()) };
+        if let Some(DevTime { now, is_stopped }) = time_of_dev(url).await {
+            let ahead_ms = now.millis_since(self.clock.now());
+            let time = if is_stopped { StackTime::Stopped(now) } else { StackTime::Ahead(ahead_ms) };
+            *self.time.lock().unwrap_or_else(PoisonError::into_inner) = time;
+        }
+        self.now()
     }
 
     /// Returns who operates the stack: the ARN of the AWS credentials, or the user of this machine.
@@ -243,7 +253,7 @@ impl Stack {
             dynamodb,
             services: None,
             clock: sdk::Clock::from_config(aws),
-            time: StackTime::Ahead(0),
+            time: Arc::new(Mutex::new(StackTime::Ahead(0))),
             names,
         }
     }
@@ -256,6 +266,10 @@ fn emulated(api_url: &str, endpoint: &str) -> String {
         Some((id, _)) => format!("{}/_aws/execute-api/{id}/$default", endpoint.trim_end_matches('/')),
         None => api_url.to_owned(),
     }
+}
+
+const fn ahead_of(now: Timestamp, ms: i64) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_add(ms))
 }
 
 /// Time of a `switchhook dev`.

@@ -1,10 +1,12 @@
 //! `switchhook timeline`, `event` and `tail` with a running `switchhook dev`.
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::playground::Browser;
 use crate::stack::{KEY, Scratch, Stack, text, wait_for};
 
 fn with_known_keys() -> (Scratch, Stack) {
@@ -180,6 +182,65 @@ fn conflicting_body_is_shown_as_a_difference() {
     for line in ["-  \"type\": \"USER_CONFIRMED\"", "+  \"type\": \"USER_DECLINED\""] {
         assert!(shown.lines().any(|shown| shown.trim_end_matches(',') == line), "{line} is not in\n{shown}");
     }
+}
+
+/// A running `switchhook tail`. It is killed when the value is dropped.
+struct Tail {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Tail {
+    fn start(stack: &Stack, options: &[&str]) -> Self {
+        let arguments = [&["tail", "--json"], options].concat();
+        let mut child = stack.command(&arguments).stdout(Stdio::piped()).spawn().expect("the binary starts");
+        let lines = BufReader::new(child.stdout.take().expect("standard output")).lines();
+        Self { child, lines }
+    }
+
+    /// Reads up to the first line about an event of this type. Fails if the command ends before.
+    fn until_event(&mut self, event_type: &str) {
+        let mut before = Vec::new();
+        loop {
+            let line = self.lines.next().unwrap_or_else(|| panic!("no {event_type}, but {before:?}")).expect("UTF-8");
+            let item: Value = serde_json::from_str(&line).expect("one object per line");
+            if item["what"] == "event" && item["type"] == event_type {
+                return;
+            }
+            before.push(line);
+        }
+    }
+}
+
+impl Drop for Tail {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn tail_shows_what_arrived_long_before_the_next_poll() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
+    let mut tail = Tail::start(&stack, &["--since", "10m", "--every", "18s", "--stop-after", "40s"]);
+    tail.until_event("call_ended");
+    let polled = Instant::now();
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/transcript_updated"]);
+    tail.until_event("transcript_updated");
+    assert!(polled.elapsed() > Duration::from_secs(16), "it was shown by the second poll");
+}
+
+#[test]
+fn tail_shows_what_arrives_after_its_user_has_skipped_time() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
+    let mut tail = Tail::start(&stack, &["--since", "10m", "--every", "200ms", "--stop-after", "40s"]);
+    tail.until_event("call_ended");
+    Browser::open(&stack).press("skip 15");
+    // It is signed with the time of the stack.
+    send(&stack, "retell", "a key for Retell", ["--sample", "retell/transcript_updated"]);
+    tail.until_event("transcript_updated");
 }
 
 #[test]

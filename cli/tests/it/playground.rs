@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::stack::{Stack, text};
 
 /// A browser that has opened the link of the ready line.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     stack: &'a Stack,
     host: String,
     cookie: String,
@@ -20,7 +20,7 @@ struct Answer {
 }
 
 impl<'a> Browser<'a> {
-    fn open(stack: &'a Stack) -> Self {
+    pub(crate) fn open(stack: &'a Stack) -> Self {
         let link = stack.link.strip_prefix("http://").expect("a link");
         let (host, path) = link.split_once('/').expect("a path");
         let browser = Self { stack, host: host.to_owned(), cookie: String::new() };
@@ -57,6 +57,15 @@ impl<'a> Browser<'a> {
         let answer = self.send("GET", path, &[("sec-fetch-site", "same-origin")], "");
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         answer.body
+    }
+
+    /// Presses the button of the page Try that does this.
+    pub(crate) fn press(&self, what: &str) {
+        let page = self.get("/try");
+        let token = between(&page, "name=\"token\" value=\"", "\"");
+        let form = format!("token={token}&do={}", what.replace(' ', "+"));
+        let answer = self.post(&form);
+        assert_eq!(answer.status, 303, "{what}: {}", answer.body);
     }
 
     fn post(&self, form: &str) -> Answer {

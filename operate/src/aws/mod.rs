@@ -20,7 +20,7 @@ use std::time::Duration;
 use http::{Method, Request};
 use serde_json::Value;
 use switchhook_aws::ledger::{Ledger, Usage};
-use switchhook_aws::sdk::SdkConfig;
+use switchhook_aws::sdk::{self, SdkConfig};
 use switchhook_aws::sign;
 
 #[cfg(test)]
@@ -160,6 +160,8 @@ impl AwsServices {
         self.ledger.record(service.name(), operation, Usage { requests: 1, ..Usage::default() });
         sign::sign_for(&mut request, &self.config, service.name(), &self.region).await?;
         let response = web::send_in_background(request, timeout).await?;
+        let date = response.headers.get("date").and_then(|date| date.to_str().ok());
+        self.ledger.note_date(date, sdk::Clock::from_config(&self.config).now());
         if (200..300).contains(&response.status) {
             return Ok(response);
         }

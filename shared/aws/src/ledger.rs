@@ -1,6 +1,7 @@
 //! Ledger of the requests that a program sends to AWS, from which it can tell their cost.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_config::SdkConfig;
@@ -9,6 +10,10 @@ use aws_smithy_runtime_api::client::http::{
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::date_time::{DateTime, Format};
+use switchhook_domain::Timestamp;
+
+use crate::sdk::Clock;
 
 /// Bytes that one eventually consistent read of half a unit returns.
 const READ_BYTES: u64 = 4 * 1024;
@@ -17,7 +22,10 @@ const WRITE_BYTES: u64 = 1024;
 
 /// Requests of one program. Clones write into the same ledger.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger(Arc<Mutex<BTreeMap<(String, String), Usage>>>);
+pub struct Ledger {
+    usage: Arc<Mutex<BTreeMap<(String, String), Usage>>>,
+    ahead_ms: Arc<AtomicI64>,
+}
 
 /// Use of one operation of one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -44,21 +52,36 @@ impl Usage {
 impl Ledger {
     /// Adds a use of an operation, for example of `GetItem` of `dynamodb`.
     pub fn record(&self, service: &str, operation: &str, usage: Usage) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         entries.entry((service.to_owned(), operation.to_owned())).or_default().add(usage);
     }
 
     /// Returns the use of each operation, by service and operation.
     #[must_use]
     pub fn entries(&self) -> BTreeMap<(String, String), Usage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes the `date` of a response that arrived at `now`, by the clock of this machine.
+    pub fn note_date(&self, date: Option<&str>, now: Timestamp) {
+        let date = date.and_then(|date| DateTime::from_str(date, Format::HttpDate).ok());
+        if let Some(at_ms) = date.and_then(|date| date.to_millis().ok()) {
+            self.ahead_ms.store(Timestamp::from_millis(at_ms).millis_since(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Milliseconds by which AWS is ahead of the clock of this machine, by the `date` of the last response. That has whole seconds, so the
+    /// true figure is up to a second more. 0 before the first response.
+    #[must_use]
+    pub fn ahead_ms(&self) -> i64 {
+        self.ahead_ms.load(Ordering::Relaxed)
     }
 
     /// Returns the same configuration, whose clients write their requests into this ledger. A repeated request counts again.
     #[must_use]
     pub fn watch(&self, config: &SdkConfig) -> SdkConfig {
         let Some(inner) = config.http_client() else { return config.clone() };
-        let client = Recording { inner, ledger: self.clone() };
+        let client = Recording { inner, ledger: self.clone(), clock: Clock::from_config(config) };
         config.to_builder().http_client(SharedHttpClient::new(client)).build()
     }
 }
@@ -68,12 +91,13 @@ impl Ledger {
 struct Recording<T> {
     inner: T,
     ledger: Ledger,
+    clock: Clock,
 }
 
 impl HttpClient for Recording<SharedHttpClient> {
     fn http_connector(&self, settings: &HttpConnectorSettings, components: &RuntimeComponents) -> SharedHttpConnector {
         let inner = self.inner.http_connector(settings, components);
-        SharedHttpConnector::new(Recording { inner, ledger: self.ledger.clone() })
+        SharedHttpConnector::new(Recording { inner, ledger: self.ledger.clone(), clock: self.clock.clone() })
     }
 }
 
@@ -81,10 +105,13 @@ impl HttpConnector for Recording<SharedHttpConnector> {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let target = request.headers().get("x-amz-target").unwrap_or_default().to_owned();
         let sent = request.body().content_length().unwrap_or_default();
-        let ledger = self.ledger.clone();
+        let (ledger, clock) = (self.ledger.clone(), self.clock.clone());
         let response = self.inner.call(request);
         HttpConnectorFuture::new(async move {
             let response = response.await;
+            if let Ok(response) = &response {
+                ledger.note_date(response.headers().get("date"), clock.now());
+            }
             let got = response.as_ref().map_or(0, |response| {
                 let header = response.headers().get("content-length").and_then(|length| length.parse().ok());
                 header.or_else(|| response.body().content_length()).unwrap_or_default()
@@ -136,6 +163,18 @@ mod tests {
         assert_eq!([reads(0), reads(4_096), reads(4_097)], [1, 1, 2]);
         assert_eq!(usage("dynamodb", "PutItem", 1_025, 2).write_units, 2);
         assert_eq!(usage("sqs", "SendMessage", 5_000, 5_000), Usage { requests: 1, ..Usage::default() });
+    }
+
+    #[test]
+    fn response_tells_how_far_aws_is_ahead() {
+        let ledger = Ledger::default();
+        let now = Timestamp::parse_rfc3339("2026-11-20T09:01:00.250Z").unwrap();
+        ledger.note_date(Some("Fri, 20 Nov 2026 09:00:00 GMT"), now);
+        assert_eq!(ledger.clone().ahead_ms(), -60_250);
+        for unknown in [None, Some("yesterday")] {
+            ledger.note_date(unknown, now);
+        }
+        assert_eq!(ledger.ahead_ms(), -60_250, "a response without a date tells nothing");
     }
 
     #[test]
