@@ -129,7 +129,7 @@ impl Dlq {
 
 impl Selection {
     fn filter(&self) -> LetterFilter {
-        LetterFilter { keys: self.keys.clone(), cause: self.cause.clone(), all: self.all }
+        LetterFilter { keys: self.keys.clone(), cause: self.cause.clone(), origin: None, all: self.all }
     }
 }
 

@@ -103,20 +103,24 @@ pub struct LetterFilter {
     pub keys: Vec<String>,
     /// Part of the cause, or the cause in the index.
     pub cause: Option<String>,
+    /// Sender of the events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// True if all dead letters are selected.
     pub all: bool,
 }
 
 impl LetterFilter {
     fn check(&self) -> Result<(), Error> {
-        let is_empty = self.keys.is_empty() && self.cause.is_none() && !self.all;
+        let is_empty = self.keys.is_empty() && self.cause.is_none() && self.origin.is_none() && !self.all;
         if is_empty { Err(Refusal::EmptyFilter("name ids, --cause TEXT or --all").into()) } else { Ok(()) }
     }
 
     fn takes(&self, cause: &str, letter: &DeadLetter) -> bool {
         let is_named = self.keys.is_empty() || self.keys.iter().any(|key| letter.is_named(key));
         let is_cause = |part: &String| cause.contains(part.as_str()) || letter.index_cause.as_ref() == Some(part);
-        is_named && self.cause.as_ref().is_none_or(is_cause)
+        let is_from = self.origin.is_none_or(|origin| letter.origin == Some(origin));
+        is_named && is_from && self.cause.as_ref().is_none_or(is_cause)
     }
 }
 

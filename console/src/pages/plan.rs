@@ -4,7 +4,7 @@
 //!
 //! | `kind` | further fields |
 //! |---|---|
-//! | `redrive`, `discard_dead_letters` | `event` (any number), or `cause`, or `all=yes` |
+//! | `redrive`, `discard_dead_letters` | `event` (any number), `provider`, `cause`, or `all=yes` |
 //! | `reprocess`, `discard_quarantined` | `event` (any number), `provider`, `cause`, or `all=yes` |
 //! | `replay`, `verify` | `call` |
 //! | `republish` | `call`, or `failed=yes` for what the relay gave up |
@@ -141,11 +141,16 @@ async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
     let text = |name: &str| form.get(name).map(str::to_owned);
     let call = || form.id("call").map(CallId::new);
     let all = form.get("all") == Some("yes");
-    let letters =
-        || LetterFilter { keys: form.ids("event").into_iter().map(str::to_owned).collect(), cause: text("cause"), all };
+    let origin = || form.get("provider").and_then(|name| name.parse().ok());
+    let letters = || LetterFilter {
+        keys: form.ids("event").into_iter().map(str::to_owned).collect(),
+        cause: text("cause"),
+        origin: origin(),
+        all,
+    };
     let quarantined = || QuarantineFilter {
         event_ids: form.ids("event").into_iter().map(EventId::new).collect(),
-        origin: form.get("provider").and_then(|name| name.parse().ok()),
+        origin: origin(),
         cause: text("cause"),
         all,
     };

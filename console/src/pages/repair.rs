@@ -212,7 +212,7 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
         @if nothing { (last_repair(stack).await) }
         @else if letters.count > 0 {
             (table(letters, read.now, "Dead letters by cause", |group| {
-                let filter = filter(group, false);
+                let filter = filter(group);
                 let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 html! {
                     (button(session, "Plan: redrive", Kind::Redrive, &fields))
@@ -233,7 +233,7 @@ async fn quarantined(stack: &Stack, session: &Session, read: &Read) -> Markup {
         @if events.count == 0 { (last_repair(stack).await) }
         @else {
             (table(events, read.now, "Quarantined events by cause", |group| {
-                let filter = filter(group, true);
+                let filter = filter(group);
                 let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 html! {
                     (button(session, "Plan: process again", Kind::Reprocess, &fields))
@@ -283,10 +283,10 @@ fn relay(session: &Session, read: &Read) -> Markup {
 }
 
 /// Returns the fields of a form that selects a group. A cause in the index decides, or else the events.
-fn filter(group: &Group, with_sender: bool) -> Vec<(&'static str, String)> {
+fn filter(group: &Group) -> Vec<(&'static str, String)> {
     match &group.cause {
         Some(cause) => {
-            let sender = group.origin.filter(|_| with_sender).map(|origin| ("provider", origin.as_str().to_owned()));
+            let sender = group.origin.map(|origin| ("provider", origin.as_str().to_owned()));
             [("cause", cause.clone())].into_iter().chain(sender).collect()
         }
         None => group.events.iter().map(|id| ("event", id.to_string())).collect(),
@@ -424,5 +424,28 @@ fn records_table(records: &[AuditRecord]) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::{EventId, Origin, Provider};
+
+    use super::*;
+
+    #[test]
+    fn button_of_a_group_names_its_cause_and_its_sender() {
+        let at = Timestamp::from_millis(0);
+        let group = Group {
+            cause: Some("read_call".to_owned()),
+            error: None,
+            origin: Some(Origin::Provider(Provider::Retell)),
+            count: 2,
+            events: vec![EventId::new("retell:a")],
+            earliest: at,
+            latest: at,
+        };
+        assert_eq!(filter(&group), [("cause", "read_call".to_owned()), ("provider", "retell".to_owned())]);
+        assert_eq!(filter(&Group { cause: None, ..group }), [("event", "retell:a".to_owned())]);
     }
 }

@@ -17,7 +17,7 @@ use switchhook_tests::{World, down, generic, is_request_to};
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, options, stack};
 
-const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
+const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: None, all: true };
 
 /// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
 pub(crate) async fn with_dead_letters() -> World {

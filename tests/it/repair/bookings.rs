@@ -17,7 +17,7 @@ use super::{everything, options, plan_replay};
 use crate::bookings::{CALCOM, booking, call_id, canceled, created, receive, secret};
 use crate::operator::{HOUR, MAX, stack};
 
-const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, all: true };
+const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: None, all: true };
 /// Id of the event that books `b1`.
 const CREATED: &str = "x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z";
 /// Start of the appointment, in seconds after the start of the test. It is long after the last receive of a message.
