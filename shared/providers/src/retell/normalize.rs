@@ -128,9 +128,11 @@ fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
 
 /// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
 ///
-/// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. It is also ignored if the
-/// analysis says `in_voicemail`: a machine cannot confirm. A person who asked not to be called again has declined,
-/// whatever the analysis says.
+/// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. Nor was a mailbox reached then. It is
+/// also ignored if the analysis says `in_voicemail`, or if the call ended at a mailbox: a machine cannot decide, and a boolean of the
+/// analysis is false if nobody said anything. Only a confirmation counts there if the analysis says that no machine answered: for
+/// example, the person picked up after an assistant that screens calls. A person who asked not to be called again has declined, whatever the
+/// analysis says.
 fn analyzed(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
@@ -138,9 +140,15 @@ fn analyzed(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let asked_not_to_be_called = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
     let outcome = match (analysis.in_voicemail, ending) {
         (_, _) if asked_not_to_be_called => None,
-        (Some(true), _) => Some(EventKind::VoicemailDetected),
         (_, Ending::NotAnswered { .. } | Ending::NeverDialled(_)) => None,
-        (_, Ending::Answered { .. } | Ending::Unclear) => decision.map(UserDecision::event_kind),
+        (Some(true), Ending::Answered { .. } | Ending::Unclear) => Some(EventKind::VoicemailDetected),
+        (None, Ending::Answered { voicemail: true, .. }) => None,
+        (Some(false), Ending::Answered { voicemail: true, .. }) => {
+            decision.filter(|decision| *decision == UserDecision::Confirmed).map(UserDecision::event_kind)
+        }
+        (Some(false) | None, Ending::Answered { voicemail: false, .. } | Ending::Unclear) => {
+            decision.map(UserDecision::event_kind)
+        }
     };
     let mut call_events = ending.implied_with(outcome, call_times(call));
     imply_refusal(call, &mut call_events);

@@ -271,6 +271,40 @@ fn retell_machine_cannot_confirm() {
     );
 }
 
+/// A boolean of the analysis is false if nobody said anything. So a mailbox would seem to decline.
+#[test]
+fn retell_mailbox_decides_nothing() {
+    let meaning = |in_voicemail: Value, data: Value| {
+        let analysis = json!({"in_voicemail": in_voicemail, "custom_analysis_data": data});
+        let call = json!({"call_id": "c", "disconnection_reason": "voicemail_reached", "call_analysis": analysis});
+        kinds(&retell("call_analyzed", call))
+    };
+    let voicemail = "~ringing ~in_progress ~voicemail_detected ~completed";
+    for in_voicemail in [json!(null), json!(false)] {
+        assert_eq!(meaning(in_voicemail.clone(), json!({"appointment_confirmed": false})), voicemail);
+        assert_eq!(meaning(in_voicemail, json!({"outcome": "declined"})), voicemail);
+    }
+    // Only an analysis that says that no machine answered can have heard a confirmation.
+    assert_eq!(meaning(json!(null), json!({"outcome": "confirmed"})), voicemail);
+}
+
+#[test]
+fn retell_no_mailbox_is_reached_in_a_call_that_nobody_answered() {
+    for (reason, status) in
+        [("dial_no_answer", "ended"), ("a_reason_of_next_year", "not_connected"), ("no_valid_payment", "not_connected")]
+    {
+        let call = |analysis: Value| {
+            let call = json!({
+                "call_id": "c", "call_status": status, "disconnection_reason": reason, "call_analysis": analysis,
+            });
+            kinds(&retell("call_analyzed", call))
+        };
+        let of_machine = call(json!({"in_voicemail": true}));
+        assert_eq!(of_machine, call(json!({"in_voicemail": false})), "{reason}");
+        assert!(!of_machine.contains("voicemail"), "{reason}: {of_machine}");
+    }
+}
+
 #[test]
 fn retell_nobody_declines_in_a_call_that_nobody_answered() {
     let call = json!({
