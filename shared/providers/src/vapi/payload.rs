@@ -201,12 +201,13 @@ fn time(text: &Option<String>) -> Option<Timestamp> {
 }
 
 /// Types of messages that do not change a call, but for the families of [`FAMILIES_WITHOUT_STATE`].
-const TYPES_WITHOUT_STATE: [&str; 24] = [
+const TYPES_WITHOUT_STATE: [&str; 25] = [
     "assistant-request",
     "call.artifact.upload",
     "call.delete.failed",
     "call.deleted",
     "call.endpointing.request",
+    "campaign.predial",
     "conversation-update",
     "function-call",
     "handoff-destination-request",

@@ -11,6 +11,12 @@ fn notes(provider: Provider, body: &str) -> ReadNotes {
 }
 
 #[test]
+fn question_before_a_dial_of_a_campaign_is_known() {
+    let message = json!({"message": {"type": "campaign.predial", "campaignId": "c1"}}).to_string();
+    assert_eq!(notes(Provider::Vapi, &message), ReadNotes::default());
+}
+
+#[test]
 fn unknown_values_are_noted_by_the_name_of_their_field() {
     let retell = |call: Value| notes(Provider::Retell, &json!({"event": "call_ended", "call": call}).to_string());
     let vapi = |message: Value| notes(Provider::Vapi, &json!({"message": message}).to_string());
