@@ -10,7 +10,7 @@ use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider};
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Query parameter by which Twilio marks a JSON body. No metadata may have this name, because Twilio gets metadata in
-/// the query of the callback URL.
+/// the query of a URL.
 pub(crate) const TWILIO_BODY_HASH: &str = "bodySHA256";
 
 const APPOINTMENT_ID: &str = "appointment_id";

@@ -20,17 +20,18 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     }
     let mut form = parameters(request.body);
     let mut take = |name: &str| form.remove(name).unwrap_or_default();
-    let callback = take("StatusCallback");
+    // The metadata of a call is in the query of the URL that the application answers. The callback repeats our ids alone.
+    let (url, callback) = (take("Url"), take("StatusCallback"));
     let callback = callback.split('#').next().unwrap_or_default();
-    let query = callback.split_once('?').map_or("", |(_, query)| query);
-    let metadata = parameters(query.as_bytes()).into_iter().map(|(name, value)| (name, Value::String(value)));
+    let query = |url: &str| url.split_once('?').map_or("", |(_, query)| query).to_owned();
+    let metadata = parameters(query(&url).as_bytes()).into_iter().map(|(name, value)| (name, Value::String(value)));
     Some(Order {
         provider: Provider::Twilio,
         from: take("From").into(),
         to: take("To").into(),
         metadata: metadata.collect(),
         idempotency_key: None,
-        echoed: json!({"query": query, "callback": callback, "url": take("Url")}),
+        echoed: json!({"query": query(callback), "callback": callback, "url": url}),
     })
 }
 

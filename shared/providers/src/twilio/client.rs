@@ -44,11 +44,14 @@ const CALLBACK_RETRIES: &str = "rc=5&rp=all";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
-    let echo = query(request.metadata_to_echo());
-    let callback = format!("{}{CALLBACK_PATH}?{echo}#{CALLBACK_RETRIES}", config.public_url()?);
+    let echo = request.metadata_to_echo();
+    let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
+    let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
+    // All metadata would exceed the longest URL that Twilio and API Gateway take.
+    let callback = format!("{}{CALLBACK_PATH}?{ids}#{CALLBACK_RETRIES}", config.public_url()?);
     // The application that answers with TwiML gets the metadata here. Other providers give it to their agent.
     let separator = if account.twiml_url.contains('?') { '&' } else { '?' };
-    let twiml_url = format!("{}{separator}{echo}", account.twiml_url);
+    let twiml_url = format!("{}{separator}{}", account.twiml_url, query(echo));
 
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.append_pair("To", request.to.as_str());

@@ -55,7 +55,7 @@ fn twilio_is_told_to_call() {
     To = +447700900000
     From = +442079460018
     Url = https://app.example.com/twiml?lang=en&appointment_id=appt_7&customer_name=Ada%20%26%20Co&switchhook_attempt=2&switchhook_call_id=call%201%2F%C3%A4&switchhook_last_attempt=true
-    StatusCallback = https://hooks.example.com/prod/webhooks/twilio?appointment_id=appt_7&customer_name=Ada%20%26%20Co&switchhook_attempt=2&switchhook_call_id=call%201%2F%C3%A4&switchhook_last_attempt=true#rc=5&rp=all
+    StatusCallback = https://hooks.example.com/prod/webhooks/twilio?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt=2&appointment_id=appt_7#rc=5&rp=all
     StatusCallbackMethod = POST
     StatusCallbackEvent = initiated
     StatusCallbackEvent = ringing
@@ -63,7 +63,7 @@ fn twilio_is_told_to_call() {
     StatusCallbackEvent = completed
     MachineDetection = Enable
     AsyncAmd = true
-    AsyncAmdStatusCallback = https://hooks.example.com/prod/webhooks/twilio?appointment_id=appt_7&customer_name=Ada%20%26%20Co&switchhook_attempt=2&switchhook_call_id=call%201%2F%C3%A4&switchhook_last_attempt=true#rc=5&rp=all
+    AsyncAmdStatusCallback = https://hooks.example.com/prod/webhooks/twilio?switchhook_call_id=call%201%2F%C3%A4&switchhook_attempt=2&appointment_id=appt_7#rc=5&rp=all
     AsyncAmdStatusCallbackMethod = POST
     ");
 }
@@ -650,5 +650,27 @@ fn metadata_never_passes_for_ours() {
         assert_eq!(event.call_id, CallId::new("call 1/ä"));
         assert_eq!(event.attempt, Some(AttemptKey::new("2")));
         assert_eq!(event.appointment_id, None);
+    }
+}
+
+/// API Gateway takes 10,240 bytes of headers and request line, and every proxy on the way has its own limit.
+#[test]
+fn callback_url_stays_short_however_much_metadata_a_call_has() {
+    let value = "é".repeat(256);
+    let names: Vec<String> = (0..20).map(|number| format!("name_{number}")).collect();
+    let metadata: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), value.as_str())).collect();
+    let job = Job::new(&metadata);
+    for (provider, fields) in [
+        (Provider::Twilio, ["StatusCallback", "AsyncAmdStatusCallback"]),
+        (Provider::SignalWire, ["StatusCallback", "AsyncAmdStatusCallback"]),
+        (Provider::Plivo, ["ring_url", "hangup_url"]),
+        (Provider::Vonage, ["event_url", "event_url"]),
+    ] {
+        let request = dial_api_request(provider, &config(provider), &job.request()).unwrap();
+        let json = serde_json::from_slice::<Value>(&request.body);
+        let form: BTreeMap<_, _> = form_urlencoded::parse(&request.body).into_owned().collect();
+        let fields =
+            fields.map(|field| json.as_ref().map_or_else(|_| form[field].clone(), |json| json[field].to_string()));
+        assert!(fields.iter().all(|url| url.contains("/webhooks/") && url.len() < 2_000), "{provider}");
     }
 }
