@@ -26,18 +26,18 @@ impl Route {
     }
 }
 
-/// Age at which a count of the calls in flight is made anew. It is so much less than the time for which claims are reserved that every
-/// claim is either reserved or counted.
+/// Age at which this invocation no longer uses its count of the calls in flight. A stored count ends at the same age.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Providers and their health. The health of each is read once, when it is asked for first. The calls in flight are counted only if
-/// a provider has a limit on them.
+/// a provider has a limit on them, and no scheduler has counted them in the last seconds.
 pub(crate) struct Flow<'a> {
     calls: &'a Calls,
     dial_rates: &'a DialRates,
     dialers: u32,
     clock: &'a Clock,
     health: BTreeMap<Provider, ProviderHealth>,
+    /// Count that this invocation made.
     in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
     /// Providers for which a call waits, because they have as many calls as they may have.
     full: BTreeSet<Provider>,
@@ -86,8 +86,12 @@ impl<'a> Flow<'a> {
         let Some(pacing) = self.dial_rates.pacing(provider) else { return Ok(None) };
         let Some(interval) = self.dial_rates.interval(provider, self.dialers) else { return Ok(None) };
         let calls_max = pacing.calls_max();
-        let is_limited = self.health(provider).await?.call_limit.calls_max(calls_max, now).is_some();
-        let in_flight = if is_limited { Some(self.in_flight(provider, now).await?) } else { None };
+        let call_limit = self.health(provider).await?.call_limit;
+        let in_flight = match call_limit.calls_max(calls_max, now).and(call_limit.recent_count(now)) {
+            Some((shared, _)) => Some(shared),
+            None if call_limit.calls_max(calls_max, now).is_some() => Some(self.in_flight(provider, now).await?),
+            None => None,
+        };
         Ok(Some(Pace { interval, ahead, calls_max, in_flight }))
     }
 
@@ -128,7 +132,8 @@ impl<'a> Flow<'a> {
         Ok(self.health(provider).await?.free_places(&pace, now))
     }
 
-    /// Books up to `wanted` places at the provider. Returns the number of booked places.
+    /// Books up to `wanted` places at the provider. Returns the number of booked places. The same write shares the count of the calls in
+    /// flight with the other schedulers, if this invocation made one.
     pub(crate) async fn book(
         &mut self,
         provider: Provider,
@@ -137,8 +142,14 @@ impl<'a> Flow<'a> {
         now: Timestamp,
     ) -> Result<u64, Error> {
         let Some(pace) = self.pace(provider, ahead, now).await? else { return Ok(0) };
+        let own = self.in_flight.as_ref().filter(|(_, at)| pace.in_flight.is_some() && now < at.plus(COUNT_AGE_MAX));
+        let own = own.map(|(counted, at)| (counted.get(&provider).copied().unwrap_or_default(), *at));
         let book = |health: &ProviderHealth| {
-            let (next, booked) = health.book(wanted, &pace, now)?;
+            let counted = own.and_then(|(calls, at)| health.with_count(calls, at));
+            let (next, booked) = match counted.as_ref().unwrap_or(health).book(wanted, &pace, now) {
+                Some(booked) => booked,
+                None => (counted?, 0),
+            };
             Some((next.clone(), (next, booked)))
         };
         let booked = match self.calls.change_provider_health(provider, book).await? {

@@ -355,6 +355,12 @@ impl ProviderHealth {
         Some(Self { call_limit: self.call_limit.counted(in_flight)?, ..self.clone() })
     }
 
+    /// Returns the health with a [count](CallLimit::recent_count) for all schedulers. `None` if it tells nothing new.
+    #[must_use]
+    pub fn with_count(&self, calls: CallsInFlight, at: Timestamp) -> Option<Self> {
+        Some(Self { call_limit: self.call_limit.with_count(calls, at)?, ..self.clone() })
+    }
+
     /// True if the limit on calls in flight is all that keeps calls from being claimed.
     #[must_use]
     pub fn is_full(&self, pace: &Pace, now: Timestamp) -> bool {

@@ -1,16 +1,20 @@
 //! Limits on the calls that a provider has at the same time: those of the configuration, and those that a provider sets by a refusal.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{Call, CallId, NewCall, PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
 use switchhook_local::fake::{Dial, RequestResult};
-use switchhook_tests::{MINUTE, World, dial_rates, options};
+use switchhook_tests::{CALL_RETENTION, MINUTE, World, dial_rates, options};
 
+use super::provider_health::{plan, policy};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, create, send};
+use crate::outbound_budget::wake_scheduler;
 
 /// A stack that places calls with every provider at this rate.
 fn world_with_rate(rate: &str) -> World {
@@ -110,5 +114,51 @@ async fn refusals_teach_the_number_of_calls_that_a_provider_takes() {
         assert!((1..=40).contains(&refused), "{provider}: {refused} refused");
         let (least, taken) = seconds(&dials, 10);
         assert!(taken < least * 3, "{provider}: {taken} s, and {least} s would do");
+    }
+}
+
+/// Stores calls that Twilio has in flight.
+async fn store_open_calls(world: &World, calls: usize) {
+    let (now, lease) = (world.now(), Duration::from_secs(300));
+    for number in 0..calls {
+        let call_id = CallId::new(format!("open-{number}"));
+        // Nobody is woken for it, because it is due later and claimed by hand.
+        let plan = plan(world, &[Provider::Twilio], HOUR);
+        let (from, to) = (PhoneNumber::new("+15550100"), PhoneNumber::new("+15550101"));
+        let new = Call::schedule(NewCall { call_id, from, to, appointment_id: None, plan }, &policy(), now);
+        let claimed = new.call.claim("token", Provider::Twilio, lease, true, &policy(), now).unwrap();
+        let dialled = claimed.call.start_dial("token", "dial", Provider::Twilio, &policy(), now).unwrap().transition;
+        for transition in [new, claimed, dialled] {
+            assert_eq!(world.calls.store(&transition, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+        }
+    }
+}
+
+/// Each created call invokes the scheduler, and a count reads the entries of all open calls.
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_woken_within_seconds_share_one_count() {
+    for (limit, claimed) in [(20, 6), (2, 2)] {
+        let secret = all_accounts();
+        let dial_rates = format!("retell=1/{limit},twilio=1").parse().unwrap();
+        let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
+        store_open_calls(&world, 2_000).await;
+        let mut units = Vec::new();
+        let mut claims = 0;
+        for _ in 0..6 {
+            create(&world, &request(Provider::Retell)).await;
+            drop(world.capacity());
+            claims += wake_scheduler(&world).await.claimed;
+            units.push(world.capacity().get("Query").map_or(0.0, |count| count.read_units));
+            world.wait(Duration::from_millis(200)).await;
+        }
+        println!("{units:?} read units");
+        assert_eq!(claims, claimed, "at most {limit} calls at the same time");
+        assert!(units[0] > 20.0 && units[1..].iter().all(|units| *units == 0.0), "{units:?} read units");
+        // Six seconds later, the calls are counted again.
+        world.wait(Duration::from_secs(6)).await;
+        create(&world, &request(Provider::Retell)).await;
+        drop(world.capacity());
+        wake_scheduler(&world).await;
+        assert!(world.capacity()["Query"].read_units > 20.0);
     }
 }

@@ -5,7 +5,7 @@
 //! With neither limit, nobody counts calls, which costs requests.
 //!
 //! The count comes from an index that misses the writes of the last moment. So the places of claims are reserved until the index
-//! shows them.
+//! shows them. **All schedulers share one count**: the first that needs it stores it beside the reservations.
 
 use std::time::Duration;
 
@@ -24,6 +24,10 @@ const LIMIT_AFTER_REFUSAL: u64 = 900;
 /// Time for which the place of a claim is reserved. By then the index shows the claim.
 const RESERVATION: Duration = Duration::from_secs(10);
 
+/// Age from which a stored count is not used any more. It is so much less than [`RESERVATION`] that every claim is either reserved or
+/// counted.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
+
 /// Limits by which places are booked at a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
@@ -38,7 +42,7 @@ pub struct Pace {
 }
 
 /// Calls that Switchhook has in flight at one provider.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallsInFlight {
     /// Calls that are claimed, and not dialled yet.
     pub claimed: u64,
@@ -61,6 +65,17 @@ pub struct CallLimit {
     /// Places that are booked, and that the count may not contain yet. The earliest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reservations: Vec<Reservation>,
+    /// Last count of the calls in flight that a scheduler stored. `None` if there was none since the last refusal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    count: Option<Count>,
+}
+
+/// Count of the calls in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Count {
+    /// Time at which the count began.
+    at: Timestamp,
+    calls: CallsInFlight,
 }
 
 /// Places of claims that were booked at the same time.
@@ -90,7 +105,7 @@ impl CallLimit {
     /// Notes that the provider refused a call because it has too many.
     pub(super) fn refuse(&mut self, now: Timestamp) {
         // The present limit, as far as it has grown, is the measure for the next one.
-        *self = Self { calls: self.learned(now), since: Some(now), needs_count: true, reservations: Vec::new() };
+        *self = Self { calls: self.learned(now), since: Some(now), needs_count: true, ..Self::default() };
     }
 
     /// Returns the limit that follows from the last refusal and from the calls that are in flight now. `None` if it is set already.
@@ -109,6 +124,19 @@ impl CallLimit {
     #[must_use]
     pub fn calls_max(&self, configured: Option<u64>, now: Timestamp) -> Option<u64> {
         [configured, self.learned(now)].into_iter().flatten().min()
+    }
+
+    /// Returns the stored count of the calls in flight, with the time at which it began. `None` if it is too old, or if there is none.
+    #[must_use]
+    pub fn recent_count(&self, now: Timestamp) -> Option<(CallsInFlight, Timestamp)> {
+        let Count { at, calls } = self.count.filter(|count| now < count.at.plus(COUNT_AGE_MAX))?;
+        Some((calls, at))
+    }
+
+    /// Returns the limit with a count that began at this time. `None` if a later one is stored, or the provider has refused a call since.
+    pub(super) fn with_count(&self, calls: CallsInFlight, at: Timestamp) -> Option<Self> {
+        let since = self.count.map(|count| count.at).max(self.since);
+        since.is_none_or(|since| since < at).then(|| Self { count: Some(Count { at, calls }), ..self.clone() })
     }
 
     /// Number of calls that may be claimed besides those in flight. `None` if there is no limit.

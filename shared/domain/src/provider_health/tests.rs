@@ -335,6 +335,23 @@ fn reservations_end_however_often_places_are_booked() {
 }
 
 #[test]
+fn schedulers_share_a_count_for_seconds() {
+    let health = ProviderHealth::new(Provider::Retell);
+    assert_eq!(health.call_limit.recent_count(at(0)), None);
+    let calls = CallsInFlight { claimed: 3, dialled: 5 };
+    let counted = health.with_count(calls, at(100)).expect("the first");
+    assert_eq!(counted.call_limit.recent_count(at(104)), Some((calls, at(100))));
+    assert_eq!(counted.call_limit.recent_count(at(105)), None);
+    assert_eq!(counted.with_count(calls, at(99)), None, "an earlier count");
+    // The limit that follows from a refusal needs a count that began after it.
+    let refused = counted.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(102)).expect("changes");
+    assert_eq!((refused.call_limit.recent_count(at(103)), refused.with_count(calls, at(101))), (None, None));
+    // Claims are reserved beside the count, for longer than it is used.
+    let (booked, _) = counted.book(100, &pace_with(Some(20), 3, 5), at(100)).expect("free");
+    assert!(booked.is_full(&pace_with(Some(20), 3, 5), at(104)));
+}
+
+#[test]
 fn refusal_limits_the_calls_to_those_that_the_provider_had() {
     let health = ProviderHealth::new(Provider::Retell);
     let refused = health.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(100)).expect("changes");
