@@ -3,6 +3,7 @@
 //! **Standard output carries exactly one line, printed when the stack is ready to answer requests.** Scripts wait for
 //! it. Everything else goes to standard error.
 
+mod frozen;
 mod guard;
 mod keys;
 mod operator;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::JsonLines;
@@ -100,12 +101,35 @@ Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack cannot start or stops by 
 /// Time that open requests get to finish after the stop signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
+/// Name by which a browser asks for the pages. Every other name of this machine leads to the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PagesHost {
+    /// The cookie of the pages goes to no other server on this machine
+    #[value(name = "switchhook.localhost")]
+    Own,
+    /// For browsers that cannot resolve names under localhost, such as Safari; the API is then at 127.0.0.1 only
+    #[value(name = "localhost")]
+    Localhost,
+}
+
+impl PagesHost {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own => OWN_NAME,
+            Self::Localhost => "localhost",
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Dev {
     /// Port on 127.0.0.1; 0 chooses a free port
     #[arg(long, value_name = "PORT", default_value_t = 8787)]
     port: u16,
+    /// Name of this machine in the link to the pages
+    #[arg(long, value_name = "NAME", default_value = OWN_NAME)]
+    host: PagesHost,
     /// JSON file with the keys of the providers; without it, the keys that `providers put` stored in --data, else providers.json of
     /// --data, else keys that are generated for this run
     #[arg(long, value_name = "FILE")]
@@ -223,7 +247,7 @@ impl Dev {
         let names = operator::names(&cloud, &base_url);
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
         let look_first = self.look_first()?;
-        let pages_host = format!("{OWN_NAME}:{}", address.port());
+        let pages_host = format!("{}:{}", self.host.name(), address.port());
         let options = Options { host: pages_host.clone(), allows_changes: !frozen, is_frozen: frozen, look_first };
         let pages = if frozen {
             Console::new(stack, options)
@@ -240,7 +264,7 @@ impl Dev {
             async move { if frozen { std::future::pending().await } else { cloud.run().await } }
         });
         let (stopping, stopped) = watch::channel(false);
-        let app = by_host(pages_host, pages.router(), app(cloud.clone(), names, stopped.clone()), cloud);
+        let app = by_host(pages_host, pages.router(), app(cloud.clone(), names, stopped.clone(), frozen), cloud);
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
         let result = tokio::select! {

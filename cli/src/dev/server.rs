@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::response::json_response;
-use super::{guard, operator};
+use super::{frozen, guard, operator};
 
 /// Largest request body that API Gateway accepts.
 const BODY_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -34,15 +34,17 @@ struct AppState {
     stopped: watch::Receiver<bool>,
 }
 
-/// Returns the server of the API, behind its guard. Its event streams end when `stopped` becomes true.
-pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool>) -> Router {
+/// Returns the server of the API, behind its guard. Its event streams end when `stopped` becomes true. That of a frozen stack changes
+/// nothing.
+pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool>, is_frozen: bool) -> Router {
     let operator = operator::routes(cloud.clone(), names);
-    Router::new()
+    let routes = Router::new()
         .route("/domain-events", get(domain_events))
         .fallback(forward)
         .with_state(AppState { cloud, stopped })
-        .merge(operator)
-        .layer(from_fn(guard::check))
+        .merge(operator);
+    let routes = if is_frozen { routes.layer(from_fn(frozen::check)) } else { routes };
+    routes.layer(from_fn(guard::check))
 }
 
 /// Returns a server that answers requests to `pages_host` with pages, and all others with the API. Both have a route `/calls`.

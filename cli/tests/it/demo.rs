@@ -100,11 +100,18 @@ fn finished_stack_is_kept_and_looked_at() {
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("already holds a stack"), "{}", text(&again.stderr));
 
+    let key = "the new key of the demo for generic";
+    let send = |stack: &Stack| {
+        switchhook(&["send", "--provider", "generic", "--key", key, "--sample", "generic/busy", "--to", &stack.url])
+    };
     let looked = || {
         let stack = Stack::start(&["--data", data, "--freeze"]);
         let list = stack.get("/calls?limit=100").expect("the calls");
         let status = switchhook(&["status", "--json", "--to", &stack.url]);
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("the status");
+        let refused = send(&stack);
+        assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+        assert!(text(&refused.stdout).contains("this stack is frozen"), "{}", text(&refused.stdout));
         (list, stack.get("/calls?limit=100").expect("the calls"), status)
     };
     let (first, later, status) = looked();
@@ -118,9 +125,7 @@ fn finished_stack_is_kept_and_looked_at() {
 
     // Without --freeze the keys are the same, and the stack goes on.
     let stack = Stack::start(&["--data", data]);
-    let key = "the new key of the demo for generic";
-    let send = ["send", "--provider", "generic", "--key", key, "--sample", "generic/busy", "--to", &stack.url];
-    assert_eq!(switchhook(&send).status.code(), Some(0));
+    assert_eq!(send(&stack).status.code(), Some(0));
 }
 
 #[test]
