@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use switchhook_local::replace_file;
 
 /// Database of the local stack.
 const DATABASE: &str = "switchhook.sqlite";
@@ -50,11 +51,9 @@ impl DataDir {
         }
     }
 
-    /// Replaces the file of the clock. A kill leaves the old file or the new one.
+    /// Replaces the file of the clock. A kill or a power cut leaves the old file or the new one.
     pub(crate) fn write_clock(&self, clock: ClockFile) -> io::Result<()> {
-        let unfinished = self.0.join("clock.unfinished");
-        fs::write(&unfinished, serde_json::to_string(&clock)?)?;
-        fs::rename(unfinished, self.clock_path())
+        replace_file(&self.clock_path(), &serde_json::to_string(&clock)?)
     }
 
     /// Id of the call that the demo recommends. `None` if no demo wrote this directory.

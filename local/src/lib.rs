@@ -19,6 +19,7 @@ mod database;
 pub mod dynamodb;
 mod error;
 pub mod fake;
+mod file;
 mod journal;
 pub mod metrics;
 pub mod queue;
@@ -33,6 +34,7 @@ mod tables;
 
 pub use crate::cloud::{Cloud, CloudError, CloudOptions};
 pub use crate::error::LocalError;
+pub use crate::file::replace_file;
 pub use crate::services::{Options, Services};
 pub use crate::stack::{
     ACCOUNT, CALL_RETENTION, CALLS_TABLE, DEFAULT_RETRY_POLICY, DIAL_ACCOUNTS_SECRET, DIAL_BATCH, DIAL_QUEUE, DIALERS,

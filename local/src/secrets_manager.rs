@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::clock::Clock;
 use crate::error::LocalError;
+use crate::file::replace_file;
 use crate::response::ServiceResponse;
 use crate::sync::lock;
 
@@ -240,15 +241,9 @@ fn read(path: &Path) -> Result<Option<Secrets>, LocalError> {
     }
 }
 
-/// Replaces the file, which only its owner may read. A kill leaves the old file or the new one.
+/// Replaces the file.
 fn write(path: &Path, secrets: &Secrets) -> io::Result<()> {
-    let unfinished = path.with_extension("unfinished");
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(&unfinished)?.write_all(serde_json::to_string(secrets)?.as_bytes())?;
-    fs::rename(unfinished, path)
+    replace_file(path, &serde_json::to_string(secrets)?)
 }
 
 fn version_id(number: u64) -> String {
