@@ -12,7 +12,7 @@ mod webhooks;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -74,15 +74,16 @@ impl Done {
     }
 }
 
-/// The playground of one local stack.
+/// The playground of one local stack. Clones share it.
+#[derive(Clone)]
 pub(super) struct LocalPlayground {
     cloud: Cloud,
     stack: Stack,
     /// `None` if the data is in memory.
     data: Option<DataDir>,
-    log: Mutex<VecDeque<LogLine>>,
+    log: Arc<Mutex<VecDeque<LogLine>>>,
     /// Actions run one after another: each moves the one clock.
-    acting: tokio::sync::Mutex<()>,
+    acting: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl fmt::Debug for LocalPlayground {
@@ -97,22 +98,36 @@ impl Playground for LocalPlayground {
     }
 
     fn act(&self, action: PlaygroundAction) -> BoxFuture<'_, ()> {
+        let playground = self.clone();
+        // A page that is closed takes the request with it. Its action goes on, because half of one would leave the fake provider set
+        // as a story needs it.
+        let acting = tokio::spawn(async move { playground.act_in_turn(action).await });
         Box::pin(async move {
-            let _acting = self.acting.lock().await;
-            let (text, failed, calls) = match self.carry_out(action).await {
-                Ok(Done { text, calls }) => (text, false, calls),
-                Err(error) => (error.to_string(), true, Vec::new()),
-            };
-            let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-            log.push_front(LogLine { at: self.now(), text, failed, calls });
-            log.truncate(LOG_MAX);
+            if let Err(error) = acting.await {
+                self.note(Err(error.into()));
+            }
         })
     }
 }
 
 impl LocalPlayground {
     pub(super) fn new(cloud: Cloud, stack: Stack, data: Option<DataDir>) -> Self {
-        Self { cloud, stack, data, log: Mutex::default(), acting: tokio::sync::Mutex::default() }
+        Self { cloud, stack, data, log: Arc::default(), acting: Arc::default() }
+    }
+
+    async fn act_in_turn(&self, action: PlaygroundAction) {
+        let _acting = self.acting.lock().await;
+        self.note(self.carry_out(action).await);
+    }
+
+    fn note(&self, result: Result<Done, PlaygroundError>) {
+        let (text, failed, calls) = match result {
+            Ok(Done { text, calls }) => (text, false, calls),
+            Err(error) => (error.to_string(), true, Vec::new()),
+        };
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push_front(LogLine { at: self.now(), text, failed, calls });
+        log.truncate(LOG_MAX);
     }
 
     fn now(&self) -> Timestamp {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchhook_console::Story;
 use switchhook_domain::Timestamp;
+use switchhook_local::fake::{CrashPoint, DeliveryFaults, FakeProvider, Mode};
 
 use super::webhooks::{Signature, generic_event};
 use super::{Done, LocalPlayground, PUMP, PlaygroundError};
@@ -59,6 +60,37 @@ impl Report {
             Self::Confirmed | Self::Declined => Duration::from_secs(31),
             Self::Ended => Duration::from_secs(48),
         }
+    }
+}
+
+/// A fake provider without faults: a story is the same whatever the page is set to, and the faults that it needs are its own. The settings
+/// of the page come back when the value is dropped.
+struct Undisturbed<'a> {
+    fake: &'a FakeProvider,
+    faults: DeliveryFaults,
+    mode: Mode,
+    crash: Option<CrashPoint>,
+    holds: bool,
+}
+
+impl<'a> Undisturbed<'a> {
+    fn start(fake: &'a FakeProvider) -> Self {
+        let (faults, mode, crash) = (fake.delivery_faults(), fake.mode(), fake.next_crash());
+        let before = Self { fake, faults, mode, crash, holds: fake.is_holding() };
+        fake.set_delivery_faults(DeliveryFaults::NONE);
+        fake.set_mode(Mode::Normal);
+        fake.set_crash(None);
+        fake.hold(false);
+        before
+    }
+}
+
+impl Drop for Undisturbed<'_> {
+    fn drop(&mut self) {
+        self.fake.set_delivery_faults(self.faults);
+        self.fake.set_mode(self.mode);
+        self.fake.set_crash(self.crash);
+        self.fake.hold(self.holds);
     }
 }
 
@@ -127,20 +159,11 @@ impl LocalPlayground {
 
     /// Creates a call that Switchhook places, and skips time until it is settled.
     async fn dialled(&self, request: Value) -> Result<(String, Value), PlaygroundError> {
-        let fake = self.cloud.fake();
-        // A story is the same whatever the page is set to. The faults that it needs are its own.
-        let (faults, holds) = (fake.delivery_faults(), fake.is_holding());
-        fake.set_delivery_faults(switchhook_local::fake::DeliveryFaults::NONE);
-        fake.hold(false);
+        let _undisturbed = Undisturbed::start(self.cloud.fake());
         let call = self.create(request).await?;
-        let dialled = self.wait_until(&call, |shown| shown["attempts"].get(0).is_some()).await;
-        let settled = match dialled {
-            Ok(_) => self.settle(&call).await,
-            Err(error) => Err(error),
-        };
-        fake.set_delivery_faults(faults);
-        fake.hold(holds);
-        Ok((call, settled?))
+        self.wait_until(&call, |shown| shown["attempts"].get(0).is_some()).await?;
+        let settled = self.settle(&call).await?;
+        Ok((call, settled))
     }
 
     fn reported(&self, name: &str, ago: Duration) -> Reported {

@@ -78,6 +78,9 @@ impl Running {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_story_ends_as_it_says() {
     let running = start();
+    let set = ("all_lost".to_owned(), "out_of_credit".to_owned(), "before_the_request".to_owned());
+    let (faults, mode, crash) = set.clone();
+    running.act(PlaygroundAction::Set { faults, mode, crash }).await;
     for story in Story::ALL {
         let line = running.act(PlaygroundAction::Play(story)).await;
         let call = &line.calls[0];
@@ -85,6 +88,8 @@ async fn every_story_ends_as_it_says() {
         assert!(line.text.ends_with(&format!("the call ended as {}.", story.ends())), "{}", line.text);
     }
     assert_eq!(running.playground.cloud.fake().duplicate_dials(), 0, "no phone rang twice");
+    let view = running.playground.view().await;
+    assert_eq!((view.faults.chosen, view.mode.chosen, view.crash.chosen), set, "the settings of the page came back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
