@@ -34,8 +34,11 @@ use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
 pub const CONCURRENCY: usize = 16;
 /// Distance of the sweep from the current minute. By then an event that was stored normally is also queued and folded.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
-/// Limit on the minutes of one run. The first sweep of a stack starts as many minutes back.
-const SWEEP_MINUTES_MAX: i64 = 60;
+/// Limit on the minutes of one run, after an outage of the schedules: a day. An empty minute takes a query for each shard, a question for the
+/// depth of the queue and a write. [`SWEEP_MAX`] ends a run that takes longer.
+const SWEEP_MINUTES_MAX: i64 = 24 * 60;
+/// Minutes before the first run of a stack at which its sweep begins.
+const FIRST_SWEEP_MINUTES: i64 = 60;
 /// Events of a shard and minute that are read at once. A run that finds more leaves the shard to a worker.
 pub const PAGE: i32 = 1_000;
 /// Messages in the events queue, for each shard of the inbox, above which the sweep pauses. The consumer is behind then, and the missing
@@ -62,7 +65,9 @@ impl Reconciler {
         report.swept_until = stored.as_ref().map(|cursor| end_of(cursor.swept_minute()));
         let last = minute_of(self.clock.now()) - SWEEP_BEHIND_MINUTES;
         let mut cursor =
-            stored.unwrap_or_else(|| SweepCursor { minute: last - SWEEP_MINUTES_MAX, left: BTreeMap::new() });
+            stored.unwrap_or_else(|| SweepCursor { minute: last - FIRST_SWEEP_MINUTES, left: BTreeMap::new() });
+        // The retention of what arrived earlier has ended.
+        cursor.minute = cursor.minute.max(minute_of(self.clock.now().minus(self.inbox.retention())) - 1);
         let swept = self.sweep_minutes(&mut cursor, from, last, report, started.plus(SWEEP_MAX)).await;
         let left = cursor.shards_behind().map(|shard| RepairWork {
             kind: RepairKind::Sweep,

@@ -194,11 +194,38 @@ async fn sweep_catches_up_every_minute_that_it_missed() {
     }
     world.clear_faults();
     world.wait(MINUTE * 2).await;
-    let first = world.reconciler.run("test").await.unwrap();
-    let second = world.reconciler.run("test").await.unwrap();
-    assert_eq!((first.swept_minutes, second.swept_minutes), (60, 92 - 60));
-    assert_eq!(first.requeued + second.requeued, 90);
-    assert_eq!(world.queued().len(), 90);
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.swept_minutes, report.requeued, world.queued().len()), (92, 90, 90));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweep_catches_up_after_a_long_outage_within_a_few_runs() {
+    let world = World::stopped();
+    world.reconciler.run("test").await.unwrap();
+    world.crash_at("SendMessage", EVENTS_QUEUE);
+    assert_eq!(world.post(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await.0, CRASHED);
+    world.clear_faults();
+    world.wait(MINUTE * 60 * 40).await;
+    let mut requeued = 0;
+    for _ in 0..2 {
+        requeued += world.reconciler.run("test").await.unwrap().requeued;
+        world.wait(MINUTE).await;
+    }
+    let swept_until = world.reconciler.run("test").await.unwrap().swept_until.unwrap();
+    assert!(world.now().millis_since(swept_until) < 900_000, "{swept_until}");
+    assert_eq!(requeued, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sweep_leaves_out_the_time_before_the_retention() {
+    let world = World::stopped();
+    world.reconciler.run("test").await.unwrap();
+    let retention = world.reconciler.inbox.retention();
+    world.wait(retention * 12).await;
+    let report = world.reconciler.run("test").await.unwrap();
+    let swept = MINUTE * u32::try_from(report.swept_minutes).unwrap();
+    let behind = world.now().millis_since(report.swept_until.unwrap());
+    assert!(behind <= i64::try_from((retention - swept + MINUTE).as_millis()).unwrap(), "{behind} ms");
 }
 
 #[tokio::test(start_paused = true)]
