@@ -40,7 +40,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::connector::FakeProviderConnector;
 use crate::error::LocalError;
-use crate::fake::{Delivery, DeliveryFaults, FakeProvider};
+use crate::fake::{self, Delivery, DeliveryFaults, FakeProvider};
 use crate::metrics::{MINUTE_MS, Metrics, Sampler};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
@@ -157,7 +157,8 @@ impl Cloud {
             outcome_providers.insert(provider);
         }
         let policy = Policy { inactivity_timeout, outcome_providers };
-        let fake = Arc::new(FakeProvider::new(services.clock(), seed, delivery_faults));
+        let journal = services.journal(fake::JOURNAL)?;
+        let fake = Arc::new(FakeProvider::open(services.clock(), seed, delivery_faults, journal)?);
         if !reads_secrets || !services.secrets_manager().is_restored() {
             services.store_secrets(&providers);
         }

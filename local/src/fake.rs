@@ -16,6 +16,7 @@ mod call;
 mod dial;
 mod faults;
 mod held;
+mod kept;
 mod mode;
 mod records;
 mod response;
@@ -33,6 +34,8 @@ use serde_json::Value;
 use switchhook_domain::{Direction, Provider};
 
 use crate::clock::Clock;
+use crate::error::LocalError;
+use crate::journal::Journal;
 use crate::sync::{Signal, lock};
 use response::error;
 use state::State;
@@ -41,6 +44,7 @@ use vendor::{Order, Request};
 pub use behaviour::Behaviour;
 pub use faults::{CrashPoint, DeliveryFaults};
 pub use held::HeldWebhook;
+pub(crate) use kept::JOURNAL;
 pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
 pub use response::{ApiResponse, ResponseFate};
@@ -56,6 +60,8 @@ pub struct FakeProvider {
     clock: Clock,
     state: Mutex<State>,
     changed: Signal,
+    /// `None` if the data is in memory.
+    journal: Option<Journal>,
 }
 
 impl FakeProvider {
@@ -79,8 +85,23 @@ impl FakeProvider {
             rate_limited: 0,
             recording: None,
             requests: 0,
+            unsaved: None,
         };
-        Self { clock, state: Mutex::new(state), changed: Signal::default() }
+        Self { clock, state: Mutex::new(state), changed: Signal::default(), journal: None }
+    }
+
+    /// Creates a fake provider that goes on with the calls and webhooks of a journal. Settings, such as modes, are not kept.
+    pub(crate) fn open(
+        clock: Clock,
+        seed: u64,
+        delivery_faults: DeliveryFaults,
+        journal: Option<Journal>,
+    ) -> Result<Self, LocalError> {
+        let provider = Self { journal, ..Self::new(clock, seed, delivery_faults) };
+        if let Some(journal) = &provider.journal {
+            lock(&provider.state).restore(journal)?;
+        }
+        Ok(provider)
     }
 
     /// Sets the delivery faults for webhooks of calls that are placed from now on.
@@ -220,9 +241,10 @@ impl FakeProvider {
             Some(order) => state.dial(order, now),
             None => state.answer(provider, &request, now),
         };
+        let is_saved = self.save(&mut state);
         drop(state);
         self.changed.changed();
-        answer
+        if is_saved { answer } else { error(503, "the call could not be kept") }
     }
 
     /// Lets a person call a number of the account, so that the provider has a call that nobody placed. Returns its provider call id.
@@ -240,7 +262,9 @@ impl FakeProvider {
         let now = self.now_ms();
         let mut state = lock(&self.state);
         let (id, call) = state.begin(order, Direction::Inbound, (behaviour, false), now);
+        state.keep_call(&id, &call, None, None);
         state.calls.insert(id.clone(), call);
+        self.save(&mut state);
         drop(state);
         self.changed.changed();
         id
@@ -290,6 +314,8 @@ impl FakeProvider {
         if let Some(recording) = &mut state.recording {
             recording.webhooks.push(SentWebhook { provider_call_id: provider_call_id.clone(), event, at_ms });
         }
+        state.forget_webhook(number);
+        self.save(&mut state);
         Some(delivery)
     }
 
@@ -298,7 +324,10 @@ impl FakeProvider {
         delivery.failed_sends += 1;
         if delivery.failed_sends <= RETRIES_MAX {
             let at = self.now_ms() + millis(RETRY_PAUSE);
-            lock(&self.state).enqueue(at, delivery);
+            let mut state = lock(&self.state);
+            state.enqueue(at, delivery);
+            self.save(&mut state);
+            drop(state);
             self.changed.changed();
         }
     }

@@ -26,7 +26,7 @@ use crate::queue::QueueSettings;
 use crate::secrets_manager::SecretsManager;
 use crate::sqs::Sqs;
 use crate::stack::{CALLS_TABLE, DIAL_ACCOUNTS_SECRET, INBOX_TABLE, REGION, WEBHOOK_KEYS_SECRET, stack_queues};
-use crate::{bus, sqs, tables};
+use crate::{bus, fake, sqs, tables};
 
 /// Endpoint of all clients. The name does not resolve, so a client without the connector reaches nothing.
 const ENDPOINT: &str = "http://switchhook.local.invalid";
@@ -62,6 +62,7 @@ pub struct Services {
     connector: Connector,
     /// `None` if the data is in memory.
     disk: Option<Arc<Disk>>,
+    database: Database,
     _data_dir: Option<Arc<DataDir>>,
 }
 
@@ -83,10 +84,25 @@ impl Services {
         };
         let sqs = Arc::new(Sqs::open(queues, journal(sqs::JOURNAL)?, clock)?);
         let bus = Arc::new(Bus::open(journal(bus::JOURNAL)?, clock)?);
-        let dynamodb = Arc::new(DynamoDb::open(database, INBOX_TABLE, CALLS_TABLE, clock)?);
+        let dynamodb = Arc::new(DynamoDb::open(database.clone(), INBOX_TABLE, CALLS_TABLE, clock)?);
         let secrets_manager = Arc::new(SecretsManager::open(data_dir.as_ref().map(|dir| dir.path.as_path()), clock)?);
         let connector = Connector::new(dynamodb.clone(), sqs.clone(), bus.clone(), secrets_manager.clone());
-        Ok(Self { clock, dynamodb, sqs, bus, secrets_manager, connector, disk, _data_dir: data_dir.map(Arc::new) })
+        Ok(Self {
+            clock,
+            dynamodb,
+            sqs,
+            bus,
+            secrets_manager,
+            connector,
+            disk,
+            database,
+            _data_dir: data_dir.map(Arc::new),
+        })
+    }
+
+    /// Opens a journal of the data directory. `None` if the data is in memory.
+    pub(crate) fn journal(&self, table: &'static str) -> Result<Option<Journal>, LocalError> {
+        self.disk.as_ref().map(|_| Journal::open(&self.database, table)).transpose()
     }
 
     /// Returns when everything that was written before the call is on the disk. Does nothing if the data is in memory.
@@ -209,7 +225,7 @@ fn open_database(data_dir: &DataDir) -> Result<(Database, Disk), LocalError> {
         }
         let database = Database::file(&unfinished).map_err(open)?;
         tables::create_tables(&database, INBOX_TABLE, CALLS_TABLE)?;
-        for table in [sqs::JOURNAL, bus::JOURNAL] {
+        for table in [sqs::JOURNAL, bus::JOURNAL, fake::JOURNAL] {
             Journal::open(&database, table)?;
         }
         // Closing the database moves the content of the write-ahead log into the file itself.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{Key, sign};
 
-use crate::stack::{KEY, Scratch, Stack, agent, wait_for};
+use crate::playground::Browser;
+use crate::stack::{CREATE_CALL, KEY, Scratch, Stack, agent, text, wait_for};
 
 const SENDERS: u64 = 4;
 const KILLS: usize = 3;
@@ -80,6 +81,35 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
         let all: BTreeSet<u64> = (1..=sequences.len() as u64).collect();
         assert_eq!(sequences, all, "{call}");
     }
+}
+
+#[test]
+fn restarted_stack_rings_no_phone_again() {
+    let scratch = Scratch::new();
+    let (data, providers) = (scratch.0.join("data"), scratch.providers());
+    let mut stack = Stack::with_data(&data, &providers);
+    // The response to the dial request is lost, so the attempt is in doubt.
+    let lost = [&CREATE_CALL[..7], &["+447700900127", "--json"]].concat();
+    let created = stack.switchhook(&lost);
+    assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
+    let created: Value = serde_json::from_slice(&created.stdout).expect("a call");
+    let path = format!("/call?id={}", created["call_id"].as_str().expect("an id"));
+    wait_for("the dial", || {
+        let shown = stack.get(&path).expect("the call");
+        if shown["attempts"].get(0).is_some() { Ok(()) } else { Err(shown.to_string()) }
+    });
+    stack.kill();
+
+    let stack = Stack::with_data(&data, &providers);
+    let browser = Browser::open(&stack);
+    let shown = wait_for("the end of the call", || {
+        browser.press("skip 15");
+        let shown = stack.get(&path).expect("the call");
+        if shown["settled"] == true { Ok(shown) } else { Err(shown.to_string()) }
+    });
+    let attempts = shown["attempts"].as_array().expect("attempts");
+    assert_eq!((attempts.len(), &attempts[0]["number"]), (1, &json!(1)), "{shown:#}");
+    assert_eq!((&shown["lifecycle"], &shown["outcome"]), (&json!("completed"), &json!("confirmed")), "{shown:#}");
 }
 
 /// Sends calls until the stack stops responding. Several senders run at the same time. Returns the ids of the

@@ -1,9 +1,11 @@
 //! Behaviours of the person who is called, and of the provider on the way.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Course of a call at the fake provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Behaviour {
     /// The person answers and confirms. Last digit 0.
     Confirms,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchhook_domain::{Direction, Provider};
 
@@ -12,7 +13,7 @@ use super::records::RequestResult;
 const FIRST_RING_MS: i64 = 1_000;
 
 /// A call with its whole true course. Times are Unix milliseconds.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FakeCall {
     /// Provider that is played for this call.
     pub(super) provider: Provider,

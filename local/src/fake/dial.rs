@@ -56,19 +56,19 @@ impl State {
         self.record_dial(&order, now, RequestResult::Accepted);
         let key = order.idempotency_key.clone();
         let (id, call) = self.begin(order, Direction::Outbound, (behaviour, is_over_capacity), now);
-        if !is_over_capacity {
-            let text = |name: &str| call.metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-            self.dials.push(Dial {
-                provider: call.provider,
-                provider_call_id: id.clone(),
-                call_id: text("switchhook_call_id"),
-                attempt: text("switchhook_attempt"),
-                behaviour,
-                started_ms: now,
-                answered_ms: call.answered_ms,
-                ended_ms: call.ended_ms,
-            });
-        }
+        let text = |name: &str| call.metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let dial = (!is_over_capacity).then(|| Dial {
+            provider: call.provider,
+            provider_call_id: id.clone(),
+            call_id: text("switchhook_call_id"),
+            attempt: text("switchhook_attempt"),
+            behaviour,
+            started_ms: now,
+            answered_ms: call.answered_ms,
+            ended_ms: call.ended_ms,
+        });
+        self.keep_call(&id, &call, key.as_ref(), dial.as_ref());
+        self.dials.extend(dial);
         if let Some(key) = key {
             self.calls_by_key.insert(key, id.clone());
         }
@@ -189,6 +189,7 @@ impl State {
 
     pub(super) fn enqueue(&mut self, at: i64, delivery: Delivery) {
         self.counter += 1;
+        self.keep_webhook(self.counter, at, &delivery);
         self.scheduled_webhooks.insert((at, self.counter), delivery);
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use switchhook_domain::Provider;
 
-use super::{CrashPoint, Delivery, DeliveryFaults, FakeProvider, Mode};
+use super::{CrashPoint, Delivery, DeliveryFaults, FakeProvider, Mode, State};
 use crate::sync::lock;
 
 /// A webhook that is due, and waits until somebody lets it go.
@@ -52,14 +52,17 @@ impl FakeProvider {
                 state.enqueue(now, Delivery { is_released: true, ..delivery });
             }
         }
-        state.held.retain(|number, _| !numbers.contains(number));
+        state.drop_held(numbers);
+        self.save(&mut state);
         drop(state);
         self.changed.changed();
     }
 
     /// Forgets held webhooks: they are never sent.
     pub fn drop_held(&self, numbers: &[u64]) {
-        lock(&self.state).held.retain(|number, _| !numbers.contains(number));
+        let mut state = lock(&self.state);
+        state.drop_held(numbers);
+        self.save(&mut state);
     }
 
     /// Time at which the next webhook is due, in Unix milliseconds. `None` if none is planned.
@@ -92,6 +95,15 @@ impl FakeProvider {
     #[must_use]
     pub fn delivery_faults(&self) -> DeliveryFaults {
         lock(&self.state).delivery_faults
+    }
+}
+
+impl State {
+    fn drop_held(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.held.remove(number);
+            self.forget_webhook(*number);
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! Records of everything that the fake provider did. Tests compare them with the state that Switchhook derived.
 
+use serde::{Deserialize, Serialize};
 use switchhook_domain::Provider;
 
 use super::behaviour::Behaviour;
 
 /// A dial request that the provider accepted: one phone rang. A repeated request with the same idempotency key is no
 /// further dial, nor is a call that ended with `concurrency_limit_reached`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dial {
     /// Provider that was asked.
     pub provider: Provider,

@@ -2,23 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use switchhook_domain::Provider;
 
 use super::call::FakeCall;
 use super::faults::{CrashPoint, DeliveryFaults};
+use super::kept::{EventName, Unsaved, event_name};
 use super::mode::Mode;
 use super::records::{ApiRecord, Dial, RequestResult, SentWebhook};
 
 /// A webhook to sign and send now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     pub(super) provider: Provider,
     pub(super) provider_call_id: String,
     pub(super) metadata: Value,
     /// Query of the URL that the webhook goes to. Empty for every provider but Twilio, Plivo and SignalWire.
     pub(super) query: String,
-    pub(super) event: &'static str,
+    #[serde(deserialize_with = "event_name")]
+    pub(super) event: EventName,
     pub(super) body: String,
     pub(super) failed_sends: u32,
     /// True if somebody held the webhook and let it go, so that it is not held again.
@@ -55,6 +58,8 @@ pub(super) struct State {
     /// `None` until recording starts.
     pub(super) recording: Option<Recording>,
     pub(super) requests: u64,
+    /// Changes to write into the journal. `None` without a journal.
+    pub(super) unsaved: Option<Vec<Unsaved>>,
 }
 
 #[derive(Debug, Default)]

@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::database::Database;
 
 fn provider() -> FakeProvider {
     let clock = Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1_767_225_600));
@@ -203,4 +204,35 @@ async fn signalwire_paths_may_leave_out_the_extension() {
         assert_eq!(call["status"], "busy", "{call}");
     }
     assert!(provider.dials().iter().all(|dial| dial.provider == Provider::SignalWire));
+}
+
+#[tokio::test(start_paused = true)]
+async fn restarted_provider_knows_its_calls_and_sends_the_rest_of_their_webhooks() {
+    let clock = Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1_767_225_600));
+    let database = Database::memory().unwrap();
+    let start = || {
+        let journal = Journal::open(&database, JOURNAL).unwrap();
+        FakeProvider::open(clock, 1, DeliveryFaults::NONE, Some(journal)).unwrap()
+    };
+    let first = start();
+    let (_, call) = dial(&first, "a", "confirms");
+    assert_eq!(first.next_delivery().await.event, "call_started");
+    drop(first);
+
+    let second = start();
+    let path = format!("/v2/get-call/{}", call["call_id"].as_str().unwrap());
+    assert_eq!(send(&second, "GET", &path, &Value::Null).status, 200);
+    assert_eq!(dial(&second, "a", "confirms").1["call_id"], call["call_id"], "the key still names the call");
+    assert_eq!((second.dials().len(), second.duplicate_dials()), (1, 0));
+    second.hold(true);
+    let nothing = tokio::time::timeout(Duration::from_secs(600), second.next_delivery()).await;
+    assert!(nothing.is_err(), "{nothing:?}");
+    drop(second);
+
+    // Held webhooks are sent, because nobody holds them any more.
+    let third = start();
+    for event in ["call_ended", "call_analyzed"] {
+        assert_eq!(third.next_delivery().await.event, event);
+    }
+    assert_eq!((third.next_webhook_at(), start().next_webhook_at()), (None, None));
 }
