@@ -20,6 +20,8 @@ use crate::words::counted;
 
 /// Number of effects, and of skipped items, that are printed.
 const PRINTED_MAX: usize = 20;
+/// Minutes of a search from which on a command without a progress bar says that it searches: a day.
+const LONG_SEARCH_MINUTES: u64 = 24 * 60;
 
 /// Options of a command that changes something.
 #[derive(Clone, Debug, Args)]
@@ -115,7 +117,15 @@ impl Change {
         search: impl AsyncFnOnce(&Stack, selection::Progress<'_>) -> T,
     ) -> T {
         let bar = progress_bar(self.json, "minutes searched");
+        // Without a terminal there is no bar, and a search of all that is stored takes long.
+        let mut is_told = self.json || !bar.is_hidden();
         let mut progress = |done, all| {
+            if !is_told && all >= LONG_SEARCH_MINUTES {
+                is_told = true;
+                let text = format!("searching {all} minutes of stored webhooks, which takes a while …");
+                // The search goes on if nobody can read that.
+                drop(writeln!(io::stderr(), "{text}"));
+            }
             bar.set_length(all);
             bar.set_position(done);
         };
