@@ -56,11 +56,13 @@ impl FakeProvider {
     pub(super) fn save(&self, state: &mut State) -> bool {
         let (Some(journal), Some(unsaved)) = (&self.journal, &mut state.unsaved) else { return true };
         let unsaved = std::mem::take(unsaved);
-        let change = |unsaved| match unsaved {
-            &Unsaved::Write(number, ref entry) => Change::Write(number, entry),
-            &Unsaved::Erase(number) => Change::Erase(number),
-        };
-        let changes: Vec<Change<'_, Entry>> = unsaved.iter().map(change).collect();
+        let changes: Vec<Change<'_, Entry>> = unsaved
+            .iter()
+            .map(|unsaved| match unsaved {
+                Unsaved::Write(number, entry) => Change::Write(*number, entry),
+                Unsaved::Erase(number) => Change::Erase(*number),
+            })
+            .collect();
         let saved = if changes.is_empty() { Ok(()) } else { journal.change(&changes) };
         if let Err(error) = &saved {
             tracing::error!(error = error as &dyn std::error::Error, "calls of the fake provider could not be kept");

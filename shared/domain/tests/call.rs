@@ -514,7 +514,8 @@ fn correction_of_an_ending_in_the_same_batch_is_announced() {
     ];
     let corrected = |call: &Call| {
         let events = call.domain_events_from(1).into_iter();
-        events.filter(|event| event.event_type == "call.corrected").map(|event| (event.status, event.corrects)).last()
+        let corrections = events.filter(|event| event.event_type == "call.corrected");
+        corrections.map(|event| (event.status, event.corrects)).next_back()
     };
     let together = corrected(&deliver(&[events.to_vec()]).unwrap());
     assert_eq!(together, Some(("completed", Some("generic:c/3".to_owned()))));
