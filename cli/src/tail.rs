@@ -19,8 +19,8 @@ Examples:
   switchhook tail --json | jq .
 
 Prints each event when it arrives, again when its status changes, and the domain events of its call. Nothing can be listened to on
-a deployed stack, so what has arrived since is read every few seconds. If more arrives between two reads than can be shown, a line
-names the time of what was left out: `switchhook event list` shows it. Domain events that a worker caused appear with the next event
+a deployed stack, so what has arrived since is read every few seconds. A read covers about a day, and less with many shards or
+events. A line names the time of what was left out: `switchhook event list` shows it. Domain events that a worker caused appear with the next event
 of their call.
 
 Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack could not be reached.";
@@ -94,7 +94,10 @@ impl Tail {
             TailItem::Unreadable(event) => print_unreadable(event, out)?,
             TailItem::DomainEvent { at, id, event_type, call_id: _ } => writeln!(out, "{at}  → {event_type}  {id}")?,
             TailItem::Skipped { since, until } => {
-                writeln!(out, "too many events: those that arrived between {since} and {until} are not shown")?;
+                writeln!(
+                    out,
+                    "the events that arrived between {since} and {until} were not read: `switchhook event list` shows them"
+                )?;
             }
         }
         Ok(())

@@ -65,7 +65,7 @@ pub(crate) struct Frame {
 
 /// Answers with a page whose content is complete, and which its URL shows again.
 pub(crate) fn whole(console: &Console, status: StatusCode, frame: &Frame, content: &Markup) -> Response {
-    complete(console, status, frame, content, status != StatusCode::NOT_FOUND)
+    complete(console, status, frame, content, true)
 }
 
 /// Answers a form with a page. Its URL shows another page, or none, so scripts do not read it again.

@@ -219,7 +219,7 @@ fn placed_call_survives_kill_9_and_ends() {
         // The row records the dial before the request, and the id after it.
         if shown["attempts"][0]["provider_call_id"].is_string() { Ok(()) } else { Err(shown.to_string()) }
     });
-    // The first call is ringing when the stack is killed. The fake provider is killed too, and forgets it. The second
+    // The first call is ringing when the stack is killed. The fake provider is killed too, and goes on with it. The second
     // call is due only afterwards. One that is due at once can be killed between its claim and its dial, and then waits
     // until its lease ends, minutes later.
     let due = due_in(jiff::SignedDuration::from_secs(10));
@@ -227,7 +227,7 @@ fn placed_call_survives_kill_9_and_ends() {
     stack.kill();
     let stack = start();
     let shown = wait_for_job(&stack, &rung, "FAILED");
-    assert_eq!(lifecycles(&shown), ["inconclusive", "busy"], "{shown}");
+    assert_eq!(lifecycles(&shown), ["no_answer", "busy"], "{shown}");
     let shown = wait_for_job(&stack, &waiting, "FAILED");
     assert_eq!(lifecycles(&shown), ["busy"], "{shown}");
     let events = published_events(&stack, &[&rung, &waiting]);

@@ -123,7 +123,10 @@ impl Api {
         {
             return match first.forgotten_at {
                 Some(_) => Err(call_forgotten()),
-                None if is_created_by(&first, &hash) => Ok(created(&first, appointment_id.as_deref(), true)),
+                // Another request of the same batch may have created it just now.
+                None if is_created_by(&first, &hash) => {
+                    Ok(created(&first, appointment_id.as_deref(), first.created_at != now))
+                }
                 None => Err(key_reused()),
             };
         }

@@ -117,10 +117,16 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
     };
     let attempt_index = latest.map(|attempt| attempt.index);
     let last = call.announcements.iter().rfind(|other| other.kind.is_job_result());
+    let is_same_retry = |last: &Announcement| match last.attempt_index {
+        // The retry follows a dial that was taken back, and no later attempt.
+        Some(index) if call.is_withdrawn(index) => attempt_index <= Some(index),
+        // If the dial was not taken back after all, the retry that follows its ending is another one.
+        _ => last.attempt_index == attempt_index && !is_about_other_withdrawal(call, last, latest),
+    };
     let is_same = |last: &Announcement| match (last.kind, kind) {
         (AnnouncementKind::JobCanceled(_), AnnouncementKind::JobCanceled(_)) => true,
-        (AnnouncementKind::RetryScheduled(_), AnnouncementKind::RetryScheduled(_))
-        | (AnnouncementKind::Exhausted(_), AnnouncementKind::Exhausted(_)) => last.attempt_index == attempt_index,
+        (AnnouncementKind::RetryScheduled(_), AnnouncementKind::RetryScheduled(_)) => is_same_retry(last),
+        (AnnouncementKind::Exhausted(_), AnnouncementKind::Exhausted(_)) => last.attempt_index == attempt_index,
         (_, _) => false,
     };
     if last.is_some_and(is_same) {
@@ -134,6 +140,17 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
         }
         None => Announcement { source, ..call_announcement(call, kind, None, now) },
     })
+}
+
+/// True if the source of an announcement says that the provider did not make a dial, and is not the ending of the latest attempt.
+fn is_about_other_withdrawal(call: &Call, announced: &Announcement, latest: Option<&AttemptState>) -> bool {
+    match announced.source {
+        AnnouncementSource::Event(index) => {
+            call.history.get(index).is_some_and(HistoryEntry::is_withdrawal)
+                && latest.and_then(AttemptState::ended_by) != Some(index)
+        }
+        AnnouncementSource::Transition(_) => false,
+    }
 }
 
 /// Returns an announcement about the attempt that was announced last, if the provider did not make that call. Otherwise subscribers would take

@@ -159,7 +159,7 @@ impl Call {
         if later().any(changes_not_before) {
             call.not_before = None;
         }
-        // Each dial that is taken back adds one provider.
+        // Each dial that is taken back adds one provider, or moves it to the end if it has refused before.
         let refused_later = later().filter(|one| one.kind == MoveKind::Withdrawn).count();
         if let Some(refusals) = &mut call.refusals {
             refusals.providers.truncate(refusals.providers.len().saturating_sub(refused_later));

@@ -1,22 +1,21 @@
 //! The health of a provider: whether calls are placed with it now, and how fast.
 //!
-//! A dial may fail for a reason that is not the number's. Examples: the account is out of credit, or the provider is
-//! overloaded, cannot be reached or gives no clear answer. Such failures say something about the provider, and nothing about the call.
+//! A dial may fail for a reason that is not the number's: the account is out of credit, or the provider is overloaded, cannot be
+//! reached or gives no clear answer. Such failures say something about the provider, and nothing about the call.
 //!
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
 //!
 //! **Some refusals are because of the number or because of the account, and do not say which.** A refused calling number is like them:
-//! each call names its own. Of these, only the refusals of different numbers count. So a number that the provider blocks never opens the circuit by itself, however often it is dialled.
+//! each call names its own. Only refusals of different numbers count, so a blocked number never opens the circuit by itself.
 //!
-//! A provider that gets too many requests is slowed down: each such answer halves its dial rate and pauses all dials for a
-//! moment. Then the rate rises again with time. A provider that has too many calls gets a [limit](CallLimit) on them instead.
+//! A provider that gets too many requests is slowed down: each such answer halves its dial rate and pauses all dials.
+//! Then the rate rises again. A provider that has too many calls gets a [limit](CallLimit) on them instead.
 //!
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
 //! a call was really dialled does, if that call was sent after the doubt began. If the report that begins the doubt is about the probe
-//! that closed the circuit, the probe failed after all, and the circuit opens again. A later call that was reported as dialled meanwhile
-//! prevents that.
+//! that closed the circuit, the probe failed after all, and the circuit opens again, unless a later call was reported as dialled.
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
@@ -358,7 +357,8 @@ impl ProviderHealth {
     /// Returns the health with a [count](CallLimit::recent_count) for all schedulers. `None` if it tells nothing new.
     #[must_use]
     pub fn with_count(&self, calls: CallsInFlight, at: Timestamp) -> Option<Self> {
-        Some(Self { call_limit: self.call_limit.with_count(calls, at)?, ..self.clone() })
+        let call_limit = self.call_limit.with_count(calls, at, self.slowdown.map(|slowdown| slowdown.since))?;
+        Some(Self { call_limit, ..self.clone() })
     }
 
     /// True if the limit on calls in flight is all that keeps calls from being claimed.

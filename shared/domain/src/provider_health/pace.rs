@@ -133,9 +133,10 @@ impl CallLimit {
         Some((calls, at))
     }
 
-    /// Returns the limit with a count that began at this time. `None` if a later one is stored, or the provider has refused a call since.
-    pub(super) fn with_count(&self, calls: CallsInFlight, at: Timestamp) -> Option<Self> {
-        let since = self.count.map(|count| count.at).max(self.since);
+    /// Returns the limit with a count that began at this time. `None` if a later one is stored, or the provider has refused a call or
+    /// asked for fewer since.
+    pub(super) fn with_count(&self, calls: CallsInFlight, at: Timestamp, slowed_at: Option<Timestamp>) -> Option<Self> {
+        let since = self.count.map(|count| count.at).max(self.since).max(slowed_at);
         since.is_none_or(|since| since < at).then(|| Self { count: Some(Count { at, calls }), ..self.clone() })
     }
 
@@ -156,9 +157,10 @@ impl CallLimit {
         }
     }
 
-    /// Gives up all reserved places.
+    /// Gives up all reserved places. Calls that were dialled since the count are known from them alone, so it is not valid any more.
     pub(super) fn clear_reservations(&mut self) {
         self.reservations.clear();
+        self.count = None;
     }
 
     /// Limit that the provider has set, as it has grown. `None` if there is none, or it no longer holds.

@@ -349,6 +349,9 @@ fn schedulers_share_a_count_for_seconds() {
     // Claims are reserved beside the count, for longer than it is used.
     let (booked, _) = counted.book(100, &pace_with(Some(20), 3, 5), at(100)).expect("free");
     assert!(booked.is_full(&pace_with(Some(20), 3, 5), at(104)));
+    // A pause gives up the reservations. Without them, the count lacks the calls that were dialled since.
+    let slowed = booked.after_dial(&call(1), failed(DialFailure::Busy), at(102)).expect("slows down");
+    assert_eq!((slowed.call_limit.recent_count(at(104)), slowed.with_count(calls, at(101))), (None, None));
 }
 
 #[test]

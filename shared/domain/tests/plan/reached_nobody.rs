@@ -171,6 +171,25 @@ fn accepted_dial_that_reached_nobody_is_announced_to_be_made_again() {
     }
 }
 
+/// The second dial was accepted, and reached nobody. The retry is announced once, and another one if a phone rang after all.
+#[test]
+fn retry_after_a_dial_that_reached_nobody_is_announced_once() {
+    let busy = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Busy, 12));
+    let call = dialled(&busy, 100);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("2"), "p2", at(101)));
+    let call = folded(&call, &call.not_dialled_event(&AttemptKey::new("2"), "p2", at(102)));
+    let retries = |call: &Call| types(call).iter().filter(|name| *name == "call.retry_scheduled").count();
+    assert_eq!(retries(&call), 2, "{:?}", types(&call));
+    let mut again = reports("3", "2", EventKind::Failed, 103);
+    again.call_events.retain(|event| !event.implied);
+    again.call_events[0].never_dialled = Some(NeverDialled::Capacity);
+    let again = folded(&call, &again);
+    assert_eq!(types(&again), types(&call));
+    let rang = folded(&again, &reports("4", "2", EventKind::Busy, 110));
+    assert_eq!((rang.attempts().len(), retries(&rang)), (2, 3), "{:?}", types(&rang));
+    assert_eq!(types(&folded(&rang, &reports("5", "2", EventKind::Busy, 111))), types(&rang));
+}
+
 /// The user cancels a call after a dial that reached nobody. A late event shows that a phone rang after all.
 #[test]
 fn cancellation_is_announced_once_whatever_arrives_later() {

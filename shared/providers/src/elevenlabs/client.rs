@@ -142,7 +142,13 @@ pub(crate) fn next_step(
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let [from, until] = [period.from, period.until].map(|time| time.as_millis().div_euclid(1000).to_string());
     let limit = DISCOVERED_MAX.to_string();
-    let pairs = [("call_start_after_unix", from.as_str()), ("call_start_before_unix", &until), ("page_size", &limit)];
+    // A chat is no call. A row does not say that it is one.
+    let pairs = [
+        ("call_start_after_unix", from.as_str()),
+        ("call_start_before_unix", &until),
+        ("text_only", "false"),
+        ("page_size", &limit),
+    ];
     let query = query(pairs.into_iter().chain(page.map(|cursor| ("cursor", cursor))));
     Some(get(account(config)?, format!("{CONVERSATIONS}?{query}")))
 }

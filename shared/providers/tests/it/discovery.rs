@@ -56,8 +56,8 @@ fn recent_calls_are_listed() {
     GET /call?createdAtGe=2025-10-20T11%3A16%3A39.000Z&createdAtLe=2025-10-20T12%3A16%3A39.000Z&limit=10
     GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=1&page%5Bsize%5D=100
     GET /v2/call_events?filter%5Btype%5D=webhook&filter%5Boccurred_at%5D%5Bgte%5D=2025-10-20T11%3A16%3A39.000Z&page%5Bnumber%5D=2&page%5Bsize%5D=100
-    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=100
-    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&page_size=100&cursor=a%20b
+    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&text_only=false&page_size=100
+    GET /v1/convai/conversations?call_start_after_unix=1760958999&call_start_before_unix=1760962599&text_only=false&page_size=100&cursor=a%20b
     GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=0
     GET /v1/Account/MA1/Call/?end_time__gte=2025-10-20%2011%3A16%3A39&limit=20&offset=20
     GET /v1/calls?date_start=2025-10-20T11%3A16%3A39Z&date_end=2025-10-20T12%3A16%3A39Z&order=asc&page_size=100&record_index=0
