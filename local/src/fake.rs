@@ -13,6 +13,7 @@
 
 mod behaviour;
 mod call;
+mod delivery;
 mod dial;
 mod faults;
 mod held;
@@ -42,13 +43,13 @@ use state::State;
 use vendor::{Order, Request};
 
 pub use behaviour::Behaviour;
+pub use delivery::Delivery;
 pub use faults::{CrashPoint, DeliveryFaults};
 pub use held::HeldWebhook;
 pub(crate) use kept::JOURNAL;
 pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
 pub use response::{ApiResponse, ResponseFate};
-pub use state::Delivery;
 
 /// Number of times a webhook is sent again after the receiver did not accept it, as Retell does.
 const RETRIES_MAX: u32 = 3;
@@ -241,7 +242,7 @@ impl FakeProvider {
             Some(order) => state.dial(order, now),
             None => state.answer(provider, &request, now),
         };
-        let is_saved = self.save(&mut state);
+        let is_saved = state.save(self.journal.as_ref());
         drop(state);
         self.changed.changed();
         if is_saved { answer } else { error(503, "the call could not be kept") }
@@ -264,7 +265,7 @@ impl FakeProvider {
         let (id, call) = state.begin(order, Direction::Inbound, (behaviour, false), now);
         state.keep_call(&id, &call, None, None);
         state.calls.insert(id.clone(), call);
-        self.save(&mut state);
+        state.save(self.journal.as_ref());
         drop(state);
         self.changed.changed();
         id
@@ -315,7 +316,7 @@ impl FakeProvider {
             recording.webhooks.push(SentWebhook { provider_call_id: provider_call_id.clone(), event, at_ms });
         }
         state.forget_webhook(number);
-        self.save(&mut state);
+        state.save(self.journal.as_ref());
         Some(delivery)
     }
 
@@ -326,7 +327,7 @@ impl FakeProvider {
             let at = self.now_ms() + millis(RETRY_PAUSE);
             let mut state = lock(&self.state);
             state.enqueue(at, delivery);
-            self.save(&mut state);
+            state.save(self.journal.as_ref());
             drop(state);
             self.changed.changed();
         }

@@ -8,11 +8,12 @@ use switchhook_providers::repeats_safely_for;
 
 use super::behaviour::Behaviour;
 use super::call::FakeCall;
+use super::delivery::Delivery;
 use super::faults::DeliveryFaults;
 use super::mode::{Mode, Refusal};
 use super::records::{ApiRecord, Dial, RequestResult};
 use super::response::{ApiResponse, ResponseFate, blocked_number, error, refused_calling_number};
-use super::state::{Delivery, State};
+use super::state::State;
 use super::vendor::{self, Order, Webhook};
 
 /// Seconds after which a caller may try again that was answered 429. It is longer than any pause that a dialer makes by itself.

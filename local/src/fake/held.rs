@@ -53,7 +53,7 @@ impl FakeProvider {
             }
         }
         state.drop_held(numbers);
-        self.save(&mut state);
+        state.save(self.journal.as_ref());
         drop(state);
         self.changed.changed();
     }
@@ -62,7 +62,7 @@ impl FakeProvider {
     pub fn drop_held(&self, numbers: &[u64]) {
         let mut state = lock(&self.state);
         state.drop_held(numbers);
-        self.save(&mut state);
+        state.save(self.journal.as_ref());
     }
 
     /// Time at which the next webhook is due, in Unix milliseconds. `None` if none is planned.

@@ -2,31 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use switchhook_domain::Provider;
 
 use super::call::FakeCall;
+use super::delivery::Delivery;
 use super::faults::{CrashPoint, DeliveryFaults};
-use super::kept::{EventName, Unsaved, event_name};
+use super::kept::{Entry, KeptCall, Unsaved};
 use super::mode::Mode;
 use super::records::{ApiRecord, Dial, RequestResult, SentWebhook};
-
-/// A webhook to sign and send now.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delivery {
-    pub(super) provider: Provider,
-    pub(super) provider_call_id: String,
-    pub(super) metadata: Value,
-    /// Query of the URL that the webhook goes to. Empty for every provider but Twilio, Plivo and SignalWire.
-    pub(super) query: String,
-    #[serde(deserialize_with = "event_name")]
-    pub(super) event: EventName,
-    pub(super) body: String,
-    pub(super) failed_sends: u32,
-    /// True if somebody held the webhook and let it go, so that it is not held again.
-    pub(super) is_released: bool,
-}
+use crate::error::LocalError;
+use crate::journal::{Change, Journal};
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -70,28 +55,70 @@ pub(super) struct Recording {
     pub(super) results_by_key: BTreeMap<String, RequestResult>,
 }
 
-impl Delivery {
-    /// Provider that sends the webhook.
-    #[must_use]
-    pub const fn provider(&self) -> Provider {
-        self.provider
+impl State {
+    /// Writes what has changed into the journal. Returns false if it could not be written.
+    pub(super) fn save(&mut self, journal: Option<&Journal>) -> bool {
+        let (Some(journal), Some(unsaved)) = (journal, &mut self.unsaved) else { return true };
+        let unsaved = std::mem::take(unsaved);
+        let changes: Vec<Change<'_, Entry>> = unsaved
+            .iter()
+            .map(|unsaved| match unsaved {
+                Unsaved::Write(number, entry) => Change::Write(*number, entry),
+                Unsaved::Erase(number) => Change::Erase(*number),
+            })
+            .collect();
+        let saved = if changes.is_empty() { Ok(()) } else { journal.change(&changes) };
+        if let Err(error) = &saved {
+            tracing::error!(error = error as &dyn std::error::Error, "calls of the fake provider could not be kept");
+        }
+        saved.is_ok()
     }
 
-    /// Query of the URL that the webhook goes to, without `?`. It is part of what Twilio signs.
-    #[must_use]
-    pub fn query(&self) -> &str {
-        &self.query
+    /// Takes over what an earlier process kept, and keeps what changes from now on.
+    pub(super) fn restore(&mut self, journal: &Journal) -> Result<(), LocalError> {
+        for entry in journal.read::<Entry>()? {
+            let number = match entry {
+                Entry::Call(kept) => {
+                    let KeptCall { number, id, call, idempotency_key, dial } = *kept;
+                    self.calls_by_key.extend(idempotency_key.map(|key| (key, id.clone())));
+                    self.dials.extend(dial);
+                    self.calls.insert(id, call);
+                    number
+                }
+                Entry::Webhook { number, at, delivery } => {
+                    self.scheduled_webhooks.insert((at, number), delivery);
+                    number
+                }
+            };
+            self.counter = self.counter.max(number);
+        }
+        self.unsaved = Some(Vec::new());
+        Ok(())
     }
 
-    /// Body of the webhook. The sender signs it.
-    #[must_use]
-    pub fn body(&self) -> &str {
-        &self.body
+    pub(super) fn keep_call(&mut self, id: &str, call: &FakeCall, key: Option<&String>, dial: Option<&Dial>) {
+        let Some(unsaved) = &mut self.unsaved else { return };
+        self.counter += 1;
+        let number = self.counter;
+        let kept = KeptCall {
+            number,
+            id: id.to_owned(),
+            call: call.clone(),
+            idempotency_key: key.cloned(),
+            dial: dial.cloned(),
+        };
+        unsaved.push(Unsaved::Write(number, Entry::Call(Box::new(kept))));
     }
 
-    /// Metadata of the call, from the dial request.
-    #[must_use]
-    pub const fn metadata(&self) -> &Value {
-        &self.metadata
+    pub(super) fn keep_webhook(&mut self, number: u64, at: i64, delivery: &Delivery) {
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.push(Unsaved::Write(number, Entry::Webhook { number, at, delivery: delivery.clone() }));
+        }
+    }
+
+    pub(super) fn forget_webhook(&mut self, number: u64) {
+        if let Some(unsaved) = &mut self.unsaved {
+            unsaved.push(Unsaved::Erase(number));
+        }
     }
 }
