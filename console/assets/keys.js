@@ -21,7 +21,7 @@ const showTheme = () => {
 };
 showTheme();
 
-/** Shows every time of the page in the chosen zone. Of times with the same `data-days`, the first of each day has its date. */
+/** Shows every time of the page in the chosen zone. Of times in the same `data-days`, the first of each day has its date. */
 export const showTimes = (within = document) => {
   const local = setting("zone", "UTC") === "local";
   const days = {};
@@ -31,7 +31,7 @@ export const showTimes = (within = document) => {
     const shown = /^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?$/.exec(time.dataset.utc);
     if (shown && !Number.isNaN(+at)) {
       const here = new Date(at - at.getTimezoneOffset() * 60000).toISOString().replace("T", " ");
-      const group = time.dataset.days;
+      const group = time.closest("[data-days]")?.dataset.days;
       const hasDate = group ? days[group] !== here.slice(0, 10) : shown[1];
       if (group) days[group] = here.slice(0, 10);
       const text = local ? here.slice(hasDate ? 0 : 11, shown[2] ? 23 : 19) : time.dataset.utc;

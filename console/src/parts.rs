@@ -48,11 +48,11 @@ pub(crate) fn date_and_time(at: &str) -> Markup {
 }
 
 /// Time with its milliseconds, in a list of times with this name. The first of a day has its date. A script decides that again for
-/// the days of local time.
-pub(crate) fn time_in_list(at: &str, has_date: bool, list: &str) -> Markup {
+/// the days of local time. `None` if an element around the times has the name, as `data-days`.
+pub(crate) fn time_in_list(at: &str, has_date: bool, list: Option<&str>) -> Markup {
     let shown = at.get(..10).zip(at.get(11..23).filter(|text| !text.ends_with('Z')));
     let Some((date, time)) = shown else { return time_of(at, None) };
-    html! { time datetime=(at) data-days=(list) { @if has_date { (date) " " } (time) } }
+    html! { time datetime=(at) data-days=[list] { @if has_date { (date) " " } (time) } }
 }
 
 /// Name of the zone in which the times of a page are shown. A script changes it with them.
@@ -262,8 +262,8 @@ mod tests {
         let at = "2026-11-22T15:45:11.212Z";
         let shown = |markup: Markup| markup.into_string().split(['>', '<']).nth(2).unwrap().to_owned();
         assert_eq!(shown(time(at)), "15:45:11");
-        assert_eq!(shown(time_in_list(at, false, "a")), "15:45:11.212");
-        assert_eq!(shown(time_in_list(at, true, "a")), "2026-11-22 15:45:11.212");
+        assert_eq!(shown(time_in_list(at, false, Some("a"))), "15:45:11.212");
+        assert_eq!(shown(time_in_list(at, true, None)), "2026-11-22 15:45:11.212");
         assert_eq!(shown(date_and_time(at)), "2026-11-22 15:45:11");
         assert_eq!(shown(time("é")), "é");
     }

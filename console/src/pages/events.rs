@@ -150,7 +150,7 @@ fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
         @if page.events.is_empty() {
             (parts::empty(&nothing(console, wanted, page)))
         } @else {
-            table.received {
+            table.received data-days="events" {
                 caption { "Received events, the latest first" }
                 thead {
                     tr {
@@ -202,7 +202,7 @@ fn row(event: &EventLine, has_date: bool) -> Markup {
     html! {
         tr {
             td {
-                (parts::time_in_list(&event.received_at, has_date, "events"))
+                (parts::time_in_list(&event.received_at, has_date, None))
                 @if let Some(late) = late { " " span.muted { (short_duration(late)) " late" } }
             }
             td data-label="Event" { (parts::event_link(&event.event_id)) " " span.muted { (parts::foreign(&event.event_type)) } }

@@ -221,6 +221,6 @@ impl Days {
         if is_new {
             day.clone_into(&mut self.last);
         }
-        parts::time_in_list(at, is_new, &self.list)
+        parts::time_in_list(at, is_new, Some(&self.list))
     }
 }
