@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// Three dead letters, of which two were received because of `--max 2`.
+    /// Three dead letters. Two were received because of `--max 2`.
     #[test]
     fn letter_whose_message_was_not_received_is_not_missing_in_the_queue() {
         let letter = |message_id: Option<&str>| DeadLetter {

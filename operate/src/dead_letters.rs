@@ -425,7 +425,7 @@ async fn describe(
                 call_id: entry.as_ref().and_then(|entry| entry.call_id.clone()),
                 event_id: Some(notice.quarantined),
                 error: Some(notice.reason.clone()),
-                // Nobody knows whether a list that was cut names it, so no difference is told.
+                // Nobody knows whether a list that was cut names it, so no difference is shown.
                 in_index: entry.is_some() || quarantined.len() >= limit,
                 ..blank
             };

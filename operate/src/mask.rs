@@ -136,11 +136,11 @@ const FREE_ENDS: [&str; 21] = [
 ];
 /// The same, for whole names.
 const FREE_FIELDS: [&str; 5] = ["data", "meta", "result", "results", "vars"];
-/// Fields that stand in the `data` of ElevenLabs and Telnyx, which they define themselves.
+/// Fields in the `data` of ElevenLabs and Telnyx, which they define themselves.
 const ENVELOPE_FIELDS: [&str; 2] = ["conversationid", "recordtype"];
 /// Fields of free content that are shown nevertheless.
 const FREE_SHOWN: [&str; 3] = ["appointmentid", "switchhookcallid", "switchhookattempt"];
-/// Words of ElevenLabs for the success of a call, which stand in its analysis beside what a team defines.
+/// Words of ElevenLabs for the success of a call, in its analysis, beside the fields of a team.
 const SUCCESS_FIELD: &str = "callsuccessful";
 const SUCCESS_WORDS: [&str; 3] = ["failure", "success", "unknown"];
 /// Words of a date, beside its digits.

@@ -56,7 +56,7 @@ pub(super) struct Recording {
 }
 
 impl State {
-    /// Writes what has changed into the journal. Returns false if it could not be written.
+    /// Writes the changes into the journal. Returns false if it could not be written.
     pub(super) fn save(&mut self, journal: Option<&Journal>) -> bool {
         let (Some(journal), Some(unsaved)) = (journal, &mut self.unsaved) else { return true };
         let unsaved = std::mem::take(unsaved);

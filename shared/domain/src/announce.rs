@@ -154,7 +154,7 @@ fn is_about_other_withdrawal(call: &Call, announced: &Announcement, latest: Opti
 }
 
 /// Returns an announcement about the attempt that was announced last, if the provider did not make that call. Otherwise subscribers would take
-/// it for a call under way until the next dial. Its kind is still that of the announced state. `None` if the retry is announced.
+/// it for a call under way until the next dial. Its kind is still the announced state. `None` if the retry is announced.
 fn taken_back(call: &Call) -> Option<Announcement> {
     let is_of_dial = |other: &&Announcement| other.kind.topic() == Topic::Lifecycle || other.kind.is_job_result();
     let announced = call.announcements.iter().rfind(is_of_dial).filter(|last| !last.kind.is_job_result())?;

@@ -21,7 +21,7 @@ impl Call {
         }
     }
 
-    /// Returns the time at which the call was due first: its planned due time, or that of a trigger before it. `None` if another system
+    /// Returns the time at which the call was due first: its planned due time, or the time of a trigger before it. `None` if another system
     /// places the call.
     #[must_use]
     pub fn first_due_at(&self) -> Option<Timestamp> {

@@ -153,7 +153,7 @@ impl Call {
             return outcome;
         }
         let is_own = event.origin == Origin::Switchhook;
-        // Of a call that Switchhook places, an event that concerns no attempt tells nothing about a dial.
+        // If Switchhook places the call, an event that concerns no attempt tells nothing about a dial.
         let is_about_attempt = !(is_own || is_call_level && self.plan.is_some());
         let needs_record =
             if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && is_about_attempt };

@@ -507,7 +507,7 @@ fn refold_repairs_a_row_that_was_altered_by_hand() {
     // The same drift is repaired once.
     assert_eq!(refold(&after, &events, |_| false, &drift, &POLICY, at(41)).outcomes, [FoldOutcome::Duplicate]);
 
-    // No event is left. What was announced keeps its provider.
+    // No event is left. Each announcement keeps its provider.
     let emptied = refold(&call, &[], |_| false, &call.drift_found_event("x", at(40)), &POLICY, at(40));
     let emptied = emptied.transition.unwrap().call.domain_events_from(1);
     assert!(published.iter().zip(&emptied).all(|(was, is)| was.provider == is.provider), "{emptied:?}");

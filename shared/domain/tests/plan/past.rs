@@ -1,4 +1,4 @@
-//! What the row of a placed call tells about an earlier time: nothing that happened later.
+//! The row of a placed call tells nothing about an earlier time that happened later.
 
 use super::*;
 

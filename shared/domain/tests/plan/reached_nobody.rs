@@ -149,7 +149,7 @@ fn pause_ends_when_the_call_is_too_late() {
     assert_eq!(due_at(&call), at(100));
 }
 
-/// Subscribers heard of the accepted dial. They hear that nobody is called, each time.
+/// The accepted dial was announced. Each time, subscribers learn that nobody is called.
 #[test]
 fn accepted_dial_that_reached_nobody_is_announced_to_be_made_again() {
     let mut call = call_with(RETRY);

@@ -88,7 +88,7 @@ impl Place {
         body.pointer(&self.0)
     }
 
-    /// The value in a JSON text, of which nothing else is built. An array or an object has no content then.
+    /// The value in a JSON text. Nothing else of the text is built. An array or an object has no content then.
     pub(crate) fn value_in(&self, text: &str) -> Option<Value> {
         json::value_at(text, &self.0)
     }
