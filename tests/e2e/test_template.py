@@ -204,12 +204,12 @@ def test_policies_of_the_console_name_exact_actions_and_resources():
             assert ("*" in as_list(statement["Resource"])) == (actions <= WITHOUT_RESOURCE), actions
 
 
-def test_policy_for_changes_deletes_only_what_forget_deletes():
+def test_policy_for_changes_deletes_few_kinds_of_items():
     deleting = [each for each in console_statements("ConsoleChangePolicy") if "dynamodb:DeleteItem" in as_list(each["Action"])]
     keys = {each["Resource"]["Fn::GetAtt"][0]: each["Condition"] for each in deleting}
     condition = lambda *patterns: {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(patterns)}}
     assert all(each["Action"] == "dynamodb:DeleteItem" for each in deleting)
-    assert keys == {"InboxTable": condition("chunk:*", "conflict:*", "do-not-call:*"), "CallsTable": condition("do-not-call:*")}
+    assert keys == {"InboxTable": condition("chunk:*", "conflict:*", "do-not-call:*", "*/replaced/*"), "CallsTable": condition("do-not-call:*")}
 
 
 def test_policy_for_looking_stores_nothing_but_plans():
