@@ -129,6 +129,7 @@ async fn key_stays_that_of_its_first_request_when_the_inbox_has_forgotten_it() {
     let request = request_body(&json!({}));
     let first = send(&world, "POST", "/calls", Some("k1"), &request).await;
     let call_id = body(&first)["call_id"].as_str().unwrap().to_owned();
+    world.wait(MINUTE).await;
     world.delete_item(INBOX_TABLE, &format!("switchhook:{call_id}/created")).await;
     let other = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({"appointment_id": "apt"}))).await;
     assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
