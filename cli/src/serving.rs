@@ -47,8 +47,8 @@ pub(crate) struct ListenError {
 /// Largest number of free ports that are tried until one is free on both addresses.
 const FREE_PORTS_TRIED: usize = 16;
 
-/// Listener on both loopback addresses of this machine. A browser asks `[::1]` first for a name such as `switchhook.localhost`, so
-/// **no other program may have the same port there**: it would get the secret of the console's link.
+/// Listener on both loopback addresses of this machine. For a name such as `switchhook.localhost`, a browser asks `[::1]` first.
+/// **So no other program may have the same port there.** It would get the secret of the console's link.
 #[derive(Debug)]
 pub(crate) struct LoopbackListener {
     v4: TcpListener,

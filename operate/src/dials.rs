@@ -153,8 +153,9 @@ pub async fn is_blocked(stack: &Stack, number: &PhoneNumber) -> Result<bool, Err
     Ok(DoNotCallList::new(&stack.calls, &stack.inbox).contains(number).await?)
 }
 
-/// Reads the rows of the calls that the reconciler watches, at most [`EXAMINED_MAX`] of them: first the claims,
-/// among which are the calls in doubt, and then those that it wakes first. Returns true with them if there are more. A row that cannot be read is left out, because the list of stuck calls names it.
+/// Reads at most [`EXAMINED_MAX`] rows of the calls that the reconciler watches. The claims come first, and the calls in doubt are among
+/// them. Then come the calls that it wakes first. Returns true with them if there are more. A row that cannot be read is left out,
+/// because the list of stuck calls names it.
 async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
     let range = Timestamp::from_millis(0)..=Timestamp::MAX;
     let limit = i32::try_from(EXAMINED_MAX).unwrap_or(i32::MAX);

@@ -159,7 +159,7 @@ impl Stack {
         Ok(Self { services: Some(services), ..stack })
     }
 
-    /// Current time of the stack, by the clock of the SDK. The time that the user of a `switchhook dev` has skipped is that of the last
+    /// Current time of the stack, by the clock of the SDK. Time that the user of a `switchhook dev` has skipped counts from the next
     /// [`Self::read_clock`].
     #[must_use]
     pub fn now(&self) -> Timestamp {
@@ -169,8 +169,8 @@ impl Stack {
         }
     }
 
-    /// Asks a `switchhook dev` for its time, and returns it. Returns that of a deployed stack by the last response of AWS, whatever the
-    /// clock of this machine shows.
+    /// Asks a `switchhook dev` for its time, and returns it. The time of a deployed stack follows from the last response of AWS,
+    /// whatever the clock of this machine shows.
     pub async fn read_clock(&self) -> Timestamp {
         let Some(url) = &self.local else { return ahead_of(self.clock.now(), self.ledger.ahead_ms()) };
         if let Some(DevTime { now, is_stopped }) = time_of_dev(url).await {

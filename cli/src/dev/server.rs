@@ -34,8 +34,8 @@ struct AppState {
     stopped: watch::Receiver<bool>,
 }
 
-/// Returns the server of the API, behind its guard. Its event streams end when `stopped` becomes true. That of a frozen stack changes
-/// nothing.
+/// Returns the server of the API, behind its guard. Its event streams end when `stopped` becomes true. The server of
+/// a frozen stack changes nothing.
 pub(super) fn app(cloud: Cloud, names: StackNames, stopped: watch::Receiver<bool>, is_frozen: bool) -> Router {
     let operator = operator::routes(cloud.clone(), names);
     let routes = Router::new()

@@ -2,7 +2,7 @@
 //!
 //! A deployed stack has nothing to listen to, so the newest part of the index is read again and again. **Each poll begins where the last
 //! one ended, and somewhat earlier.** It reads page after page, and names the span that it did not read if there were too many.
-//! The time is that of the stack, because times of receipt are compared with it.
+//! The clock of the stack counts, because times of receipt are compared with it.
 //!
 //! Domain events are read from the rows of the calls that had an event. Those that a worker caused are shown with the next event of
 //! their call.

@@ -121,7 +121,7 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
         // The retry follows a dial that was taken back, and no later attempt.
         Some(index) if call.is_withdrawn(index) => attempt_index <= Some(index),
         // If the dial was not taken back after all, the retry that follows its ending is another one.
-        _ => last.attempt_index == attempt_index && !is_about_other_withdrawal(call, last, latest),
+        Some(_) | None => last.attempt_index == attempt_index && !is_about_other_withdrawal(call, last, latest),
     };
     let is_same = |last: &Announcement| match (last.kind, kind) {
         (AnnouncementKind::JobCanceled(_), AnnouncementKind::JobCanceled(_)) => true,

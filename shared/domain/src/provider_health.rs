@@ -1,7 +1,7 @@
 //! The health of a provider: whether calls are placed with it now, and how fast.
 //!
-//! A dial may fail for a reason that is not the number's: the account is out of credit, or the provider is overloaded, cannot be
-//! reached or gives no clear answer. Such failures say something about the provider, and nothing about the call.
+//! A dial may fail for a reason that is not the number's. For example, the account is out of credit, or the provider is overloaded.
+//! Such failures say something about the provider, and nothing about the call.
 //!
 //! **Failures in a row open the provider's circuit. While it is open, one call at a time is dialled, as a probe, and only
 //! the success of a probe closes it.** The pause before a probe doubles with every probe that fails.
@@ -14,8 +14,8 @@
 //!
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
-//! a call was really dialled does, if that call was sent after the doubt began. If the report that begins the doubt is about the probe
-//! that closed the circuit, the probe failed after all, and the circuit opens again, unless a later call was reported as dialled.
+//! a call was really dialled does, if that call was sent after the doubt began. The report may be about the probe that closed the
+//! circuit. Then the probe failed after all, and the circuit opens again, unless a later call was reported as dialled.
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.

@@ -129,7 +129,7 @@ fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
 /// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
 ///
 /// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. Nor was a mailbox reached then. It is
-/// also ignored if the analysis says `in_voicemail`, or if the call ended at a mailbox: a machine cannot decide, and a boolean of the
+/// also ignored if the analysis says `in_voicemail`, or if the call ended at a mailbox. A machine cannot decide, and a boolean of the
 /// analysis is false if nobody said anything. Only a confirmation counts there if the analysis says that no machine answered: for
 /// example, the person picked up after an assistant that screens calls. A person who asked not to be called again has declined, whatever the
 /// analysis says.

@@ -167,8 +167,8 @@ fn event_id(provider: Provider, callback: &Callback, kind: &Kind, event_type: &s
 
 /// True if this is the webhook about the status of a number at SignalWire, which is posted after each inbound call.
 ///
-/// It has no other parameters than `CallSid`, `AccountSid`, `From`, `To`, `Timestamp`, `CallStatus` (`failed` or `completed`), `CallDuration`
-/// and `AudioInMos`, and its timestamp is the one at which the call was created. (`signalwire/docs`,
+/// Its parameters are `CallSid`, `AccountSid`, `From`, `To`, `Timestamp`, `CallStatus` (`failed` or `completed`), `CallDuration`
+/// and `AudioInMos`. Its timestamp is the time at which the call was created. (`signalwire/docs`,
 /// `specs/compatibility-api/incoming-phone-numbers/models/webhooks.tsp`.) Every other callback has a direction and a number. A record of the
 /// API that is read like a callback has no account.
 fn is_of_number(provider: Provider, callback: &Callback) -> bool {
