@@ -1,20 +1,19 @@
 //! The one path by which calls are claimed, whoever found them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{Call, CallId, Provider, Timestamp, Transition};
 
-use crate::flow::{Flow, Route};
+use crate::flow::{Flow, Route, Turn};
 use crate::{CONCURRENCY, ClaimOutcome, LEASE, Report, Scheduler};
 
 /// Write that a run makes for a due call.
 enum Step {
-    /// The call is claimed, to be placed in this way.
-    Claim(Route, Box<Call>),
+    /// The call is claimed, to be placed in this way, with the number of its place.
+    Claim(Route, u64, Box<Call>),
     /// The call ends, because it is too late for it.
     Expire(Box<Transition>),
     /// The call waits until its calling window opens.
@@ -33,8 +32,9 @@ enum StepOutcome {
 }
 
 impl Scheduler {
-    /// Claims those of the calls that are due, as far as their providers take them within the time `ahead`. If several want the last
-    /// places of a provider, the first in the list get them. The others stay pending.
+    /// Claims those of the calls that are due, as far as their providers take them. If several want the last places of a provider, the first
+    /// in the list get them. The others stay pending. Calls that were woken get no place if others have waited longer, and are
+    /// [put behind](Flow::put_behind) them.
     ///
     /// A call that must not be dialled now takes no place: it ends if it is too late for it, or waits until its calling window opens.
     ///
@@ -43,7 +43,7 @@ impl Scheduler {
         &self,
         flow: &mut Flow<'_>,
         call_ids: Vec<CallId>,
-        ahead: Duration,
+        turn: Turn,
         report: &mut Report,
         trace_id: &str,
     ) -> Result<(), Error> {
@@ -64,7 +64,7 @@ impl Scheduler {
                     Some(step) => steps.push(step),
                     None => match flow.route(&call, false, now).await {
                         Ok(Some(Route::AtRate(provider))) => by_provider.entry(provider).or_default().push(call),
-                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, Box::new(call))),
+                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, 0, Box::new(call))),
                         Ok(None) => report.waiting += 1,
                         Err(error) => fail(report, error),
                     },
@@ -78,11 +78,17 @@ impl Scheduler {
             }
         }
         for (provider, calls) in by_provider {
-            match flow.book(provider, calls.len() as u64, ahead, now).await {
-                Ok(booked) => {
-                    report.waiting += (calls.len() as u64).saturating_sub(booked);
-                    let booked = calls.into_iter().take(usize::try_from(booked).unwrap_or(usize::MAX));
-                    steps.extend(booked.map(|call| Step::Claim(Route::AtRate(provider), Box::new(call))));
+            match flow.book(provider, calls.len() as u64, turn, now).await {
+                Ok(places) => {
+                    let mut calls = calls.into_iter();
+                    let booked = places.zip(calls.by_ref());
+                    steps.extend(
+                        booked.map(|(place, call)| Step::Claim(Route::AtRate(provider), place, Box::new(call))),
+                    );
+                    report.waiting += calls.len() as u64;
+                    if turn == Turn::Woken {
+                        flow.put_behind(provider, calls.map(|call| call.call_id));
+                    }
                 }
                 Err(error) => fail(report, error),
             }
@@ -116,9 +122,9 @@ impl Scheduler {
 
     async fn carry_out(&self, step: Step, flow: &Flow<'_>, trace_id: &str) -> Result<StepOutcome, Error> {
         let (transition, outcome) = match step {
-            Step::Claim(route, call) => {
-                let (provider, call_id) = (route.provider(), call.call_id.clone());
-                return match self.claim(flow, *call, provider, false, trace_id).await? {
+            Step::Claim(route, place, call) => {
+                let call_id = call.call_id.clone();
+                return match self.claim(flow, *call, route.provider(), place, false, trace_id).await? {
                     ClaimOutcome::Claimed => Ok(StepOutcome::Claimed),
                     ClaimOutcome::NotPending(_)
                     | ClaimOutcome::LostRace
@@ -144,12 +150,14 @@ impl Scheduler {
         Ok(if is_under_way { StepOutcome::LostRace } else { StepOutcome::LostProbe(provider, call_id) })
     }
 
-    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer. A manual claim ignores the due time.
+    /// Moves a call from PENDING to CLAIMED, and queues the claim for the dialer, in the lane of its place. A manual claim ignores the due
+    /// time.
     pub(crate) async fn claim(
         &self,
         flow: &Flow<'_>,
         mut call: Call,
         provider: Provider,
+        place: u64,
         is_manual: bool,
         trace_id: &str,
     ) -> Result<ClaimOutcome, Error> {
@@ -172,7 +180,7 @@ impl Scheduler {
                 return failure;
             }
         }
-        let lane = flow.lane(provider, &call.call_id);
+        let lane = flow.lane(provider, place);
         self.queue.send_claim(&call.call_id, &token, provider, lane, due_at, trace_id).await?;
         Ok(ClaimOutcome::Claimed)
     }

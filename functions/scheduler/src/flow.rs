@@ -1,18 +1,19 @@
 //! The providers as one invocation of the scheduler sees them: their health, their dial rates, and the calls that they have.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Provider, ProviderHealth, Timestamp};
-use switchhook_providers::{DialRates, Pacing};
+use switchhook_providers::DialRates;
 
 /// Way on which a call reaches a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The call takes a place in the dial rate of this provider.
+    /// The call needs a place in the dial rate of this provider.
     AtRate(Provider),
     /// The call is the probe of this provider.
     Probe(Provider),
@@ -22,6 +23,28 @@ impl Route {
     pub(crate) const fn provider(self) -> Provider {
         match self {
             Self::AtRate(provider) | Self::Probe(provider) => provider,
+        }
+    }
+}
+
+/// Order in which a scheduler takes calls, which decides how many places it may book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The calls that have waited longest come first, as in a run of the schedule.
+    OldestFirst,
+    /// A call that was written, delivered or triggered comes, whatever waits.
+    Woken,
+}
+
+impl Turn {
+    /// Time for which the dial rate is booked.
+    ///
+    /// For a run of the schedule it is twice the time to the next run, so dialers never idle while calls wait. It is less than half a
+    /// lease, so every claim is dialled in time. For calls that were woken it is less, so that calls that wait come first.
+    const fn ahead(self) -> Duration {
+        match self {
+            Self::OldestFirst => Duration::from_secs(2 * 60),
+            Self::Woken => Duration::from_secs(60),
         }
     }
 }
@@ -41,11 +64,22 @@ pub(crate) struct Flow<'a> {
     in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
     /// Providers for which a call waits, because they have as many calls as they may have.
     full: BTreeSet<Provider>,
+    /// Calls that were woken, and got no place because others have waited longer.
+    behind: BTreeMap<Provider, Vec<CallId>>,
 }
 
 impl<'a> Flow<'a> {
     pub(crate) const fn new(calls: &'a Calls, dial_rates: &'a DialRates, dialers: u32, clock: &'a Clock) -> Self {
-        Self { calls, dial_rates, dialers, clock, health: BTreeMap::new(), in_flight: None, full: BTreeSet::new() }
+        Self {
+            calls,
+            dial_rates,
+            dialers,
+            clock,
+            health: BTreeMap::new(),
+            in_flight: None,
+            full: BTreeSet::new(),
+            behind: BTreeMap::new(),
+        }
     }
 
     /// True if calls are placed with the provider.
@@ -82,7 +116,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Limits of the provider. `None` if it places no calls.
-    async fn pace(&mut self, provider: Provider, ahead: Duration, now: Timestamp) -> Result<Option<Pace>, Error> {
+    async fn pace(&mut self, provider: Provider, turn: Turn, now: Timestamp) -> Result<Option<Pace>, Error> {
         let Some(pacing) = self.dial_rates.pacing(provider) else { return Ok(None) };
         let Some(interval) = self.dial_rates.interval(provider, self.dialers) else { return Ok(None) };
         let calls_max = pacing.calls_max();
@@ -92,7 +126,8 @@ impl<'a> Flow<'a> {
             None if call_limit.calls_max(calls_max, now).is_some() => Some(self.in_flight(provider, now).await?),
             None => None,
         };
-        Ok(Some(Pace { interval, ahead, calls_max, in_flight }))
+        let is_in_turn = turn == Turn::OldestFirst;
+        Ok(Some(Pace { interval, ahead: turn.ahead(), calls_max, in_flight, is_in_turn }))
     }
 
     /// True if the provider gets calls other than probes.
@@ -117,69 +152,96 @@ impl<'a> Flow<'a> {
 
     /// True if the provider has as many calls as it may have.
     pub(crate) async fn has_no_place(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
-        let Some(pace) = self.pace(provider, Duration::ZERO, now).await? else { return Ok(false) };
+        let Some(pace) = self.pace(provider, Turn::OldestFirst, now).await? else { return Ok(false) };
         Ok(self.health(provider).await?.is_full(&pace, now))
     }
 
     /// Number of claims that the provider's dial rate and its calls in flight allow.
-    pub(crate) async fn free_places(
-        &mut self,
-        provider: Provider,
-        ahead: Duration,
-        now: Timestamp,
-    ) -> Result<u64, Error> {
-        let Some(pace) = self.pace(provider, ahead, now).await? else { return Ok(0) };
+    pub(crate) async fn free_places(&mut self, provider: Provider, turn: Turn, now: Timestamp) -> Result<u64, Error> {
+        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(0) };
         Ok(self.health(provider).await?.free_places(&pace, now))
     }
 
-    /// Books up to `wanted` places at the provider. Returns the number of booked places. The same write shares the count of the calls in
-    /// flight with the other schedulers, if this invocation made one.
+    /// Books up to `wanted` places at the provider. Returns their numbers. The same write shares the count of the calls in flight with the
+    /// other schedulers, if this invocation made one.
     pub(crate) async fn book(
         &mut self,
         provider: Provider,
         wanted: u64,
-        ahead: Duration,
+        turn: Turn,
         now: Timestamp,
-    ) -> Result<u64, Error> {
-        let Some(pace) = self.pace(provider, ahead, now).await? else { return Ok(0) };
+    ) -> Result<Range<u64>, Error> {
+        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(0..0) };
         let own = self.in_flight.as_ref().filter(|(_, at)| pace.in_flight.is_some() && now < at.plus(COUNT_AGE_MAX));
         let own = own.map(|(counted, at)| (counted.get(&provider).copied().unwrap_or_default(), *at));
         let book = |health: &ProviderHealth| {
             let counted = own.and_then(|(calls, at)| health.with_count(calls, at));
-            let (next, booked) = match counted.as_ref().unwrap_or(health).book(wanted, &pace, now) {
+            let (next, places) = match counted.as_ref().unwrap_or(health).book(wanted, &pace, now) {
                 Some(booked) => booked,
-                None => (counted?, 0),
+                None => (counted?, 0..0),
             };
-            Some((next.clone(), (next, booked)))
+            Some((next.clone(), (next, places)))
         };
-        let booked = match self.calls.change_provider_health(provider, book).await? {
-            Some((health, booked)) => {
+        let places = match self.calls.change_provider_health(provider, book).await? {
+            Some((health, places)) => {
                 self.health.insert(provider, health);
-                booked
+                places
             }
             // Others have taken the places since the health was read.
             None => {
                 self.health.remove(&provider);
-                0
+                0..0
             }
         };
-        if booked < wanted && self.health(provider).await?.is_full(&pace, now) {
+        if places.end - places.start < wanted && self.health(provider).await?.is_full(&pace, now) {
             self.full.insert(provider);
         }
-        Ok(booked)
+        Ok(places)
+    }
+
+    /// True if calls are known to wait for the provider until one in flight ends.
+    pub(crate) async fn calls_wait(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+        let Some(pace) = self.pace(provider, Turn::OldestFirst, now).await? else { return Ok(false) };
+        Ok(self.health(provider).await?.calls_wait(&pace, now))
+    }
+
+    /// Notes that no call waits for the provider any more, if places are left for calls in their turn. It is called after all that were due
+    /// were claimed.
+    pub(crate) async fn end_waiting(&mut self, provider: Provider, now: Timestamp) -> Result<(), Error> {
+        if !self.calls_wait(provider, now).await? || self.free_places(provider, Turn::OldestFirst, now).await? == 0 {
+            return Ok(());
+        }
+        let end = |health: &ProviderHealth| {
+            let next = health.without_waiting()?;
+            Some((next.clone(), next))
+        };
+        let ended = self.calls.change_provider_health(provider, end).await?;
+        self.health.remove(&provider);
+        self.health.extend(ended.map(|health| (provider, health)));
+        Ok(())
+    }
+
+    /// Remembers calls that got no place because others have waited longer.
+    pub(crate) fn put_behind(&mut self, provider: Provider, calls: impl Iterator<Item = CallId>) {
+        self.behind.entry(provider).or_default().extend(calls);
+    }
+
+    /// Takes the calls that were [put behind](Self::put_behind) others.
+    pub(crate) fn take_behind(&mut self) -> BTreeMap<Provider, Vec<CallId>> {
+        std::mem::take(&mut self.behind)
     }
 
     /// Number of claims that the other providers allow. `None` if no other provider gets calls.
     pub(crate) async fn free_places_of_others(
         &mut self,
         provider: Provider,
-        ahead: Duration,
+        turn: Turn,
         now: Timestamp,
     ) -> Result<Option<u64>, Error> {
         let mut places = None;
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             if self.is_available(other, now).await? {
-                places = Some(places.unwrap_or(0) + self.free_places(other, ahead, now).await?);
+                places = Some(places.unwrap_or(0) + self.free_places(other, turn, now).await?);
             }
         }
         Ok(places)
@@ -237,9 +299,9 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// Lane of a call: one of the provider's message groups in the dial queue.
-    pub(crate) fn lane(&self, provider: Provider, call_id: &CallId) -> u64 {
-        let lanes = self.dial_rates.pacing(provider).map_or(1, Pacing::lanes);
-        switchhook_aws::dynamodb::shard_of(call_id.as_str(), lanes.into())
+    /// Lane of a claim: one of the provider's message groups in the dial queue. Places that were booked one after the other take turns
+    /// through the lanes, so that no lane has more claims than another.
+    pub(crate) fn lane(&self, provider: Provider, place: u64) -> u64 {
+        place % self.dial_rates.pacing(provider).map_or(1, |pacing| u64::from(pacing.lanes()).max(1))
     }
 }

@@ -18,7 +18,8 @@
 //! closed, the scheduler has it wait for the opening. So such calls take no place, and are no probe. The dialer checks both again.
 //!
 //! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule has the scheduler look at the
-//! provider again every ten seconds until the next run.
+//! provider again every ten seconds until the next run. **Calls that wait for a full provider come before those that are woken later**: a
+//! scheduler that was woken, and finds a free place at such a provider, claims the oldest calls instead.
 
 mod claim;
 mod flow;
@@ -48,18 +49,12 @@ use switchhook_domain::ProviderHealth;
 use switchhook_domain::{Call, CallId, Policy, Timestamp, TraceId};
 use switchhook_providers::DialRates;
 
-use crate::flow::{Flow, Route};
+use crate::flow::{Flow, Route, Turn};
 
 /// Concurrent claims.
 const CONCURRENCY: usize = 16;
 /// Time from a claim to its expiry.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
-/// Time for which a run of the schedule books the dial rate. It is twice the time to the next run, so dialers never idle
-/// while calls wait. It is less than half a lease, so every claim is dialled in time.
-const RUN_AHEAD: Duration = Duration::from_secs(2 * 60);
-/// Time for which a scheduler that was woken for single calls books the dial rate. It is less than [`RUN_AHEAD`], so calls that
-/// wait come first.
-const WAKE_AHEAD: Duration = Duration::from_secs(60);
 /// Tries of the manual trigger to claim a call that other writers keep changing.
 const RACES_MAX: u32 = 5;
 
@@ -267,13 +262,13 @@ impl Scheduler {
             // Somebody wants to know whether the provider works again.
             None => flow.route(&call, true, now).await?,
         };
-        let provider = match route {
-            Some(Route::Probe(provider)) => Some(provider),
-            Some(Route::AtRate(provider)) => (flow.book(provider, 1, WAKE_AHEAD, now).await? == 1).then_some(provider),
+        let place = match route {
+            Some(Route::Probe(_)) => Some(0),
+            Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.next(),
             None => None,
         };
-        match provider {
-            Some(provider) => self.claim(&flow, call, provider, true, trace_id).await,
+        match route.zip(place) {
+            Some((route, place)) => self.claim(&flow, call, route.provider(), place, true, trace_id).await,
             None => self.make_due(&call).await,
         }
     }

@@ -11,8 +11,8 @@ use switchhook_aws::queue::DueWork;
 use switchhook_domain::{CallId, Provider, Timestamp};
 use switchhook_providers::api_url;
 
-use crate::flow::Flow;
-use crate::{RUN_AHEAD, Report, Scheduler};
+use crate::flow::{Flow, Turn};
+use crate::{Report, Scheduler};
 
 /// Time after which a run starts no further claims. The function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
@@ -107,7 +107,13 @@ impl Scheduler {
             if batch.is_empty() {
                 break;
             }
-            result = result.and(self.claim_all(flow, batch, RUN_AHEAD, report, trace_id).await);
+            result = result.and(self.claim_all(flow, batch, Turn::OldestFirst, report, trace_id).await);
+        }
+        let now = self.clock.now();
+        if result.is_ok() && !is_time_up(report, started, now) {
+            for provider in providers {
+                flow.end_waiting(*provider, now).await?;
+            }
         }
         result
     }
@@ -227,7 +233,7 @@ impl Scheduler {
         now: Timestamp,
     ) -> Result<Option<(Pool, u64)>, Error> {
         if flow.is_available(provider, now).await? {
-            let places = match flow.free_places(provider, RUN_AHEAD, now).await? {
+            let places = match flow.free_places(provider, Turn::OldestFirst, now).await? {
                 // One call shows whether any waits.
                 0 if !flow.is_full(provider) && flow.has_no_place(provider, now).await? => 1,
                 places => places,
@@ -239,7 +245,7 @@ impl Scheduler {
         if queue == WakeQueue::Dial(provider) {
             return Ok(probe);
         }
-        let others = match flow.free_places_of_others(provider, RUN_AHEAD, now).await? {
+        let others = match flow.free_places_of_others(provider, Turn::OldestFirst, now).await? {
             Some(1..) if report.waiting < FALLBACK_WAITING_MAX => Some((Pool::Others, FALLBACK_PAGE)),
             Some(_) => probe.or(Some((Pool::Others, 0))),
             None => probe,

@@ -16,7 +16,8 @@ use switchhook_aws::Error;
 use switchhook_aws::queue::{DueMessage, DueWork};
 use switchhook_domain::{CallId, Provider, Timestamp};
 
-use crate::{Report, Scheduler, WAKE_AHEAD};
+use crate::flow::{Flow, Turn};
+use crate::{Report, Scheduler};
 
 /// Longest delay of a message. A call that is due later is left to the schedule, which looks as far ahead.
 pub(crate) const DELAY_MAX: Duration = Duration::from_secs(90);
@@ -65,10 +66,35 @@ impl Scheduler {
         result = result.and(self.claim_for(providers, &mut flow, &mut report, started, trace_id).await);
         if !due.is_empty() {
             let due = due.into_iter().collect();
-            result = result.and(self.claim_all(&mut flow, due, WAKE_AHEAD, &mut report, trace_id).await);
+            result = result.and(self.claim_all(&mut flow, due, Turn::Woken, &mut report, trace_id).await);
+            result = result.and(self.claim_waiting(&mut flow, &mut report, started, trace_id).await);
         }
         self.log(message, &report, &flow, result.as_ref().err(), started, trace_id);
         report
+    }
+
+    /// Claims the calls that have waited longest for the providers of the woken calls that got no place, as far as there are places. If all
+    /// that waited got one, it claims the woken calls too: the index may not show them yet.
+    async fn claim_waiting(
+        &self,
+        flow: &mut Flow<'_>,
+        report: &mut Report,
+        started: Timestamp,
+        trace_id: &str,
+    ) -> Result<(), Error> {
+        for (provider, calls) in flow.take_behind() {
+            let now = self.clock.now();
+            if !flow.calls_wait(provider, now).await? || flow.free_places(provider, Turn::OldestFirst, now).await? == 0
+            {
+                continue;
+            }
+            self.claim_for(&BTreeSet::from([provider]), flow, report, started, trace_id).await?;
+            if !flow.calls_wait(provider, self.clock.now()).await? {
+                report.waiting -= calls.len() as u64;
+                self.claim_all(flow, calls, Turn::Woken, report, trace_id).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Has calls delivered to the scheduler when they are due.

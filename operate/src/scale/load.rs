@@ -3,7 +3,7 @@
 use serde::Serialize;
 use switchhook_aws::bus::BATCH_MAX;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_providers::LANE_SECONDS;
+use switchhook_providers::{BOOKED_SHARE, LANE_SECONDS};
 
 use super::units::BATCH;
 use super::{QUEUE_S, READ_S, Traffic, parameter, quota};
@@ -280,7 +280,10 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "dials per second, all through one provider",
             dials,
             "d",
-            default(parameter::DIAL_RATE, "DialRates"),
+            (
+                parameter::DIAL_RATE * BOOKED_SHARE,
+                format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
+            ),
             "`DialRates`, or more providers",
             Effect::Delays,
             "Calls are placed later than they are due",

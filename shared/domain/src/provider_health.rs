@@ -21,6 +21,7 @@
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
 
 mod availability;
+mod booking;
 mod pace;
 mod signal;
 
@@ -133,6 +134,9 @@ pub struct ProviderHealth {
     /// Time until which the dial rate is used up by calls that are claimed already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked_until: Option<Timestamp>,
+    /// Number of places that were booked so far.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub places_booked: u64,
 }
 
 impl ProviderHealth {
@@ -152,6 +156,7 @@ impl ProviderHealth {
             call_limit: CallLimit::default(),
             paused_until: None,
             booked_until: None,
+            places_booked: 0,
         }
     }
 
@@ -333,53 +338,6 @@ impl ProviderHealth {
         Some(next)
     }
 
-    /// Returns the number of calls that can be claimed now. A rate of less than one dial in the time ahead still allows one claim.
-    #[must_use]
-    pub fn free_places(&self, pace: &Pace, now: Timestamp) -> u64 {
-        // After a refusal, nothing is claimed before the calls are counted.
-        if !self.is_available(now) || self.call_limit.needs_count() {
-            return 0;
-        }
-        let (start, interval) = (self.booking_start(now), self.current_interval(pace.interval, now));
-        let free = now.plus(pace.ahead).millis_since(start);
-        let places = u64::try_from(free).unwrap_or_default() / millis(interval).max(1);
-        let places = if start == now { places.max(1) } else { places };
-        self.call_limit.free(pace, now).map_or(places, |calls| calls.min(places))
-    }
-
-    /// Returns the health with the limit that follows from a refusal and from the calls that are in flight now. `None` if no refusal
-    /// waits for a count.
-    #[must_use]
-    pub fn counted(&self, in_flight: CallsInFlight) -> Option<Self> {
-        Some(Self { call_limit: self.call_limit.counted(in_flight)?, ..self.clone() })
-    }
-
-    /// Returns the health with a [count](CallLimit::recent_count) for all schedulers. `None` if it tells nothing new.
-    #[must_use]
-    pub fn with_count(&self, calls: CallsInFlight, at: Timestamp) -> Option<Self> {
-        let call_limit = self.call_limit.with_count(calls, at, self.slowdown.map(|slowdown| slowdown.since))?;
-        Some(Self { call_limit, ..self.clone() })
-    }
-
-    /// True if the limit on calls in flight is all that keeps calls from being claimed.
-    #[must_use]
-    pub fn is_full(&self, pace: &Pace, now: Timestamp) -> bool {
-        self.is_available(now) && self.call_limit.free(pace, now) == Some(0)
-    }
-
-    /// Books places for up to `wanted` claims. Returns the number of booked places, which is at least 1. `None` if none is free.
-    #[must_use]
-    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, u64)> {
-        let booked = wanted.min(self.free_places(pace, now));
-        let time = millis(self.current_interval(pace.interval, now)).max(1).saturating_mul(booked);
-        let booked_until = Some(self.booking_start(now).plus(Duration::from_millis(time)));
-        let mut next = Self { booked_until, ..self.clone() };
-        if self.call_limit.calls_max(pace.calls_max, now).is_some() {
-            next.call_limit.reserve(booked, now);
-        }
-        (booked > 0).then_some((next, booked))
-    }
-
     /// Returns the domain event that reports the last change of the circuit. `None` if it never changed.
     #[must_use]
     pub fn domain_event(&self) -> Option<ProviderAvailability> {
@@ -476,24 +434,16 @@ impl ProviderHealth {
             slowdown.rate.saturating_add(elapsed.saturating_mul(RATE_GROWTH) / 60_000).min(FULL_RATE)
         })
     }
+}
 
-    fn current_interval(&self, interval: Duration, now: Timestamp) -> Duration {
-        let lowered = millis(interval).saturating_mul(FULL_RATE) / self.rate(now).max(1);
-        Duration::from_millis(lowered).min(DIAL_INTERVAL_MAX).max(interval)
-    }
-
-    fn booking_start(&self, now: Timestamp) -> Timestamp {
-        self.booked_until.map_or(now, |until| until.max(now))
-    }
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn probe_pause(failed_probes: u32, retry_after: Option<Duration>) -> Duration {
     let pause = PROBE_PAUSE_FIRST.saturating_mul(1_u32 << failed_probes.min(16)).min(PROBE_PAUSE_MAX);
     pause.max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX))
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -71,6 +71,45 @@ async fn provider_never_has_more_calls_than_configured_and_its_places_are_used()
     }
 }
 
+/// Of the calls that were created at least this number of milliseconds later than another one, those that were dialled before it by
+/// more than this time.
+fn overtakers(dials: &[Dial], created: &BTreeMap<String, i64>, ms: i64) -> Vec<String> {
+    let is_overtaken_by = |later: &Dial| {
+        let created_ms = created[&later.call_id];
+        dials.iter().any(|dial| created[&dial.call_id] + ms <= created_ms && later.started_ms + ms < dial.started_ms)
+    };
+    dials.iter().filter(|dial| is_overtaken_by(dial)).map(|dial| dial.call_id.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_created_later_take_no_place_from_those_that_wait() {
+    for provider in [Provider::Retell, Provider::Twilio] {
+        let world = world_with_rate("5/4");
+        let mut created = BTreeMap::new();
+        for _ in 0..30 {
+            created.insert(create(&world, &request(provider)).await, world.now().as_millis());
+        }
+        for number in 0..40 {
+            world.wait(Duration::from_secs(17)).await;
+            let call_id = create(&world, &request(provider)).await;
+            // Each second one is created to be called later, and triggered.
+            if number % 2 == 0 {
+                let mut later = request(provider);
+                later["due_at"] = json!("2026-01-03T00:00:00Z");
+                let call_id = create(&world, &later).await;
+                created.insert(call_id.clone(), world.now().as_millis());
+                send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+            }
+            created.insert(call_id, world.now().as_millis());
+        }
+        world.wait(HOUR * 3).await;
+        let ids: Vec<String> = created.keys().cloned().collect();
+        assert_all_completed(&world, &ids).await;
+        let overtakers = overtakers(&world.cloud.fake().dials(), &created, 10_000);
+        assert!(overtakers.is_empty(), "{provider}: {} of {}", overtakers.len(), created.len());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn triggered_calls_wait_for_a_free_place() {
     let world = world_with_rate("5/10");

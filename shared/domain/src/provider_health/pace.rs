@@ -6,6 +6,9 @@
 //!
 //! The count comes from an index that misses the writes of the last moment. So the places of claims are reserved until the index
 //! shows them. **All schedulers share one count**: the first that needs it stores it beside the reservations.
+//!
+//! **Calls that wait for one in flight to end come first.** Whoever finds the provider full notes that calls wait. While the note holds, only
+//! a scheduler that takes the calls in the order of their due times gets places.
 
 use std::time::Duration;
 
@@ -24,6 +27,10 @@ const LIMIT_AFTER_REFUSAL: u64 = 900;
 /// Time for which the place of a claim is reserved. By then the index shows the claim.
 const RESERVATION: Duration = Duration::from_secs(10);
 
+/// Time for which a note holds that calls wait. A run of the schedule writes it anew each minute, while calls wait.
+const WAITING: Duration = Duration::from_secs(90);
+/// Rest of that time from which the note is written anew.
+const WAITING_REST_MIN: Duration = Duration::from_secs(60);
 /// Age from which a stored count is not used any more. It is so much less than [`RESERVATION`] that every claim is either reserved or
 /// counted.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
@@ -39,6 +46,8 @@ pub struct Pace {
     pub calls_max: Option<u64>,
     /// Calls in flight now. `None` if nobody counted them: then no place is free while there is a limit.
     pub in_flight: Option<CallsInFlight>,
+    /// True if the calls that have waited longest ask for the places. Others get none while calls wait for one in flight to end.
+    pub is_in_turn: bool,
 }
 
 /// Calls that Switchhook has in flight at one provider.
@@ -68,6 +77,9 @@ pub struct CallLimit {
     /// Last count of the calls in flight that a scheduler stored. `None` if there was none since the last refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     count: Option<Count>,
+    /// Time until which it is assumed that calls wait for one in flight to end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calls_wait_until: Option<Timestamp>,
 }
 
 /// Count of the calls in flight.
@@ -105,7 +117,8 @@ impl CallLimit {
     /// Notes that the provider refused a call because it has too many.
     pub(super) fn refuse(&mut self, now: Timestamp) {
         // The present limit, as far as it has grown, is the measure for the next one.
-        *self = Self { calls: self.learned(now), since: Some(now), needs_count: true, ..Self::default() };
+        let (calls, calls_wait_until) = (self.learned(now), self.calls_wait_until);
+        *self = Self { calls, since: Some(now), needs_count: true, calls_wait_until, ..Self::default() };
     }
 
     /// Returns the limit that follows from the last refusal and from the calls that are in flight now. `None` if it is set already.
@@ -145,6 +158,25 @@ impl CallLimit {
         let calls_max = self.calls_max(pace.calls_max, now)?;
         let in_flight = pace.in_flight.map_or(u64::MAX, |calls| calls.claimed.saturating_add(calls.dialled));
         Some(calls_max.saturating_sub(in_flight.saturating_add(self.reserved(now))))
+    }
+
+    /// True if calls are known to wait for one in flight to end.
+    pub(super) fn calls_wait(&self, now: Timestamp) -> bool {
+        self.calls_wait_until.is_some_and(|until| now < until)
+    }
+
+    /// Notes that calls wait for one in flight to end. Returns false if that was noted a moment ago.
+    pub(super) fn note_waiting(&mut self, now: Timestamp) -> bool {
+        let is_due = self.calls_wait_until.is_none_or(|until| until <= now.plus(WAITING_REST_MIN));
+        if is_due {
+            self.calls_wait_until = Some(now.plus(WAITING));
+        }
+        is_due
+    }
+
+    /// Returns the limit without the note that calls wait. `None` if there is no note.
+    pub(super) fn without_waiting(&self) -> Option<Self> {
+        self.calls_wait_until.map(|_| Self { calls_wait_until: None, ..self.clone() })
     }
 
     /// Reserves the places of claims until the index shows them.

@@ -14,7 +14,7 @@ fn call(number: u64) -> CallId {
 
 /// One dial per second, booked this number of seconds ahead.
 fn pace(ahead: u32) -> Pace {
-    Pace { interval: SECOND, ahead: ahead * SECOND, calls_max: None, in_flight: None }
+    Pace { interval: SECOND, ahead: ahead * SECOND, calls_max: None, in_flight: None, is_in_turn: true }
 }
 
 fn failed(failure: DialFailure) -> DialSignal<'static> {
@@ -290,16 +290,20 @@ fn busy_provider_is_paused_and_slowed_down_once_per_burst() {
 fn claims_book_the_dial_rate_and_no_more() {
     let health = ProviderHealth::new(Provider::Retell);
     let (health, booked) = health.book(100, &pace(60), at(0)).expect("free");
-    assert_eq!((booked, health.booked_until), (60, Some(at(60))));
+    assert_eq!((booked, health.booked_until), (0..60, Some(at(60))));
     assert_eq!(health.book(1, &pace(60), at(0)), None);
     // A scheduler that may book further ahead still finds free places.
     let (health, booked) = health.book(100, &pace(120), at(0)).expect("free");
-    assert_eq!((booked, health.booked_until), (60, Some(at(120))));
+    assert_eq!((booked, health.booked_until), (60..120, Some(at(120))));
     assert_eq!(health.free_places(&pace(60), at(61)), 1);
     // However low the rate is, an idle provider gets a call.
     let slow = Pace { interval: 1_000 * SECOND, ..pace(60) };
     let (health, booked) = ProviderHealth::new(Provider::Vapi).book(5, &slow, at(0)).expect("free");
-    assert_eq!((booked, health.booked_until), (1, Some(at(1_000))));
+    assert_eq!((booked, health.booked_until), (0..1, Some(at(1_000))));
+    // A rate that is no whole number of milliseconds is kept.
+    let odd = Pace { interval: SECOND / 194, ..pace(60) };
+    let (health, booked) = ProviderHealth::new(Provider::Vapi).book(20_000, &odd, at(0)).expect("free");
+    assert_eq!((booked, health.booked_until), (0..11_640, Some(Timestamp::from_millis(59_999))));
 }
 
 /// At this rate only the limit on calls in flight holds calls back.
@@ -312,12 +316,37 @@ fn claims_and_calls_in_flight_keep_to_the_configured_limit() {
     let health = ProviderHealth::new(Provider::Retell);
     assert_eq!(health.free_places(&Pace { in_flight: None, ..pace_with(Some(20), 0, 0) }, at(0)), 0, "nobody counted");
     let (health, booked) = health.book(100, &pace_with(Some(20), 3, 5), at(0)).expect("free");
-    assert_eq!(booked, 12);
+    assert_eq!(booked, 0..12);
     // Until the index shows these claims, their places are taken. A count that shows them before takes them twice.
     assert!(health.is_full(&pace_with(Some(20), 3, 5), at(9)) && health.is_full(&pace_with(Some(20), 15, 5), at(9)));
     assert!(health.is_full(&pace_with(Some(20), 15, 5), at(10)));
     assert_eq!(health.free_places(&pace_with(Some(20), 9, 5), at(10)), 6);
-    assert_eq!(health.book(9, &pace_with(Some(20), 30, 0), at(10)), None, "a lowered limit cancels no claim");
+    let lowered = &pace_with(Some(20), 30, 0);
+    assert_eq!(health.book(9, lowered, at(10)), None, "a lowered limit cancels no claim");
+}
+
+#[test]
+fn calls_that_wait_for_one_in_flight_to_end_come_first() {
+    let (full, free) = (pace_with(Some(20), 0, 20), pace_with(Some(20), 0, 15));
+    let woken = Pace { is_in_turn: false, ..free };
+    let health = ProviderHealth::new(Provider::Retell);
+    assert_eq!((health.calls_wait(&full, at(0)), health.free_places(&woken, at(0))), (false, 5));
+    // Whoever finds the provider full notes it, and nobody writes that again for half a minute.
+    let (noted, booked) = health.book(1, &full, at(0)).expect("a note");
+    assert_eq!((booked, noted.calls_wait(&full, at(0))), (0..0, true));
+    assert_eq!(noted.book(1, &full, at(29)), None);
+    let (renewed, _) = noted.book(1, &full, at(30)).expect("a note");
+    assert!(!noted.calls_wait(&full, at(90)) && renewed.calls_wait(&full, at(119)));
+    // Places are for the calls that wait.
+    assert_eq!((noted.free_places(&woken, at(1)), noted.free_places(&free, at(1))), (0, 5));
+    assert_eq!(noted.book(1, &woken, at(1)), None);
+    let (booked, places) = noted.book(9, &free, at(1)).expect("free");
+    assert_eq!((places, booked.calls_wait(&free, at(1))), (0..5, true));
+    // The note outlasts a refusal. It ends when no call waits, and means nothing without a limit.
+    let refused = noted.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(2)).expect("changes");
+    let ended = noted.without_waiting().expect("was noted");
+    assert!(refused.calls_wait(&full, at(10)) && !ended.calls_wait(&full, at(10)));
+    assert_eq!((ended.without_waiting(), noted.calls_wait(&pace(60), at(10))), (None, false));
 }
 
 #[test]
@@ -328,7 +357,7 @@ fn reservations_end_however_often_places_are_booked() {
         let now = Timestamp::from_millis(tenth * 100);
         // No call stays in flight, and one place in ten seconds' reservations is always free.
         if let Some((next, places)) = health.book(1, &pace_with(Some(50), 0, 0), now) {
-            (health, booked) = (next, booked + places);
+            (health, booked) = (next, booked + (places.end - places.start));
         }
     }
     assert!((400..=600).contains(&booked) && health.call_limit != CallLimit::default(), "{booked}");
@@ -435,6 +464,7 @@ mod random {
                     Step::Wait(seconds) => now += seconds,
                     Step::Claim(wanted) => {
                         if let Some((next, booked)) = health.book(wanted, &pace(60), at(now)) {
+                            let booked = booked.end - booked.start;
                             prop_assert!(booked >= 1 && booked <= wanted && health.is_available(at(now)));
                             claimed += booked;
                             health = next;

@@ -25,6 +25,9 @@ pub const PER_SECOND_MIN: f64 = 0.1;
 /// Time from one call to the next within one lane, but at low rates. It is longer than providers usually take to answer, so the lanes
 /// reach the rate. It is no longer than that, because a dialer is paid for while it waits.
 pub const LANE_SECONDS: f64 = 2.5;
+/// Share of a provider's rate that is booked by claims. The lanes dial at the full rate. So they catch up after a slow answer, and with the
+/// time that the queue takes between two dials. Without this, claims would wait longer and longer at the full rate, and expire.
+pub const BOOKED_SHARE: f64 = 0.97;
 /// Name of every provider that a text of rates does not name.
 const OTHERS: &str = "*";
 /// Highest number of lanes of a provider: those of the highest rate.
@@ -61,12 +64,12 @@ impl DialRates {
         self.0.get(&provider).copied()
     }
 
-    /// Returns the time from one call to the next that the provider gets, if this number of dialers may run at the same time. `None`
-    /// if no calls are placed with the provider.
+    /// Returns the time from one claim to the next at the provider, if this number of dialers may run at the same time. `None` if no calls
+    /// are placed with the provider.
     #[must_use]
     pub fn interval(&self, provider: Provider, dialers: u32) -> Option<Duration> {
         let share = (f64::from(dialers) / self.dialers_busy()).min(1.0);
-        self.pacing(provider).map(|pacing| Duration::from_secs_f64(1.0 / (pacing.per_second * share)))
+        self.pacing(provider).map(|pacing| Duration::from_secs_f64(1.0 / (pacing.per_second * share * BOOKED_SHARE)))
     }
 
     /// Number of dialers that must run at the same time, so that all providers get their rates. At most 1,000, which an event source

@@ -291,7 +291,7 @@ fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
     let intervals = |dialers| {
         [Provider::Retell, Provider::Twilio].map(|provider| rates.interval(provider, dialers).unwrap().as_millis())
     };
-    assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([125, 500], [125, 500], [312, 1_250]));
+    assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([128, 515], [128, 515], [322, 1_288]));
     assert_eq!(rates.interval(Provider::Vapi, 50), None);
     let wanted = ["", "retell=1", "retell=8,twilio=2", "*=1", "*=200"]
         .map(|text| text.parse::<DialRates>().unwrap().dialers_wanted());
