@@ -160,7 +160,9 @@ impl Reader {
         let metadata = self.object(body, "metadata").map(|object| self.metadata(object)).unwrap_or_default();
         let due_at = self.text("", body, "due_at", false).and_then(|text| self.time(text));
         let window = self.object(body, "window").and_then(|object| self.window(object));
+        // No option is the same as no options, so that both give the same hash.
         let retry = self.object(body, "retry").map(|object| self.retry(object));
+        let retry = retry.filter(|options| *options != RetryOptions::default());
         let allow_duplicate = self.truth("", body, "allow_duplicate");
         self.due_at_error = due_at.and_then(|due_at| due_at_error(due_at, now));
         Some(CallRequest {

@@ -152,7 +152,7 @@ pub enum ClaimOutcome {
     LostRace,
     /// There is no call with this id.
     NotFound,
-    /// The call waits, and is due at this time. No provider of the call takes calls now, or the call has [no
+    /// The call waits, and is due at this time. No provider of the call takes calls now, its calling window is closed, or the call has [no
     /// room](Call::has_room_for_dial) for another dial.
     Waiting {
         due_at: Timestamp,
@@ -183,11 +183,16 @@ impl Scheduler {
             Ok(_) => return respond(unknown_call()),
             Err(problem) => return respond(problem),
         };
+        // The provider's id of an attempt leads to its call.
+        let id = match self.calls.resolve(&id).await {
+            Ok(resolved) => resolved.alias.map_or(id, |alias| alias.call_id),
+            Err(_) => return respond(storage_failure()),
+        };
         let trace_id = trace_id_of(&request);
         match self.trigger(&id, trace_id.as_ref().map_or("", TraceId::as_str)).await {
             Ok(ClaimOutcome::Claimed) => triggered(StatusCode::OK, &id, &json!({"state": "CLAIMED"})),
             Ok(ClaimOutcome::Waiting { due_at }) => {
-                triggered(StatusCode::ACCEPTED, &id, &json!({"state": "PENDING", "due_at": due_at}))
+                triggered(StatusCode::ACCEPTED, &id, &json!({"state": "PENDING", "due_at": due_at.to_string()}))
             }
             Ok(ClaimOutcome::NotPending(state)) => respond(Problem::new(
                 ProblemKind::NotPending,
@@ -198,10 +203,7 @@ impl Scheduler {
                 "the call changed at the same time; send the request again",
             )),
             Ok(ClaimOutcome::NotFound) => respond(unknown_call()),
-            Err(_) => respond(Problem::new(
-                ProblemKind::StorageFailure,
-                "the tables or the queue failed, and the call may be claimed; send the request again, a repetition is safe",
-            )),
+            Err(_) => respond(storage_failure()),
         }
     }
 
@@ -251,11 +253,11 @@ impl Scheduler {
                 StoreOutcome::LostRace => ClaimOutcome::LostRace,
             });
         }
-        // Its providers have accepted and not dialled it so often that the row has no room for another dial.
-        if !call.has_room_for_dial() {
+        let now = self.clock.now();
+        // Its calling window is closed. Or its providers have accepted and not dialled it so often that the row has no room for another dial.
+        if call.next_opening(now).is_some() || !call.has_room_for_dial() {
             return self.make_due(&call).await;
         }
-        let now = self.clock.now();
         let mut flow = self.flow();
         let route = match flow.route(&call, false, now).await? {
             Some(route) => Some(route),
@@ -326,6 +328,13 @@ impl Scheduler {
         };
         decision.log(now, error.is_some());
     }
+}
+
+fn storage_failure() -> Problem {
+    Problem::new(
+        ProblemKind::StorageFailure,
+        "the tables or the queue failed, and the call may be claimed; send the request again, a repetition is safe",
+    )
 }
 
 fn unknown_call() -> Problem {

@@ -156,10 +156,7 @@ impl Scheduler {
             }
             // After an error too: the calls of the page that are due are claimed.
             lines.push(line);
-            // A provider without a rate costs one request per queue and run, unless calls wait that name it first.
-            if found? == 0 && !is_configured {
-                break;
-            }
+            found?;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
-    /// PENDING → PENDING, for the user: the next attempt is due now. Its calling window still applies.
+    /// PENDING → PENDING, for the user: the next attempt is due now, or when its calling window opens.
     ///
     /// `None` if the call is not pending.
     #[must_use]
@@ -93,6 +93,7 @@ impl Call {
         self.pending_due_at()?;
         let mut call = self.clone();
         call.note_trigger(now);
+        call.not_before = self.next_opening(now);
         Some(call.into_transition(policy, now))
     }
 

@@ -65,7 +65,7 @@ impl CallingWindow {
     /// # Errors
     /// [`WindowError::UnknownTimeZone`], [`WindowError::ClosesAsItOpens`].
     pub fn check(&self) -> Result<(), WindowError> {
-        TimeZone::get(&self.time_zone).map_err(|_| WindowError::UnknownTimeZone)?;
+        self.zone()?;
         let is_whole_day = self.opens == civil::Time::midnight();
         if self.closes == self.opens && !is_whole_day { Err(WindowError::ClosesAsItOpens) } else { Ok(()) }
     }
@@ -76,14 +76,14 @@ impl CallingWindow {
     /// The same as [`CallingWindow::check`]. A window with an error counts as closed.
     pub fn next_opening(&self, now: Timestamp) -> Result<Option<Timestamp>, WindowError> {
         self.check()?;
-        let zone = TimeZone::get(&self.time_zone).map_err(|_| WindowError::UnknownTimeZone)?;
+        let zone = self.zone()?;
         let now = jiff::Timestamp::from_millisecond(now.as_millis()).map_err(|_| WindowError::UnknownTimeZone)?;
         let local = zone.to_datetime(now);
         if self.is_open(local) {
             return Ok(None);
         }
-        // A window that opens on one day of the week opens within a week, unless that day is a closed date.
-        let days = 7 * (i64::try_from(self.closed_dates.len()).unwrap_or(0) + 1) + 1;
+        // A window that opens on one day of the week opens within a week, unless that day is a closed date, or the clock skips the window.
+        let days = 7 * (i64::try_from(self.closed_dates.len()).unwrap_or(0) + 2) + 1;
         let by_days = (0..=days).find_map(|days| {
             let date = local.date().checked_add(jiff::Span::new().days(days)).ok()?;
             let opening = zone.to_ambiguous_timestamp(date.to_datetime(self.opens));
@@ -94,6 +94,12 @@ impl CallingWindow {
         let changes_of_clocks = zone.following(now).map(|change| change.timestamp());
         let by_change = changes_of_clocks.take_while(|at| *at < by_days).find(|at| self.is_open(zone.to_datetime(*at)));
         Ok(Some(by_change.unwrap_or(by_days).into()))
+    }
+
+    /// The time zone. `Etc/Unknown` is not one: systems name it if they do not know where they are, and its clock shows UTC.
+    fn zone(&self) -> Result<TimeZone, WindowError> {
+        let zone = TimeZone::get(&self.time_zone).ok();
+        zone.filter(|zone| !zone.is_unknown()).ok_or(WindowError::UnknownTimeZone)
     }
 
     /// Parses a local time such as `09:00`. `None` if the text is no time from 00:00 to 23:59.

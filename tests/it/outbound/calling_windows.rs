@@ -1,5 +1,6 @@
 //! Calling windows: a call that is due outside its window waits for the opening, and holds up no other call.
 
+use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_tests::{MINUTE, World};
@@ -59,8 +60,8 @@ async fn announced_due_time_lies_inside_the_window() {
 async fn trigger_outside_the_window_waits_for_its_opening() {
     let mut world = World::new();
     let call_id = create(&world, &within("Europe/London", "09:00", "18:00")).await;
-    let (_, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
-    assert_eq!(answer["job"]["state"], "CLAIMED");
+    let (code, answer) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+    assert_eq!((code, &answer["job"]), (StatusCode::ACCEPTED, &json!({"state": "PENDING", "due_at": LONDON})));
     world.wait(MINUTE * 2).await;
     assert_eq!(world.cloud.fake().dials(), []);
     assert_eq!(get_call(&world, &call_id).await["job"], json!({"state": "PENDING", "due_at": LONDON}));

@@ -152,6 +152,10 @@ async fn trigger_waives_the_due_time_alone() {
     assert_eq!((code, &answer["job"]["state"]), (StatusCode::OK, &json!("CLAIMED")));
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
+    // The provider's id of the attempt leads to the call, which is over.
+    let by_provider = format!("retell:{}", world.cloud.fake().dials()[0].provider_call_id);
+    let (code, _) = send(&world, "POST", &format!("/call/trigger?id={by_provider}"), None, &Value::Null).await;
+    assert_eq!(code, StatusCode::CONFLICT);
     let (code, _) = send(&world, "POST", "/call/trigger?id=nobody", None, &Value::Null).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
 }

@@ -135,6 +135,17 @@ async fn calls_whose_first_provider_has_no_rate_go_to_the_next_one_from_every_sh
     assert_eq!((report.claimed, report.unconfigured), (40, 0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_call_whose_first_provider_has_no_rate_is_found_in_whichever_shard_it_waits() {
+    let world = stopped_world(&[Provider::Vapi]);
+    for shard in 0..SHARDS_DEFAULT {
+        let id = (0..).map(|number| format!("call-{number}")).find(|id| shard_of(id, SHARDS_DEFAULT) == shard).unwrap();
+        schedule(&world, &id, &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+        let report = world.cloud.schedule().await.unwrap().unwrap();
+        assert_eq!(report.claimed, 1, "shard {shard}");
+    }
+}
+
 /// Two runs at the same time see the same free places. The one that comes too late must not read all that waits.
 #[tokio::test(start_paused = true)]
 async fn run_that_comes_too_late_for_the_places_reads_little() {

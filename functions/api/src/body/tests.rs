@@ -349,6 +349,8 @@ fn window_can_be_open() {
 #[test]
 fn retry_is_bounded() {
     check("retry", json!({}), true);
+    let hash = |field: &str, value: Value| read(&with(field, value)).unwrap().hash().unwrap();
+    assert_eq!(hash("retry", json!({})), hash("allow_duplicate", json!(false)), "no option is no options");
     check("retry", json!({"attempts_max": 16, "delay_seconds": 86_400, "delay_max_seconds": 604_800}), true);
     check("retry", json!({"delay_seconds": 0, "delay_max_seconds": 0, "voicemail": false}), true);
     for retry in [

@@ -29,15 +29,20 @@ impl Call {
         Some(call.into_transition(policy, now))
     }
 
+    /// Returns the time at which the calling window of the call opens. `None` if it is open, if the call has none, or if its time zone is
+    /// unknown. In the last case the dialer ends the call.
+    #[must_use]
+    pub fn next_opening(&self, now: Timestamp) -> Option<Timestamp> {
+        self.plan.as_ref()?.window.as_ref()?.next_opening(now).ok().flatten()
+    }
+
     /// PENDING → PENDING, for the scheduler: the call became due while its calling window was open, and the window has closed. The call
     /// is due again when the window opens.
     ///
-    /// `None` if the call is not due, if its window is open, or if the time zone of the window is unknown. In the last case the dialer
-    /// ends the call.
+    /// `None` if the call is not due, or if there is no [opening](Self::next_opening) to wait for.
     #[must_use]
     pub fn await_opening(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        let plan = self.plan.as_ref().filter(|_| self.is_due(now))?;
-        let opening = plan.window.as_ref()?.next_opening(now).ok().flatten()?;
+        let opening = self.next_opening(now).filter(|_| self.is_due(now))?;
         let mut call = self.clone();
         call.not_before = Some(opening);
         call.note_move(MoveKind::Returned, Some(WINDOW_CLOSED), now);

@@ -75,6 +75,8 @@ fn clocks_that_go_forward_open_a_window_whose_opening_they_skip() {
     check("Europe/Berlin 02:30-12:00", "2026-03-29T01:00:00Z", None);
     // A window within the skipped hour does not open on that day.
     check("Europe/Berlin 02:10-02:50", "2026-03-29T00:00:00Z", Some("2026-03-30T00:10:00.000Z"));
+    // A window on Sundays alone opens a week later.
+    check("Europe/Berlin 02:10-02:50 sun", "2026-03-23T00:00:00Z", Some("2026-04-05T00:10:00.000Z"));
     // A window that would close in the skipped hour closes as the hour is skipped.
     check("Europe/Berlin 01:00-02:30", "2026-03-29T00:59:59Z", None);
     check("Europe/Berlin 01:00-02:30", "2026-03-29T01:00:00Z", Some("2026-03-29T23:00:00.000Z"));
@@ -98,7 +100,9 @@ fn clocks_that_go_back_open_a_window_twice() {
 #[test]
 fn window_that_cannot_be_understood_is_never_open() {
     for now in ["2025-07-01T08:00:00Z", "2025-07-01T20:00:00Z"] {
-        assert_eq!(opening(&window("Europe/Nowhere 09:00-18:00"), now), Err(WindowError::UnknownTimeZone));
+        for unknown in ["Europe/Nowhere 09:00-18:00", "Etc/Unknown 09:00-18:00"] {
+            assert_eq!(opening(&window(unknown), now), Err(WindowError::UnknownTimeZone));
+        }
         assert_eq!(opening(&window("UTC 09:00-09:00"), now), Err(WindowError::ClosesAsItOpens));
     }
 }
