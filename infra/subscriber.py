@@ -20,12 +20,16 @@ import boto3
 
 # Calls are kept for as long (`CallRetentionDays`), and `switchhook republish` can publish their events again.
 RETENTION_SECONDS = 400 * 24 * 3600
+SCHEMA_VERSION = 1
 
 table = boto3.resource("dynamodb").Table(os.environ["SEEN_TABLE"])
 
 
 def handler(event, context):
     detail = event["detail"]
+    # The id stays free, so `switchhook republish` can repeat the event once this function knows the version.
+    if detail["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"unknown schema version: {detail['schema_version']}")
     if claim(detail["id"], context.get_remaining_time_in_millis() // 1000 + 1):
         work(detail)
         table.update_item(Key={"id": detail["id"]}, UpdateExpression="SET is_done = :yes", ExpressionAttributeValues={":yes": True})
@@ -50,4 +54,4 @@ def claim(event_id: str, seconds: int) -> bool:
 
 def work(detail: dict):
     """Replace this with your own work, for example to send a mail or to update another system."""
-    print(detail["type"], detail["appointment_id"])
+    print(detail["type"], detail["id"])

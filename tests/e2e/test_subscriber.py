@@ -1,6 +1,7 @@
 """Tests of the sample subscriber: it processes each domain event once, and repeats failed work."""
 
 import importlib.util
+import json
 
 import pytest
 
@@ -19,6 +20,7 @@ class Subscriber:
 
     def __init__(self, module):
         self.module = module
+        self.work_of_the_sample = module.work
         self.now = 1_000_000.0
         self.done = []
         self.fails = False
@@ -30,8 +32,11 @@ class Subscriber:
             raise RuntimeError("the other system is down")
         self.done.append(detail["id"])
 
-    def receive(self, event_id: str):
-        self.module.handler({"detail": {"id": event_id, "type": "appointment.confirmed", "appointment_id": "apt_1"}}, Context())
+    def receive(self, event_id: str, schema_version: int = 1):
+        self.handle({"schema_version": schema_version, "id": event_id, "type": "appointment.confirmed", "appointment_id": "apt_1"})
+
+    def handle(self, detail: dict):
+        self.module.handler({"detail": detail}, Context())
 
 
 @pytest.fixture
@@ -74,4 +79,22 @@ def test_work_that_failed_is_done_by_a_later_try(subscriber):
     subscriber.now += 60
     for _ in range(2):
         subscriber.receive("call-1/1")
+    assert subscriber.done == ["call-1/1"]
+
+
+def test_the_sample_takes_an_event_of_every_type(subscriber, capsys):
+    subscriber.module.work = subscriber.work_of_the_sample
+    schemas = [json.loads(path.read_text()) for path in sorted((ROOT / "infra" / "events").glob("*.json"))]
+    # Two examples may have one id.
+    examples = {example["id"]: example for schema in schemas for example in schema["examples"]}
+    for example in examples.values():
+        subscriber.handle(example)
+    assert capsys.readouterr().out.splitlines() == [f"{example['type']} {example['id']}" for example in examples.values()]
+
+
+def test_an_event_of_an_unknown_version_is_refused_and_can_be_repeated(subscriber):
+    with pytest.raises(ValueError, match="unknown schema version: 2"):
+        subscriber.receive("call-1/1", schema_version=2)
+    assert subscriber.done == []
+    subscriber.receive("call-1/1")
     assert subscriber.done == ["call-1/1"]
