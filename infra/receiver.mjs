@@ -12,8 +12,12 @@ const SCHEMA_VERSION = 1;
 // Domain events have some hundred bytes, and at most 256 KB.
 const BODY_BYTES_MAX = 256 * 1024;
 
-// An empty key would let everybody in.
+// An empty key would let everybody in, and a short one can be guessed.
 const KEYS = process.env.SWITCHHOOK_KEYS.split(',').filter(Boolean);
+if (KEYS.some((key) => key.length < 16)) {
+    console.error('SWITCHHOOK_KEYS has a key of fewer than 16 characters: a comma separates two keys');
+    process.exit(1);
+}
 const KEY_HEADER = (process.env.KEY_HEADER ?? 'x-switchhook-key').toLowerCase();
 const RETRY_SECONDS = Number(process.env.RETRY_SECONDS ?? 60);
 const WAITING = join(process.env.EVENTS_FOLDER, 'waiting');

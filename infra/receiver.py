@@ -36,8 +36,10 @@ SCHEMA_VERSION = 1
 # Domain events have some hundred bytes, and at most 256 KB.
 BODY_BYTES_MAX = 256 * 1024
 
-# An empty key would let everybody in.
+# An empty key would let everybody in, and a short one can be guessed.
 KEYS = [key for key in os.environ["SWITCHHOOK_KEYS"].split(",") if key]
+if any(len(key) < 16 for key in KEYS):
+    sys.exit("SWITCHHOOK_KEYS has a key of fewer than 16 characters: a comma separates two keys")
 KEY_HEADER = os.environ.get("KEY_HEADER", "x-switchhook-key")
 RETRY_SECONDS = float(os.environ.get("RETRY_SECONDS", "60"))
 WAITING = Path(os.environ["EVENTS_FOLDER"]) / "waiting"

@@ -160,6 +160,17 @@ def test_the_key_is_shown_nowhere():
     assert '"Key"' not in json.dumps(FORWARD["Outputs"]) and "ForwardKey" not in json.dumps(TEMPLATE["Outputs"])
 
 
+def test_the_key_may_be_the_value_of_the_sample_receivers():
+    """They read several keys, separated by commas."""
+    outer, inner = TEMPLATE["Parameters"]["ForwardKey"]["AllowedPattern"], FORWARD["Parameters"]["Key"]["AllowedPattern"]
+    for pattern in (outer, inner):
+        for key in ("k" * 16, "k" * 512, "!#$%&'*+-.^_`|~:/=0"):
+            assert re.search(pattern, key), (pattern, key)
+        for key in ("k" * 15, "k" * 513, "abcdefgh,ijklmnopqr", "abcdefgh ijklmnopqr", " " + "k" * 16):
+            assert not re.search(pattern, key), (pattern, key)
+    assert re.search(outer, "") and not re.search(inner, "")
+
+
 def test_an_event_that_cannot_be_delivered_is_repeated_for_a_day_and_then_kept():
     rule = forward("ForwardRule")
     assert rule["EventBusName"] == ref("EventBusName")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -23,7 +24,7 @@ SAMPLES = {
         "    if (existsSync('broken')) throw new Error('the other system is down');\n",
     ),
 }
-KEY, OLD_KEY = "new key of the test", "old key of the test"
+KEY, OLD_KEY = "new-key-of-the-test", "old-key-of-the-test"
 EVENT = {"schema_version": 1, "id": "appointment:apt_1/7", "type": "appointment.confirmed", "appointment_id": "apt_1"}
 
 
@@ -54,12 +55,15 @@ class Receiver:
         wait_for(f"the work on {ids}", lambda: self.done() == list(ids) and not any(waiting.iterdir()), seconds=60, every=0.05)
 
 
+def interpreter(sample: str) -> str:
+    program = {"receiver.py": sys.executable, "receiver.mjs": shutil.which("node")}[sample]
+    return program or pytest.skip("node is not installed: the receiver in Node was not tested")
+
+
 @contextmanager
 def running(sample: str, folder: Path, **environment: str):
     """Runs a receiver whose work fails while the file `broken` exists in the folder."""
-    program = {"receiver.py": sys.executable, "receiver.mjs": shutil.which("node")}[sample]
-    if program is None:
-        pytest.skip("node is not installed: the receiver in Node was not tested")
+    program = interpreter(sample)
     line, failing = SAMPLES[sample]
     source = (ROOT / "infra" / sample).read_text()
     assert source.count(line) == 1
@@ -109,6 +113,13 @@ def test_both_keys_of_a_rotation_are_accepted_and_no_other(sample, tmp_path):
     with running(sample, tmp_path, SWITCHHOOK_KEYS=f"{KEY},", KEY_HEADER="Authorization") as receiver:
         assert receiver.post(EVENT, None) == receiver.post(EVENT, "", "authorization") == receiver.post(EVENT) == 401
         assert receiver.post(EVENT, header="authorization") == 200
+
+
+def test_a_key_that_a_comma_makes_short_is_refused_at_the_start(sample, tmp_path):
+    settings = {"SWITCHHOOK_KEYS": "abcdefgh,ijklmnopqr", "EVENTS_FOLDER": str(tmp_path), "PORT": str(free_port())}
+    command = [interpreter(sample), str(ROOT / "infra" / sample)]
+    ended = subprocess.run(command, env=base_environment() | settings, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 1 and "fewer than 16 characters" in ended.stderr, ended
 
 
 def test_what_can_never_be_read_is_refused_so_that_it_is_not_repeated(sample, tmp_path):
