@@ -1,14 +1,11 @@
 //! Files that `switchhook demo` and `switchhook dev` keep in a data directory, beside those of the local stack.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use switchhook_local::replace_file;
-
-/// Database of the local stack.
-const DATABASE: &str = "switchhook.sqlite";
 
 /// Time of a stack's clock, as a later run needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +17,29 @@ pub(crate) struct ClockFile {
     pub(crate) ended_ms: Option<u64>,
 }
 
+/// A data directory that holds a demo without its end, and maybe without its keys.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{path} holds an unfinished demo: if it no longer runs, delete the directory and run `switchhook demo --data {path}` again",
+    path = .0.display()
+)]
+pub(crate) struct UnfinishedDemo(PathBuf);
+
+/// Reason why a demo cannot use a directory.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartDemoError {
+    #[error(transparent)]
+    Unfinished(#[from] UnfinishedDemo),
+    #[error("{} is not empty: name a new directory for --data", .0.display())]
+    NotEmpty(PathBuf),
+    #[error("could not make the directory {}: check --data", path.display())]
+    Make {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+}
+
 /// A data directory.
 #[derive(Clone, Debug)]
 pub(crate) struct DataDir(PathBuf);
@@ -29,9 +49,28 @@ impl DataDir {
         Self(path.to_owned())
     }
 
-    /// True if the directory holds a stack.
-    pub(crate) fn has_stack(&self) -> bool {
-        self.0.join(DATABASE).exists()
+    /// Makes the directory for a demo. Until [`DataDir::finish_demo`], a file in it says that the demo is unfinished.
+    ///
+    /// # Errors
+    /// The directory exists and is not empty: the demo overwrites no file of the user, such as `providers.json`.
+    pub(crate) fn start_demo(&self) -> Result<(), StartDemoError> {
+        self.refuse_unfinished_demo()?;
+        let make = |source| StartDemoError::Make { path: self.0.clone(), source };
+        fs::create_dir_all(&self.0).map_err(make)?;
+        if fs::read_dir(&self.0).map_err(make)?.next().is_some() {
+            return Err(StartDemoError::NotEmpty(self.0.clone()));
+        }
+        File::create(self.unfinished_path()).map(drop).map_err(make)
+    }
+
+    /// Records that the demo has written everything.
+    pub(crate) fn finish_demo(&self) -> io::Result<()> {
+        fs::remove_file(self.unfinished_path())
+    }
+
+    /// Returns an error if the directory holds a demo that was interrupted, or that still runs.
+    pub(crate) fn refuse_unfinished_demo(&self) -> Result<(), UnfinishedDemo> {
+        if self.unfinished_path().exists() { Err(UnfinishedDemo(self.0.clone())) } else { Ok(()) }
     }
 
     /// Path of the providers file. `None` if the directory has none.
@@ -72,6 +111,10 @@ impl DataDir {
 
     pub(crate) fn write_metrics(&self, text: &str) -> io::Result<()> {
         fs::write(self.metrics_path(), text)
+    }
+
+    fn unfinished_path(&self) -> PathBuf {
+        self.0.join("unfinished-demo")
     }
 
     fn metrics_path(&self) -> PathBuf {

@@ -33,7 +33,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::console::OWN_NAME;
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, UnfinishedDemo};
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
@@ -194,8 +194,10 @@ pub(crate) enum DevError {
         #[source]
         source: io::Error,
     },
-    #[error("{} holds no finished demo: write one with `switchhook demo --data DIR`", .0.display())]
+    #[error("{} holds no finished demo: write one into a new directory with `switchhook demo --data DIR`", .0.display())]
     NotADemo(PathBuf),
+    #[error(transparent)]
+    UnfinishedDemo(#[from] UnfinishedDemo),
     #[error("could not start the stack")]
     Start(#[source] io::Error),
     #[error("the stack stopped by itself")]
@@ -219,6 +221,9 @@ impl Dev {
     }
 
     async fn serve(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<(), DevError> {
+        if let Some(path) = &self.data {
+            DataDir::new(path).refuse_unfinished_demo()?;
+        }
         let (listener, address) = listen(self.port).await?;
         let base_url = format!("http://{address}");
         let (clock, frozen) = self.clock()?;

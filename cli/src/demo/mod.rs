@@ -46,7 +46,7 @@ use play::PlayError;
 use script::MINUTE;
 use traffic::{Senders, Traffic};
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, StartDemoError};
 use crate::shell::{program, shell_word};
 
 /// Largest number of calls in one run. It limits the memory that a run needs.
@@ -83,7 +83,7 @@ pub(crate) struct Demo {
     /// Providers that post webhooks about the calls that others place
     #[arg(long, value_enum, default_value_t)]
     providers: Senders,
-    /// New directory for the finished stack, to look at with `switchhook dev`; without it, nothing is kept
+    /// New or empty directory for the finished stack, to look at with `switchhook dev`; without it, nothing is kept
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Print one JSON object and nothing else
@@ -93,8 +93,8 @@ pub(crate) struct Demo {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
-    #[error("{} already holds a stack: choose another directory for --data", .0.display())]
-    HasStack(PathBuf),
+    #[error(transparent)]
+    Start(#[from] StartDemoError),
     #[error("the demo could not run")]
     Play(#[source] PlayError),
     #[error("the result could not be printed")]
@@ -104,8 +104,8 @@ pub(crate) enum DemoError {
 impl Demo {
     /// Runs the demo and prints its result. Returns `true` if everything is right.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DemoError> {
-        if let Some(path) = self.data.as_ref().filter(|path| DataDir::new(path).has_stack()) {
-            return Err(DemoError::HasStack(path.clone()));
+        if let Some(path) = &self.data {
+            DataDir::new(path).start_demo()?;
         }
         let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed, self.providers);
         let progress = self.progress(&traffic);

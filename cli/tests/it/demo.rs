@@ -1,8 +1,10 @@
 //! `switchhook demo` by its properties. The figures themselves may change with the stack.
 
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, switchhook, text};
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, wait_for};
 
 fn run(calls: &str, seed: &str) -> Value {
     let output = switchhook(&["demo", "--calls", calls, "--seed", seed, "--json"]);
@@ -98,7 +100,7 @@ fn finished_stack_is_kept_and_looked_at() {
     assert!(printed.ends_with(&format!(" dev --data {data} --freeze\n")), "{printed}");
     let again = switchhook(&demo);
     assert_eq!(again.status.code(), Some(2));
-    assert!(text(&again.stderr).contains("already holds a stack"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("is not empty: name a new directory"), "{}", text(&again.stderr));
 
     let key = "the new key of the demo for generic";
     let send = |stack: &Stack| {
@@ -126,6 +128,46 @@ fn finished_stack_is_kept_and_looked_at() {
     // Without --freeze the keys are the same, and the stack goes on.
     let stack = Stack::start(&["--data", data]);
     assert_eq!(send(&stack).status.code(), Some(0));
+}
+
+#[test]
+fn directory_with_files_of_the_user_is_left_alone() {
+    let scratch = Scratch::new();
+    let file = scratch.providers();
+    let content = std::fs::read(&file).expect("the file");
+    let output = switchhook(&["demo", "--calls", "2", "--data", scratch.0.to_str().expect("UTF-8")]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    assert!(text(&output.stderr).contains("is not empty: name a new directory"), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read(&file).expect("the file"), content);
+    assert_eq!(std::fs::read_dir(&scratch.0).expect("the directory").count(), 1, "nothing was written");
+}
+
+#[test]
+fn interrupted_demo_is_named_by_every_command_and_begins_again_in_a_new_directory() {
+    let scratch = Scratch::new();
+    let path = scratch.0.join("calls");
+    let data = path.to_str().expect("UTF-8");
+    let mut demo = Command::new(PROGRAM)
+        .args(["demo", "--calls", "20000", "--data", data])
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary starts");
+    wait_for("the database of the demo", || {
+        if path.join("switchhook.sqlite").exists() { Ok(()) } else { Err("no database".to_owned()) }
+    });
+    demo.kill().expect("it is running");
+    demo.wait().expect("it ends");
+
+    let unfinished = format!("{data} holds an unfinished demo: if it no longer runs, delete the directory and run");
+    let again = ["demo", "--calls", "2", "--data", data];
+    let looks = [&["dev", "--port", "0", "--data", data][..], &["dev", "--port", "0", "--data", data, "--freeze"]];
+    for arguments in looks.into_iter().chain([&again[..]]) {
+        let output = switchhook(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(&unfinished), "{arguments:?}: {}", text(&output.stderr));
+    }
+    std::fs::remove_dir_all(&path).expect("the directory is deleted");
+    assert_eq!(switchhook(&again).status.code(), Some(0));
 }
 
 #[test]

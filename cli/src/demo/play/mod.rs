@@ -191,6 +191,7 @@ async fn run(
             .and_then(|()| directory.write_clock(clock))
             .and_then(|()| directory.write_metrics(&cloud.metrics().to_text()?))
             .and_then(|()| traffic.look_first().map_or(Ok(()), |script| directory.write_look_first(&script.call_id)))
+            .and_then(|()| directory.finish_demo())
             .map_err(PlayError::Keep)?;
     }
     Ok(observations)
