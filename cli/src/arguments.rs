@@ -54,7 +54,7 @@ A command needs a stack. The first of these that names one decides:
   1. --stack NAME for a deployed stack, or --to URL
   2. the environment variable SWITCHHOOK_STACK or SWITCHHOOK_TO
   3. the file ~/.config/switchhook/config.json: {\"stack\": \"NAME\", \"region\": \"REGION\"} or {\"to\": \"URL\"}
-  4. a running `switchhook dev`
+  4. a running `switchhook dev`, if only one runs
 
 Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out, 3 if it was refused,
 141 if the reader of its output ended first, as in `switchhook call list | head -1`.";

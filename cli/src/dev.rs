@@ -85,7 +85,7 @@ and, only in this local stack:
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
   POST /metrics-data                 answer CloudWatch metric queries about these metrics
 
-While it runs, the other commands find it without --to.
+While it runs, the other commands find it without --to. If several run, --to chooses one.
 
 No phone rings. A fake provider in the same process answers all dial requests and lookups in the way that Retell does, whatever
 keys the providers file has. To create calls, the file needs a \"dial\" entry for retell; generated keys have one.
@@ -248,7 +248,7 @@ impl Dev {
         if let Some(keys) = generated {
             keys.print_commands(&base_url, errors).map_err(DevError::Print)?;
         }
-        let _running_dev = self.announce(&base_url, errors).map_err(DevError::Print)?;
+        let _running_dev = self.announce(&base_url, address.port(), errors).map_err(DevError::Print)?;
         let names = operator::names(&cloud, &base_url);
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
         let look_first = self.look_first()?;
@@ -336,8 +336,8 @@ impl Dev {
     }
 
     /// Tells the other commands the URL of this stack. If that fails, they need --to.
-    fn announce(&self, base_url: &str, errors: &mut impl Write) -> io::Result<Option<RunningDev>> {
-        match RunningDev::announce(base_url) {
+    fn announce(&self, base_url: &str, port: u16, errors: &mut impl Write) -> io::Result<Option<RunningDev>> {
+        match RunningDev::announce(base_url, port) {
             Ok(announced) => Ok(announced),
             Err(error) => {
                 writeln!(errors, "switchhook: other commands will need --to {base_url}: {error}")?;

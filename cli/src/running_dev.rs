@@ -1,9 +1,10 @@
-//! The file in which a running `switchhook dev` says where it listens, so that other commands find it.
+//! The files in which every running `switchhook dev` says where it listens, so that other commands find it. Each has the name of
+//! its port, which no other process can have.
 
 use std::env;
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,27 +24,28 @@ struct Content {
 }
 
 impl RunningDev {
-    /// Writes the file of this process. `None` if the machine has no directory for it. A stack that started before is
-    /// no longer named.
-    pub(crate) fn announce(to: &str) -> io::Result<Option<Self>> {
-        let Some(path) = path() else { return Ok(None) };
+    /// Writes the file of this process, which listens on this port. `None` if the machine has no directory for it.
+    pub(crate) fn announce(to: &str, port: u16) -> io::Result<Option<Self>> {
+        let Some(folder) = folder() else { return Ok(None) };
         let content = Content { to: to.to_owned(), pid: std::process::id() };
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
+        fs::create_dir_all(&folder)?;
+        let path = folder.join(format!("{port}.json"));
         fs::write(&path, serde_json::to_string(&content)?)?;
         Ok(Some(Self { path, content }))
     }
 
-    /// Returns the URL of the `switchhook dev` that started last. It may have been killed.
-    pub(crate) fn url() -> Option<String> {
-        read(&path()?).map(|content| content.to)
+    /// Returns the URLs in all files, in their order. A stack that was killed has left its file behind.
+    pub(crate) fn urls() -> Vec<String> {
+        let files = folder().and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+        let mut urls: Vec<String> = files.filter_map(|file| Some(read(&file.path())?.to)).collect();
+        urls.sort();
+        urls
     }
 }
 
 impl Drop for RunningDev {
     fn drop(&mut self) {
-        // Another stack may have started since.
+        // The port may be free already, so another stack may have started on it.
         if read(&self.path).as_ref() == Some(&self.content) {
             // If this fails, the file is stale, and no command uses it.
             drop(fs::remove_file(&self.path));
@@ -51,12 +53,12 @@ impl Drop for RunningDev {
     }
 }
 
-fn read(path: &PathBuf) -> Option<Content> {
+fn read(path: &Path) -> Option<Content> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-fn path() -> Option<PathBuf> {
-    Some(directory("XDG_STATE_HOME", ".local/state")?.join("dev.json"))
+fn folder() -> Option<PathBuf> {
+    Some(directory("XDG_STATE_HOME", ".local/state")?.join("dev"))
 }
 
 /// Returns this program's directory under the one that the variable names, or under its usual place in the home

@@ -41,6 +41,8 @@ pub(crate) enum StackChoiceError {
          SWITCHHOOK_TO, or write {{\"stack\": …}} or {{\"to\": …}} to {config}, or start `switchhook dev`"
     )]
     None { config: String },
+    #[error("several `switchhook dev` are running: choose one with --to: {}", .0.join(" or "))]
+    SeveralDevs(Vec<String>),
     #[error("SWITCHHOOK_STACK and SWITCHHOOK_TO are both set: unset one of them")]
     TwoVariables,
     #[error("could not read the configuration file {path}")]
@@ -168,12 +170,13 @@ fn config_path() -> Option<PathBuf> {
     Some(directory("XDG_CONFIG_HOME", ".config")?.join("config.json"))
 }
 
-/// Returns the URL of a running `switchhook dev`. A file that a killed one left behind is ignored: nothing answers at
+/// Returns the URL of the running `switchhook dev`. A file that a killed one left behind is ignored: nothing answers at
 /// its URL.
 fn answering_dev() -> Result<Option<String>, StackChoiceError> {
-    let Some(url) = RunningDev::url() else { return Ok(None) };
-    let answers = runtime()?.block_on(StackNames::of_dev(&url)).is_ok();
-    Ok(answers.then_some(url))
+    let runtime = runtime()?;
+    let mut urls = RunningDev::urls();
+    urls.retain(|url| runtime.block_on(StackNames::of_dev(url)).is_ok());
+    if urls.len() > 1 { Err(StackChoiceError::SeveralDevs(urls)) } else { Ok(urls.pop()) }
 }
 
 /// Makes the runtime in which the clients of a stack work.

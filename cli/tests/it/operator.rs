@@ -121,6 +121,24 @@ fn file_of_a_killed_stack_is_ignored() {
 }
 
 #[test]
+fn command_takes_none_of_two_stacks_and_finds_the_first_when_the_second_has_stopped() {
+    let first = Stack::start(&[]);
+    let mut killed = first.start_another(&[]);
+    let second = first.start_another(&[]);
+    killed.kill();
+    let list = || {
+        let output = first.switchhook(&["call", "list"]);
+        (output.status.code(), text(&output.stderr))
+    };
+    let (code, errors) = list();
+    assert_eq!(code, Some(2), "{errors}");
+    assert!(errors.contains("choose one with --to") && !errors.contains(&killed.url), "{errors}");
+    assert!(errors.contains(&first.url) && errors.contains(&second.url), "{errors}");
+    second.stop("-TERM");
+    assert_eq!(list(), (Some(0), String::new()));
+}
+
+#[test]
 fn schedules_run_by_hand() {
     let (_scratch, stack) = with_a_call();
     for schedule in ["scheduler", "reconciler", "drift"] {

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -98,7 +99,7 @@ pub(crate) struct Stack {
     child: Child,
     errors: Option<BufReader<ChildStderr>>,
     /// Directory of the file in which the stack says where it listens.
-    state: Scratch,
+    state: Arc<Scratch>,
     /// Address of the stack, for example `http://127.0.0.1:40123`.
     pub(crate) url: String,
     /// Link that opens its pages once.
@@ -108,7 +109,15 @@ pub(crate) struct Stack {
 impl Stack {
     /// Starts a stack and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let state = Scratch::new();
+        Self::start_in(Arc::new(Scratch::new()), arguments)
+    }
+
+    /// Starts another stack of the same user.
+    pub(crate) fn start_another(&self, arguments: &[&str]) -> Self {
+        Self::start_in(Arc::clone(&self.state), arguments)
+    }
+
+    fn start_in(state: Arc<Scratch>, arguments: &[&str]) -> Self {
         let mut child = without_choice(&mut Command::new(PROGRAM))
             .args(["dev", "--port", "0", "--seed", "1", "--delivery-faults", "none"])
             .args(arguments)
@@ -141,7 +150,8 @@ impl Stack {
 
     /// Path of the file in which the stack says where it listens.
     pub(crate) fn state_file(&self) -> PathBuf {
-        self.state.0.join("switchhook/dev.json")
+        let port = self.url.rsplit(':').next().expect("a port");
+        self.state.0.join(format!("switchhook/dev/{port}.json"))
     }
 
     pub(crate) fn with_data(data: &Path, providers: &Path) -> Self {
