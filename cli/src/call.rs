@@ -64,7 +64,7 @@ const CREATE_EXAMPLES: &str = "\
 Examples:
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123
   switchhook call create --provider retell --from-number +442079460018 --to-number +447700900123 \\
-      --appointment appt_201 --due 2026-11-23T09:30:00Z --window 'Europe/London 09:00-18:00 mon,tue,wed' \\
+      --appointment appt_201 --window 'Europe/London 09:00-18:00 mon,tue,wed' \\
       --attempts 3 --delay 10m --metadata name=Zoe --idempotency-key order-7
 
 The fake provider of `switchhook dev` plays the behaviours in --metadata fake=busy,confirms, one per attempt. Without them, the
@@ -134,7 +134,7 @@ struct Create {
     /// Your id of the appointment that the call is about
     #[arg(long, value_name = "ID")]
     appointment: Option<String>,
-    /// Earliest time of the first attempt, in RFC 3339 format; without it, now
+    /// Earliest time of the first attempt, in RFC 3339 format (2027-01-04T09:30:00Z); without it, now
     #[arg(long, value_name = "TIME")]
     due: Option<String>,
     /// Calling window by the local time of the called person: zone, hours, days if not every day, and dates without calls

@@ -4,7 +4,7 @@ use serde_json::Value;
 use switchhook_domain::CallId;
 
 use crate::operator::{block_on, connect};
-use crate::stack::{CREATE_CALL, Scratch, Stack, switchhook, text, wait_for};
+use crate::stack::{CREATE_CALL, PROGRAM, Scratch, Stack, agent, pasted, switchhook, text, wait_for};
 
 fn placing(more: &[&str]) -> (Scratch, Stack) {
     let scratch = Scratch::new();
@@ -66,6 +66,27 @@ fn call_is_created_once_and_placed() {
     }
     let whole = switchhook(&["show", &id(&created), "--to", &stack.url]);
     assert!(text(&whole.stdout).starts_with(&out), "both commands print the call in the same way");
+}
+
+#[test]
+fn complete_examples_are_accepted_as_they_are_written() {
+    let (_scratch, stack) = placing(&[]);
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/placing-calls.md")).expect("the page");
+    let (_, body) = page.split_once("```json\n").expect("a request");
+    let (body, _) = body.split_once("```").expect("its end");
+    let request = agent().post(format!("{}/calls", stack.url)).content_type("application/json");
+    let mut answer = request.send(body).expect("an answer");
+    let text_of_answer = answer.body_mut().read_to_string().expect("a body");
+    assert_eq!(answer.status(), 201, "{text_of_answer}");
+
+    let help = text(&switchhook(&["call", "create", "--help"]).stdout);
+    let (_, examples) = help.split_once("Examples:\n").expect("examples");
+    let (examples, _) = examples.split_once("\n\n").expect("their end");
+    let examples = examples.replace("  switchhook ", &format!("{PROGRAM} "));
+    let output = pasted(&format!("export SWITCHHOOK_TO={}\nset -e\n{examples}", stack.url));
+    assert_eq!(output.status.code(), Some(0), "{examples}: {}", text(&output.stderr));
+    assert_eq!(text(&output.stdout).lines().count(), 2, "two calls were created");
 }
 
 #[test]
