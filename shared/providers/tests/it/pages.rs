@@ -1,4 +1,4 @@
-//! The pages in `docs/providers/`: every JSON example must be accepted, and every table of events must match the code.
+//! The pages about providers: every example of a providers file must be accepted, and every table of events must match the code.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,10 @@ const PAGES: [(Provider, &str, usize); 12] = [
 /// Parsed parts of a page that the tests compare with the code.
 #[derive(Default)]
 struct Page {
+    /// Blocks of JSON, with or without comments.
     json_examples: Vec<String>,
+    /// Blocks without a language, such as commands.
+    plain_blocks: Vec<String>,
     tables: Vec<Table>,
 }
 
@@ -66,15 +69,22 @@ impl Page {
         let mut page = Self::default();
         let mut row = Vec::new();
         let mut cell = Cell::default();
-        let mut in_json = false;
+        let (mut in_json, mut in_plain) = (false, false);
         for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
             match event {
-                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) if &*language == "json" => {
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language)))
+                    if ["json", "jsonc"].contains(&&*language) =>
+                {
                     in_json = true;
                     page.json_examples.push(String::new());
                 }
-                Event::End(TagEnd::CodeBlock) => in_json = false,
+                Event::Start(Tag::CodeBlock(CodeBlockKind::Indented)) => {
+                    in_plain = true;
+                    page.plain_blocks.push(String::new());
+                }
+                Event::End(TagEnd::CodeBlock) => (in_json, in_plain) = (false, false),
                 Event::Text(text) if in_json => page.json_examples.last_mut().unwrap().push_str(&text),
+                Event::Text(text) if in_plain => page.plain_blocks.last_mut().unwrap().push_str(&text),
                 Event::Start(Tag::Table(_)) => page.tables.push(Table::default()),
                 Event::Start(Tag::TableCell) => cell = Cell::default(),
                 Event::Text(text) => {
@@ -388,5 +398,34 @@ fn json_examples_are_accepted_and_their_fields_explained() {
             }
         }
         assert!(secrets > 0, "{provider}");
+    }
+}
+
+#[test]
+fn examples_with_keys_on_other_pages_are_accepted() {
+    let pages = [
+        (include_str!("../../../../docs/deploy.md"), 1),
+        (include_str!("../../../../docs/edge.md"), 1),
+        (include_str!("../../../../docs/providers/configured.md"), 2),
+    ];
+    for (text, documents) in pages {
+        let page = Page::parse(text);
+        let heredocs = page.plain_blocks.iter().filter_map(|block| {
+            let (_, document) = block.split_once("<<'END'\n")?;
+            Some(document.split_once("\nEND\n").unwrap().0)
+        });
+        let examples = page.json_examples.iter().map(String::as_str).chain(heredocs);
+        let mut accepted = 0;
+        for example in examples.filter(|example| example.contains("\"keys\"")) {
+            // Some blocks show the entry of one provider, and some a part of an entry.
+            let document = match example {
+                document if document.starts_with('{') => document.to_owned(),
+                entry if entry.starts_with("\"x-") => format!("{{{entry}}}"),
+                _ => continue,
+            };
+            ProvidersFile::from_json(&document).unwrap_or_else(|error| panic!("{error}: {document}"));
+            accepted += 1;
+        }
+        assert_eq!(accepted, documents, "{text}");
     }
 }
