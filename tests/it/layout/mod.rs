@@ -5,6 +5,7 @@
 mod configuration;
 mod dependencies;
 mod documents;
+mod event_ids;
 mod house;
 mod links;
 mod local_cloud;
