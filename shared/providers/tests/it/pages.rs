@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use serde_json::{Value, json};
-use switchhook_domain::{EventKind, NeverDialled, Provider, Timestamp};
+use switchhook_domain::{
+    DO_NOT_CALL_PREFIX, ENTITY_PREFIX, EventKind, NeverDialled, PROVIDER_HEALTH_PREFIX, Provider, Timestamp,
+};
 use switchhook_providers::{
     CallSearch, Period, ProvidersFile, Reading, VerifiedWebhook, discovery_api_request, read, repeats_safely_for,
 };
@@ -427,5 +429,15 @@ fn examples_with_keys_on_other_pages_are_accepted() {
             accepted += 1;
         }
         assert_eq!(accepted, documents, "{text}");
+    }
+}
+
+#[test]
+fn pages_name_every_reserved_beginning_of_an_id() {
+    let concepts = include_str!("../../../../docs/concepts.md");
+    let generic = include_str!("../../../../docs/providers/generic.md");
+    for beginning in [DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX] {
+        let shown = format!("`{beginning}`");
+        assert!(concepts.contains(&shown) && generic.contains(&shown), "{shown}");
     }
 }
