@@ -18,7 +18,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::dev::until_stopped;
-use crate::serving::{ListenError, listen, stop_signal};
+use crate::serving::{ListenError, browser_host, listen, stop_signal};
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ impl Console {
         let pages = Pages::new(
             stack.clone(),
             Options {
-                host: format!("{name}:{}", address.port()),
+                host: browser_host(name, address.port()),
                 allows_changes: self.allow_changes,
                 is_frozen: false,
                 look_first: None,

@@ -37,7 +37,7 @@ use crate::data_dir::{DataDir, UnfinishedDemo};
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
-use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
+use crate::serving::{FaultLevel, ListenError, behaviours, browser_host, listen, stop_signal};
 
 use keys::GeneratedKeys;
 use playground::LocalPlayground;
@@ -252,7 +252,7 @@ impl Dev {
         let names = operator::names(&cloud, &base_url);
         let stack = Stack::new(names.clone(), &cloud.services().sdk_config(), Some(base_url.clone()));
         let look_first = self.look_first()?;
-        let pages_host = format!("{}:{}", self.host.name(), address.port());
+        let pages_host = browser_host(self.host.name(), address.port());
         let options = Options { host: pages_host.clone(), allows_changes: !frozen, is_frozen: frozen, look_first };
         let pages = if frozen {
             Console::new(stack, options)

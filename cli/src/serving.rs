@@ -44,6 +44,11 @@ pub(crate) struct ListenError {
     source: io::Error,
 }
 
+/// Returns the host that a browser names in its requests to this name and port. It leaves out the default port.
+pub(crate) fn browser_host(name: &str, port: u16) -> String {
+    if port == 80 { name.to_owned() } else { format!("{name}:{port}") }
+}
+
 /// Largest number of free ports that are tried until one is free on both addresses.
 const FREE_PORTS_TRIED: usize = 16;
 
@@ -136,6 +141,12 @@ pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn browser_leaves_out_the_default_port() {
+        assert_eq!(browser_host("switchhook.localhost", 8787), "switchhook.localhost:8787");
+        assert_eq!(browser_host("switchhook.localhost", 80), "switchhook.localhost");
+    }
 
     #[tokio::test]
     async fn port_that_another_program_has_on_one_address_is_refused() {

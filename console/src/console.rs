@@ -13,7 +13,7 @@ use crate::session::{LinkError, Sessions};
 /// Settings of a console.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Host and port of its pages, as a browser sends them: for example `switchhook.localhost:8788`.
+    /// Host and port of its pages, as a browser sends them: for example `switchhook.localhost:8788`, and without the port if it is 80.
     pub host: String,
     /// True if operators may change the stack. Without it, the routes that change something do not exist.
     pub allows_changes: bool,
