@@ -161,3 +161,19 @@ fn retention_is_never_shorter_than_what_signatures_need() {
     assert_eq!(config(least), Ok(()));
     assert_eq!(config(least - 1), Err(format!("bad configuration: INBOX_RETENTION_DAYS must be at least {least}")));
 }
+
+#[test]
+fn page_names_the_longest_value_of_each_parameter() {
+    let page = Page::read(PAGE);
+    let rows: Vec<&Vec<String>> = page.tables.iter().flat_map(|table| &table.rows).collect();
+    for (name, parameter) in yaml(TEMPLATE)["Parameters"].as_object().unwrap() {
+        let Some(length_max) = parameter.get("MaxLength") else { continue };
+        // Its pattern allows no longer value.
+        if name == "IndexShards" {
+            continue;
+        }
+        let row = rows.iter().find(|row| row[0] == *name).unwrap();
+        let limit = format!("at most {length_max} characters");
+        assert!(row.iter().any(|cell| cell.contains(&limit)), "{name}: {limit}");
+    }
+}
