@@ -22,7 +22,13 @@ pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Resul
             Some(Action::Republish) => left.extend(republish::republish(stack, same).await?),
             Some(Action::Refill) => left.extend(recover::refill(stack, same).await?),
             Some(Action::DeleteRelayFailure) => republish::delete_failures(stack, same).await?,
-            Some(Action::UnblockNumber | Action::ForgetCall | Action::EraseEvent | Action::EraseDeadLetter) => {
+            Some(
+                Action::UnblockNumber
+                | Action::ForgetCall
+                | Action::EraseEvent
+                | Action::EraseConflict
+                | Action::EraseDeadLetter,
+            ) => {
                 left.extend(forget::carry_out(stack, plan, same).await?);
             }
             // These fold events.

@@ -152,6 +152,7 @@ pub(crate) async fn forecast(
                 | Action::UnblockNumber
                 | Action::ForgetCall
                 | Action::EraseEvent
+                | Action::EraseConflict
                 | Action::EraseDeadLetter,
                 None,
             ) => Step::Act,
@@ -202,6 +203,7 @@ pub(crate) const fn sends_event(action: Action) -> bool {
         | Action::UnblockNumber
         | Action::ForgetCall
         | Action::EraseEvent
+        | Action::EraseConflict
         | Action::EraseDeadLetter => false,
     }
 }

@@ -70,6 +70,8 @@ pub async fn plan(
         items.extend(letter.map(|letter| of_letter(letter, entity)));
         groups.push(items);
     }
+    let conflicts = bodies.conflicts.into_iter();
+    groups.extend(conflicts.map(|event_id| vec![PlanItem::of_event(Action::EraseConflict, event_id, None)]));
     let all: usize = groups.iter().map(Vec::len).sum();
     let mut items: Vec<PlanItem> = Vec::new();
     for group in groups {
@@ -119,6 +121,8 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
     }
     let events = target.events.iter();
     items.extend(events.map(|id| PlanItem::of_event(Action::EraseEvent, id.clone(), Some(call_id.clone()))));
+    let conflicts = target.conflicts.iter();
+    items.extend(conflicts.map(|id| PlanItem::of_event(Action::EraseConflict, id.clone(), Some(call_id.clone()))));
     items.extend(letters.iter().map(|letter| of_letter(letter, Some(call_id.clone()))));
     let has_data = !is_forgotten || items.iter().any(|item| item.action != Action::ForgetCall);
     if has_data { items } else { Vec::new() }

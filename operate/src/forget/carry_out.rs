@@ -74,13 +74,17 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
         let erased = named.into_iter().map(|(item, id)| (Some(item), id)).chain(further);
         let erased = erased.map(|(item, id)| erase(stack, item, id, at, is_alone));
         left.extend(concurrently(CONCURRENCY, erased).await?.into_iter().flatten());
+        for item in of_call.iter().filter(|item| item.action == Action::EraseConflict) {
+            let Some(id) = &item.event_id else { continue };
+            left.extend(left_alone(Some(item), stack.inbox.erase_conflict(id).await)?);
+        }
         letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
     }
     dead_letters::discard(stack, &letters).await?;
     Ok(left)
 }
 
-/// Erases one event. If it cannot be read, its item is left alone. An event that the plan does not name has no item.
+/// Erases one event. An event that the plan does not name has no item.
 /// `is_alone` is true if the entity of the event is not forgotten.
 async fn erase(
     stack: &Stack,
@@ -90,8 +94,13 @@ async fn erase(
     is_alone: bool,
 ) -> Result<Option<LeftAlone>, Error> {
     let erased = if is_alone { stack.inbox.erase_alone(&id, at).await } else { stack.inbox.erase(&id, at).await };
+    left_alone(item, erased.map(drop))
+}
+
+/// Leaves an item alone if the stored event, or its conflicting body, cannot be read.
+fn left_alone(item: Option<&PlanItem>, erased: Result<(), switchhook_aws::Error>) -> Result<Option<LeftAlone>, Error> {
     match erased {
-        Ok(_) => Ok(None),
+        Ok(()) => Ok(None),
         Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
             Ok(item.map(|item| (item.clone(), error.to_string())))
         }

@@ -4,8 +4,9 @@
 //! an event names no call, or is about an entity, its body is read, and searched for the ids of the calls, the number and the
 //! appointment.
 //!
-//! **Some items are kept for longer than the index is read.** The record of the request that created a call and the conflicting body of an
-//! event are found by their keys.
+//! **Some items are kept for longer than the index is read.** The record of the request that created a call is found by its key. All
+//! conflicting bodies are listed, and those that lead to no target are searched. Such a body may be about another person than the event
+//! whose id it has. So it is an item of its own, and the event stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(super) struct Target {
     ids: BTreeSet<CallId>,
     /// Events that are to be erased.
     pub(super) events: BTreeSet<EventId>,
+    /// Events whose conflicting body is about the call, and is to be deleted. The events stay.
+    pub(super) conflicts: BTreeSet<EventId>,
 }
 
 impl Target {
@@ -58,11 +61,13 @@ impl Target {
 /// Event that names no call, with the key of its entity.
 type Nameless = (Option<CallId>, EventId);
 
-/// Result of a search in the bodies of events that name no call.
+/// Result of a search in the bodies of events that name no call, and in conflicting bodies.
 #[derive(Debug, Default)]
 pub(super) struct Bodies {
     /// Events whose body holds the id of a call, a provider's call id, the number or the appointment.
     pub(super) found: BTreeSet<Nameless>,
+    /// Events whose conflicting body holds one of these, and leads to no target.
+    pub(super) conflicts: BTreeSet<EventId>,
     /// Events that cannot be read, so that nobody knows whether they are about the person.
     pub(super) unreadable: BTreeSet<EventId>,
 }
@@ -133,7 +138,8 @@ impl Targets {
             let of_entity = entity.iter().flat_map(|entity| entity.latest.iter());
             let creation = Some(creation_id(&call_id)).filter(|_| !call_id.is_entity());
             let events = events.chain(of_entity.map(|position| position.event_id.clone())).chain(creation).collect();
-            Target { call_id, row: resolved.call, entity, is_guessed: false, ids: BTreeSet::new(), events }
+            let (ids, conflicts) = (BTreeSet::new(), BTreeSet::new());
+            Target { call_id, row: resolved.call, entity, is_guessed: false, ids, events, conflicts }
         });
         target.ids.extend(ids);
         Ok(others)
@@ -166,16 +172,34 @@ impl Targets {
         for target in self.targets.values_mut() {
             target.events = unerased(stack, std::mem::take(&mut target.events)).await?;
         }
-        self.add_conflicts(stack).await?;
-        self.named_in_body(stack, &request.filter, nameless).await
+        let needles = self.needles(&request.filter);
+        let mut bodies = search_bodies(stack, &needles, nameless).await?;
+        self.search_conflicts(stack, &needles, &mut bodies).await?;
+        Ok(bodies)
     }
 
-    /// Adds the events of the targets that have a conflicting body. It arrived after its event, and may be kept for longer.
-    async fn add_conflicts(&mut self, stack: &Stack) -> Result<(), Error> {
+    /// Finds the conflicting bodies that lead to a target, and the others that hold one of the needles. An event that is erased loses its
+    /// conflicting body anyway.
+    async fn search_conflicts(&mut self, stack: &Stack, needles: &[Needle], bodies: &mut Bodies) -> Result<(), Error> {
+        let mut others = BTreeSet::new();
         for conflict in attention::all(stack, AttentionKind::Conflict, usize::MAX).await? {
+            let Some(event_id) = conflict.event_id else { continue };
             let owner = conflict.call_id.and_then(|call_id| self.owners.get(&call_id));
-            if let Some(target) = owner.and_then(|owner| self.targets.get_mut(owner)) {
-                target.events.extend(conflict.event_id);
+            match owner.and_then(|owner| self.targets.get_mut(owner)) {
+                Some(target) if target.events.contains(&event_id) => {}
+                Some(target) => target.conflicts.extend([event_id]),
+                None => others.extend([event_id]),
+            }
+        }
+        let searched = others.into_iter().map(|id| async move {
+            let body = stack.inbox.get_conflict(&id).await.map(|conflict| conflict.map(|conflict| conflict.body));
+            Ok::<_, Error>((is_in_body(needles, body.map(Option::unwrap_or_default))?, id))
+        });
+        for (is_found, id) in concurrently(CONCURRENCY, searched).await? {
+            match is_found {
+                Some(true) => bodies.conflicts.extend([id]),
+                Some(false) => {}
+                None => bodies.unreadable.extend([id]),
             }
         }
         Ok(())
@@ -238,49 +262,52 @@ impl Targets {
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
     }
 
-    /// Searches the bodies of events for the calls, the number and the appointment.
-    async fn named_in_body(
-        &self,
-        stack: &Stack,
-        filter: &ForgetFilter,
-        events: Vec<Nameless>,
-    ) -> Result<Bodies, Error> {
+    /// Returns what is searched in bodies: the ids of the calls and entities, the number and the appointment.
+    fn needles(&self, filter: &ForgetFilter) -> Vec<Needle> {
         let records =
             self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
-        let mut ids: Vec<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
+        let mut ids: BTreeSet<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
         ids.extend(self.owners.keys().map(ToString::to_string));
         let number = match filter {
             ForgetFilter::Calls(_) => None,
             ForgetFilter::Number(number) => Some(number.canonical().as_str().trim_start_matches('+').to_owned()),
             ForgetFilter::Appointment(id) => {
-                ids.push(id.clone());
+                ids.insert(id.clone());
                 None
             }
         };
-        let needles: Vec<Needle> =
-            ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect();
-        let needles = &needles;
-        let searched = events.into_iter().map(|(entity, id)| async move {
-            let read = async {
-                match stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) {
-                    Some(stored) => stack.inbox.read_body(&stored).await,
-                    None => Ok(Vec::new()),
-                }
-            };
-            match read.await {
-                Ok(body) => Ok((needles.iter().any(|needle| needle.is_in(&body)).then_some((entity, id)), None)),
-                Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => {
-                    Ok((None, Some(id)))
-                }
-                Err(error) => Err(Error::from(error)),
+        ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect()
+    }
+}
+
+/// Searches the bodies of events that name no call.
+async fn search_bodies(stack: &Stack, needles: &[Needle], events: Vec<Nameless>) -> Result<Bodies, Error> {
+    let searched = events.into_iter().map(|(entity, id)| async move {
+        let read = async {
+            match stack.inbox.get(&id).await?.filter(|stored| stored.erased_at.is_none()) {
+                Some(stored) => stack.inbox.read_body(&stored).await,
+                None => Ok(Vec::new()),
             }
-        });
-        let mut bodies = Bodies::default();
-        for (found, unreadable) in concurrently(CONCURRENCY, searched).await? {
-            bodies.found.extend(found);
-            bodies.unreadable.extend(unreadable);
+        };
+        Ok::<_, Error>((is_in_body(needles, read.await)?, (entity, id)))
+    });
+    let mut bodies = Bodies::default();
+    for (is_found, (entity, id)) in concurrently(CONCURRENCY, searched).await? {
+        match is_found {
+            Some(true) => bodies.found.extend([(entity, id)]),
+            Some(false) => {}
+            None => bodies.unreadable.extend([id]),
         }
-        Ok(bodies)
+    }
+    Ok(bodies)
+}
+
+/// True if a body that was read holds one of the needles. `None` if the body cannot be read.
+fn is_in_body(needles: &[Needle], body: Result<Vec<u8>, switchhook_aws::Error>) -> Result<Option<bool>, Error> {
+    match body {
+        Ok(body) => Ok(Some(needles.iter().any(|needle| needle.is_in(&body)))),
+        Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -37,6 +37,8 @@ pub enum Action {
     ForgetCall,
     /// Erases the person from a stored event.
     EraseEvent,
+    /// Deletes the body that contradicts a stored event. The event stays: it may be about another person.
+    EraseConflict,
     /// Deletes a dead letter of a forgotten call. Its erased event stays in the inbox.
     EraseDeadLetter,
 }
@@ -59,6 +61,7 @@ impl Action {
             | Self::UnblockNumber
             | Self::ForgetCall
             | Self::EraseEvent
+            | Self::EraseConflict
             | Self::EraseDeadLetter => false,
         }
     }
@@ -66,7 +69,9 @@ impl Action {
     /// True if the action is a part of forgetting a person.
     pub(crate) const fn forgets(self) -> bool {
         match self {
-            Self::UnblockNumber | Self::ForgetCall | Self::EraseEvent | Self::EraseDeadLetter => true,
+            Self::UnblockNumber | Self::ForgetCall | Self::EraseEvent | Self::EraseConflict | Self::EraseDeadLetter => {
+                true
+            }
             Self::Replay
             | Self::Redrive
             | Self::DiscardDeadLetter

@@ -13,12 +13,13 @@ use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::run::{self, RunOptions};
+use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::places::places;
 use super::{MAX, NAME, NUMBER, RETELL_CALL, about, calls, finished_call, number, planned, retell, stored};
-use crate::operator::{carry_out, carry_out_in_two, stack};
+use crate::operator::{HOUR, carry_out, carry_out_in_two, stack};
 use crate::outbound::{call_request, create, send};
 use crate::repair::drop_messages;
 use crate::traffic::noise;
@@ -146,6 +147,27 @@ async fn forgotten_person_is_in_no_row_no_body_and_no_queue() {
     assert!(stored(&world, "generic:large").await.is_erased());
     let again = planned(&stack, calls(&["c1", LARGE_CALL, RETELL_CALL, &placed]), false).await;
     assert_eq!(again.items, [], "nothing is left to do");
+}
+
+/// The sender used one event id twice: first for another person's call, then for a call of our person.
+#[tokio::test(start_paused = true)]
+async fn conflicting_body_is_deleted_and_the_event_of_another_call_stays() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("other", "twice", "BUSY", 3)).await;
+    finished_call(&world, "c1").await;
+    let (_, answer) = world.post(Provider::Generic, &about("c1", "twice", "BUSY", 4, "my hip is broken")).await;
+    assert_eq!(answer["status"], "already_processed", "{answer}");
+    world.wait(MINUTE).await;
+    let stack = stack(&world);
+    let before = world.item(INBOX_TABLE, "generic:twice").await;
+    let plan = planned(&stack, number(), false).await;
+    assert_eq!(carry_out(&stack, &plan).await.counts.done, plan.items.len());
+    assert_eq!(places(&world).await, BTreeSet::new());
+    assert_eq!(world.item(INBOX_TABLE, "generic:twice").await, before);
+    assert_eq!(world.call("other").await.forgotten_at, None);
+    let report = verify(&stack, &VerifyFilter::Since, stack.now().minus(HOUR), &mut |_, _| {}).await.unwrap();
+    assert!(report.is_clean(), "{report:#?}");
+    assert_eq!(planned(&stack, calls(&["c1"]), false).await.items, [], "nothing is left to do");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,15 @@
 //! Webhooks that name no call, and are found by the ids and numbers in their bodies.
 
+use std::collections::BTreeSet;
+
 use serde_dynamo::AttributeValue;
 use serde_json::json;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::INBOX_TABLE;
-use switchhook_tests::{World, text};
+use switchhook_tests::{World, generic, text};
 
-use super::{NUMBER, calls, number, plan_of_last_hour, stored};
+use super::places::places;
+use super::{NUMBER, about, calls, number, plan_of_last_hour, stored};
 use crate::operator::{carry_out, stack};
 
 /// Posts a webhook that cannot be read, and names no call. Returns its id.
@@ -32,6 +35,23 @@ async fn webhook_with_a_longer_id_or_number_stays() {
         carry_out(&stack(&world), &plan).await;
         assert!(stored(&world, named.as_str()).await.is_erased());
         assert!(!stored(&world, longer.as_str()).await.is_erased());
+    }
+}
+
+/// The sender used one event id twice. The second body names our person, and a call that nothing else names. So the call has no row.
+#[tokio::test(start_paused = true)]
+async fn person_who_is_only_in_a_conflicting_body_is_found() {
+    for first_type in ["RINGING", "SOMETHING_ELSE"] {
+        let world = World::stopped();
+        world.post(Provider::Generic, &generic("d", "twice", first_type, 3)).await;
+        let (_, answer) = world.post(Provider::Generic, &about("e", "twice", "RINGING", 4, "my hip is broken")).await;
+        assert_eq!(answer["status"], "already_processed", "{answer}");
+        assert_eq!(places(&world).await, BTreeSet::from([format!("{INBOX_TABLE} conflict:generic:twice")]));
+        let plan = plan_of_last_hour(&world, number()).await;
+        assert_eq!(plan.items.len(), 1, "{plan:#?}");
+        carry_out(&stack(&world), &plan).await;
+        assert_eq!(places(&world).await, BTreeSet::new());
+        assert!(!stored(&world, "generic:twice").await.is_erased());
     }
 }
 

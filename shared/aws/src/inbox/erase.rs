@@ -38,6 +38,20 @@ impl Inbox {
         self.erase_by(event_id, now, ProviderEvent::without_person).await
     }
 
+    /// Deletes the body that contradicts an event, and leaves the event as it is: the two may be about different persons. Does nothing if
+    /// there is no such body.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`]. A repetition is safe.
+    pub async fn erase_conflict(&self, event_id: &EventId) -> Result<(), Error> {
+        let key = conflict_key(event_id);
+        let Some(item) = self.get_item(&key).await? else { return Ok(()) };
+        let item: StoredConflictItem =
+            serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("the conflicting body"))?;
+        self.delete_chunks(event_id, &item.body_hash, item.body_chunks.unwrap_or(0)).await?;
+        self.delete_item(&key).await
+    }
+
     async fn erase_by(
         &self,
         event_id: &EventId,
@@ -55,7 +69,7 @@ impl Inbox {
                     .await?;
             }
         }
-        self.delete_conflict(event_id).await?;
+        self.erase_conflict(event_id).await?;
         self.erase_note(event_id).await?;
         Ok(stored.is_some())
     }
@@ -109,15 +123,6 @@ impl Inbox {
                 .expression_attribute_values(":dictionary", number(dictionary.into()));
         }
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
-    }
-
-    async fn delete_conflict(&self, event_id: &EventId) -> Result<(), Error> {
-        let key = conflict_key(event_id);
-        let Some(item) = self.get_item(&key).await? else { return Ok(()) };
-        let item: StoredConflictItem =
-            serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("the conflicting body"))?;
-        self.delete_chunks(event_id, &item.body_hash, item.body_chunks.unwrap_or(0)).await?;
-        self.delete_item(&key).await
     }
 
     async fn erase_note(&self, event_id: &EventId) -> Result<(), Error> {
