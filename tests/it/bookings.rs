@@ -56,7 +56,7 @@ fn at(second: i64) -> String {
 }
 
 /// Webhook of Cal.com. `second` is its time, and `starts` the start of the appointment, in seconds from the start of the test.
-fn calcom(trigger: &str, uid: &str, second: i64, starts: i64) -> Value {
+pub(crate) fn calcom(trigger: &str, uid: &str, second: i64, starts: i64) -> Value {
     json!({
         "triggerEvent": trigger, "createdAt": at(second),
         "payload": {"uid": uid, "startTime": at(starts), "status": "ACCEPTED", "attendees": [{"phoneNumber": WRITTEN}]},
@@ -72,7 +72,7 @@ pub(crate) fn canceled(uid: &str, second: i64) -> Value {
 }
 
 /// The booking `old` was moved, and has a new id.
-fn moved(old: &str, new: &str, second: i64, starts: i64) -> Value {
+pub(crate) fn moved(old: &str, new: &str, second: i64, starts: i64) -> Value {
     let mut body = calcom("BOOKING_RESCHEDULED", new, second, starts);
     body["payload"]["rescheduleUid"] = json!(old);
     body

@@ -12,7 +12,7 @@
 //! nothing but the position of its shard. So a shard that one run still counts as left cannot vanish from the cursor meanwhile.
 //!
 //! An event that ingress decided not to fold never reaches the consumer. So the sweep [erases](switchhook_aws::inbox::Inbox::erase)
-//! it if the person of its call was forgotten.
+//! it if the person of its call was forgotten, or its entity.
 
 use std::collections::BTreeMap;
 
@@ -250,7 +250,8 @@ impl Reconciler {
         Ok(requeued)
     }
 
-    /// Queues the events of one entity that its row does not include.
+    /// Queues the events of one entity that its row does not include. If the entity was forgotten, erases those that are not to be
+    /// folded.
     async fn requeue_missing_of_entity(
         &self,
         key: &CallId,
@@ -264,6 +265,20 @@ impl Reconciler {
             Err(Error::DecodeEntity(_) | Error::NewerSchema(_)) => None,
             Err(error) => return Err(error),
         };
+        for event in events.iter().filter(|event| event.decided) {
+            let Some(forgotten_at) = entity.as_ref().and_then(|entity| entity.forgotten_at) else { break };
+            if self.is_time_up(stop_at) {
+                requeued.is_incomplete = true;
+                break;
+            }
+            match self.inbox.erase(&event.event_id, forgotten_at).await {
+                Ok(_) => {}
+                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
+                    self.log_unreadable(&event.event_id, key, &error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
         let is_latest = |id: &EventId| {
             let has_agreed = |entity: &&Entity| entity.booking.as_ref().is_none_or(|booking| booking.calls_agree);
             let latest = entity.iter().filter(has_agreed).flat_map(|entity| &entity.latest);

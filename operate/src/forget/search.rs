@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of};
-use switchhook_domain::{Call, CallId, Entity, EventId, PhoneNumber, Timestamp};
+use switchhook_domain::{Call, CallId, ENTITY_PREFIX, Entity, EventId, PhoneNumber, Provider, Timestamp};
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use super::words::Needle;
@@ -262,12 +262,14 @@ impl Targets {
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
     }
 
-    /// Returns what is searched in bodies: the ids of the calls and entities, the number and the appointment.
+    /// Returns what is searched in bodies: the ids of the calls and entities, their ids at their providers, the number and the
+    /// appointment.
     fn needles(&self, filter: &ForgetFilter) -> Vec<Needle> {
         let records =
             self.targets.values().filter_map(|target| target.row.as_ref()).flat_map(|call| &call.attempt_records);
         let mut ids: BTreeSet<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
         ids.extend(self.owners.keys().map(ToString::to_string));
+        ids.extend(self.owners.keys().filter_map(id_at_provider).map(str::to_owned));
         let number = match filter {
             ForgetFilter::Calls(_) => None,
             ForgetFilter::Number(number) => Some(number.canonical().as_str().trim_start_matches('+').to_owned()),
@@ -278,6 +280,14 @@ impl Targets {
         };
         ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect()
     }
+}
+
+/// Returns the id that a provider gave to a call or to an entity. Example: `pi_1234` for `entity:x-pay:pi_1234`. `None` if the id names
+/// no provider.
+fn id_at_provider(id: &CallId) -> Option<&str> {
+    let id = id.as_str();
+    let (provider, own_id) = id.strip_prefix(ENTITY_PREFIX).unwrap_or(id).split_once(':')?;
+    provider.parse::<Provider>().is_ok().then_some(own_id)
 }
 
 /// Searches the bodies of events that name no call.

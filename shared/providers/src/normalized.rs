@@ -133,7 +133,7 @@ pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
     })
 }
 
-fn entity_key(provider: Provider, id: &str) -> CallId {
+pub(crate) fn entity_key(provider: Provider, id: &str) -> CallId {
     CallId::new(bounded(&format!("{ENTITY_PREFIX}{provider}:"), id))
 }
 

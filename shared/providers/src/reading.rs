@@ -13,7 +13,8 @@ const OTHER_EVENT_TYPE: &str = "other";
 pub enum Reading {
     /// An event about a call, with at least one call event.
     Event(ProviderEvent),
-    /// A webhook that changes no call: its type is unknown to us, or it contains no call event.
+    /// A webhook that changes no call: its type is unknown to us, or it contains no call event. `call_id` may be the key of the entity that
+    /// it is about.
     Recorded { event_id: EventId, event_type: String, call_id: Option<CallId> },
     /// A webhook that cannot be read. A retry would not help.
     Quarantined { event_id: EventId, error: ReadError },
@@ -42,7 +43,7 @@ impl Reading {
         }
     }
 
-    /// Call that the webhook names. `None` if it names no call or cannot be read.
+    /// Call or entity that the webhook names. `None` if it names none or cannot be read.
     #[must_use]
     pub fn call_id(&self) -> Option<&CallId> {
         match self {

@@ -13,6 +13,7 @@ use switchhook_tests::{MINUTE, World};
 use super::places::places;
 use super::reached::make_dead_letter;
 use super::{MAX, NAME, calls, plan_of_last_hour, stored};
+use crate::bookings;
 use crate::operator::{HOUR, carry_out, stack};
 use crate::received::{KEY_OF_PAYMENT, payment, post, received, secret};
 
@@ -104,6 +105,33 @@ async fn webhook_of_an_entity_is_found_by_the_appointment_in_its_body() {
     assert_eq!(published.last().unwrap()["data"]["note"], "for somebody else");
     let again = plan_of_last_hour(&world, appointment("appt_201")).await;
     assert!(again.items.is_empty(), "{again:?}");
+}
+
+/// Webhook of Cal.com that names our person.
+fn of_attendee(mut body: Value) -> Value {
+    body["payload"]["title"] = json!(NAME);
+    body
+}
+
+/// No rule of the configuration knows the type of two of the webhooks. The booking was moved, which made another booking of it.
+#[tokio::test(start_paused = true)]
+async fn forgotten_booking_leaves_no_webhook_that_no_rule_knows_or_that_names_it() {
+    let uid = "7nJ2kQ9xLm";
+    let world = World::with_secret(&bookings::secret());
+    let received = [
+        bookings::created(uid, 0, 18_000),
+        bookings::calcom("BOOKING_PAID", uid, 10, 18_000),
+        bookings::moved(uid, "vB5tR8wZpc", 20, 21_600),
+    ];
+    bookings::receive(&world, &received.map(of_attendee)).await;
+    assert_eq!(places_in_stack(&world).await.len(), 3);
+    let plan = plan_of_last_hour(&world, calls(&[&format!("entity:x-calcom:{uid}")])).await;
+    assert_eq!(carry_out(&stack(&world), &plan).await.counts.skipped, 0);
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    bookings::receive(&world, &[of_attendee(bookings::calcom("MEETING_ENDED", uid, 30, 18_000))]).await;
+    assert_eq!(places_in_stack(&world).await.len(), 1);
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
 }
 
 #[tokio::test(start_paused = true)]

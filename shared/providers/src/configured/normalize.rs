@@ -56,7 +56,9 @@ pub(crate) fn read(
         correlation.attempt.or_else(|| attempt_number().map(|number| AttemptKey::new(number.to_string())));
 
     let Some(rule) = mapping.rule(&body) else {
-        let (event_type, call_id) = (ids::event_type(&event_type), correlation.call_id);
+        // A webhook that names no call keeps the key of its entity. So it is erased with the entity.
+        let entity_key = || text(&mapping.entity_id).map(|id| normalized::entity_key(provider, &id));
+        let (event_type, call_id) = (ids::event_type(&event_type), correlation.call_id.or_else(entity_key));
         return Ok(Reading::Recorded { event_id, event_type, call_id });
     };
     let occurred_at = mapping.time.as_ref().and_then(|place| place.time(&body));
