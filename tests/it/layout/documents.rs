@@ -1,16 +1,45 @@
-//! State diagrams of the documentation have the edges of the machines.
+//! State diagrams of the documentation have the edges of the machines, and the page about privacy names every queue.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use switchhook_domain::{EventKind, LIFECYCLE, Machine, OUTCOME, State};
 
-use crate::files::{CodeBlock, Page};
+use super::TEMPLATE;
+use crate::files::{CodeBlock, Page, files_with_extension, read, yaml};
+
+/// Names of the queues on the page about privacy, by their names in the templates.
+const QUEUES: [(&str, &str); 7] = [
+    ("DialQueue", "dial queue"),
+    ("DueQueue", "due queue"),
+    ("EventsDlq", "events queue, and its dead-letter queue"),
+    ("EventsQueue", "events queue"),
+    ("ForwardDlq", "queue of domain events that could not be [posted](events.md#post-to-any-url)"),
+    ("RelayFailuresQueue", "queue of relay failures"),
+    ("RepairQueue", "repair queue"),
+];
 
 #[test]
 fn state_diagrams_of_the_architecture_have_the_edges_of_the_machines_and_no_other() {
     check_diagram("Lifecycle", &LIFECYCLE);
     check_diagram("Outcome", &OUTCOME);
+}
+
+#[test]
+fn privacy_page_names_every_queue() {
+    let is_template = |path: &String| path == TEMPLATE || path.starts_with("infra/");
+    let mut queues = BTreeSet::new();
+    for path in files_with_extension("yaml").into_iter().filter(is_template) {
+        let resources = yaml(&path)["Resources"].as_object().cloned().unwrap_or_default();
+        let of_template = resources.into_iter().filter(|(_, resource)| resource["Type"] == "AWS::SQS::Queue");
+        queues.extend(of_template.map(|(name, _)| name));
+    }
+    let named = BTreeMap::from(QUEUES);
+    assert_eq!(queues.iter().map(String::as_str).collect::<BTreeSet<_>>(), named.keys().copied().collect());
+    let page = read("docs/privacy.md");
+    for (queue, name) in named {
+        assert!(page.contains(name), "docs/privacy.md does not name {queue}: {name}");
+    }
 }
 
 /// Compares a machine with the state diagram below the heading that contains this word. The ids in the diagram are the
