@@ -5,7 +5,8 @@
 //! comes last, and nobody is called.
 //!
 //! **A call belongs to a booking, a start and a number.** Its id is a hash of the three. So a booking that is moved away and back has
-//! the same call again, and nobody is called twice about one start.
+//! the same call again, and nobody is called twice about one start. The hash does not hide the number: whoever knows booking and start can
+//! try all numbers.
 //!
 //! Fold and calls are separate writes. The row says first which call the booking has now, and which calls it had. Then the consumer
 //! makes the calls agree, and the row says that they do. Each step can be repeated.
