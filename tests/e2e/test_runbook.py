@@ -118,6 +118,9 @@ def test_placeholders_are_outputs_or_explained():
     assert used - outputs == used & set(inline_code(RUNBOOK)) - outputs
 
 
+ACCESS_LOG = json.dumps(RESOURCES["HttpStage"]["Properties"]["AccessLogSettings"]["Format"]).replace("\\", "")
+
+
 def test_the_runbook_names_what_the_code_logs():
     rust = {path: path.read_text() for folder in ("functions", "shared") for path in sorted((ROOT / folder).rglob("*.rs"))}
     code = "".join(rust.values()) + (ROOT / "infra" / "openapi.yaml").read_text()
@@ -133,6 +136,10 @@ def test_the_runbook_names_what_the_code_logs():
         sources = "".join(text for path, text in rust.items() if any(path.is_relative_to(folder) for folder in folders))
         for word in re.findall(r'(?:action_taken|cause) = "(\w+)"', pattern):
             assert f'"{word}"' in sources, f"{function} never logs {word}"
+        # The field of a decision, or the name of a number. Another function may have a field that this one leaves out.
+        logged = "".join(text for path, text in rust.items() if path.is_relative_to(folders[0])) if function != "http" else ACCESS_LOG
+        for field in set(re.findall(r"\$\.(\w+)", pattern)) - {"level"}:
+            assert re.search(rf'\b{field}(: |,\s)|"{field}"', logged), f"{function} never logs a field {field}"
 
 
 def test_the_runbook_explains_every_refusal_of_a_dial():
