@@ -293,6 +293,25 @@ def test_parameters_that_sam_is_given_are_those_of_the_template(words):
     assert set(CfnParameterOverridesType().convert(tuple(overrides), None, None)) == set(given)
 
 
+def test_a_stack_is_deployed_from_what_was_just_built():
+    """Without --template-file, SAM deploys what lies in its build folder: another version perhaps, or another architecture."""
+    for page in PAGES:
+        for block in code_blocks(page):
+            before = ""
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith(".venv/bin/sam deploy") and "--template-file" not in line:
+                    assert "make package" in before, f"{page.name}: {line}"
+                before += f"{line}\n"
+
+
+def test_no_table_is_updated_twice_in_a_row():
+    """DynamoDB refuses an update while it carries out another one of the same table."""
+    for page in PAGES:
+        for block in code_blocks(page):
+            tables = re.findall(r"aws dynamodb update-table --table-name (\S+)", block)
+            assert len(tables) == len(set(tables)) or "aws dynamodb wait" in block, f"{page.name}: {block}"
+
+
 @pytest.mark.parametrize("words", commands_of("make"))
 def test_a_target_of_make_exists(words):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
