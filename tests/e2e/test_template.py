@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import tomllib
+from fnmatch import fnmatch
 
 import pytest
 import yaml
@@ -248,7 +249,16 @@ def test_a_key_of_the_customer_encrypts_all_that_is_stored():
     condition, statement, nothing = encryption["Fn::If"]
     assert (condition, nothing) == ("HasKmsKey", ref("AWS::NoValue"))
     assert statement["Resource"] == ref("KmsKeyArn") and not [action for action in statement["Action"] if "*" in action]
-    assert len(statement["Condition"]["StringEquals"]["kms:ViaService"]) == 3
+    through = statement["Condition"]["StringEquals"]["kms:ViaService"]
+    assert len(through) == 3
+    # CommonPolicy refers to roles, and these to what uses the key. So a running stack gets this permission last, and the page asks for a key
+    # policy that permits the same before.
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    (text,) = re.findall(r'^      (\{"Effect": "Allow", "Principal": \{"AWS": "\*"\},\n.*?\}\}\})$', page, re.MULTILINE | re.DOTALL)
+    of_key = json.loads(text)
+    assert [action for action in statement["Action"] if not any(fnmatch(action, allowed) for allowed in of_key["Action"])] == []
+    services = [service["Fn::Sub"].replace("${AWS::Region}", "REGION").replace("${AWS::URLSuffix}", "amazonaws.com") for service in through]
+    assert of_key["Condition"]["StringEquals"] == {"kms:CallerAccount": "ACCOUNT_ID", "kms:ViaService": services}
     for mapping in of_type("AWS::Lambda::EventSourceMapping"):
         assert "CommonPolicy" in RESOURCES[mapping]["DependsOn"], mapping
 
