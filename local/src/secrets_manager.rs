@@ -20,6 +20,8 @@ use crate::sync::lock;
 
 /// Name of the file in the data directory.
 const FILE: &str = "secrets.json";
+/// Largest value of a secret.
+const SECRET_BYTES_MAX: usize = 65_536;
 const CURRENT: &str = "AWSCURRENT";
 const PREVIOUS: &str = "AWSPREVIOUS";
 
@@ -138,6 +140,11 @@ impl SecretsManager {
     }
 
     fn put_secret_value(&self, request: &PutSecretValue) -> ServiceResponse {
+        if request.secret_string.len() > SECRET_BYTES_MAX {
+            let message = "1 validation error detected: Value at 'secretString' failed to satisfy constraint: Member must have length \
+                           less than or equal to 65536";
+            return ServiceResponse::error(400, "ValidationException", message);
+        }
         let mut secrets = lock(&self.secrets);
         let mut next = secrets.clone();
         if !next.contains_key(&request.secret_id) {
@@ -300,6 +307,16 @@ mod tests {
         assert!(value["CreatedDate"].as_f64().unwrap() > 1.6e9, "{value}");
         let (status, answer) = asked(&secrets, "ListSecretVersionIds", &json!({"SecretId": "none"}));
         assert_eq!((status, answer["__type"].as_str()), (400, Some("ResourceNotFoundException")));
+    }
+
+    #[test]
+    fn value_that_is_too_large_is_refused() {
+        let secrets = secret();
+        let put = |bytes: usize| json!({"SecretId": ID, "SecretString": "x".repeat(bytes)});
+        let (status, answer) = asked(&secrets, "PutSecretValue", &put(SECRET_BYTES_MAX + 1));
+        assert_eq!((status, answer["__type"].as_str()), (400, Some("ValidationException")), "{answer}");
+        assert_eq!(secrets.current(ID).as_deref(), Some("new"));
+        assert_eq!(asked(&secrets, "PutSecretValue", &put(SECRET_BYTES_MAX)).0, 200);
     }
 
     #[test]

@@ -72,6 +72,11 @@ pub enum Refusal {
         "the secret of the {0} is not a JSON object, so its entries cannot be kept: add --replace to store the file alone"
     )]
     UnreadableSecret(&'static str),
+    #[error(
+        "the secret of the {secret} would have {bytes} bytes, and Secrets Manager stores at most {most}: shorten its entries, \
+         for example fixed answers, or remove some with --replace"
+    )]
+    LargeSecret { secret: &'static str, bytes: usize, most: usize },
     #[error("the selection is empty, and would match everything: {0}")]
     EmptyFilter(&'static str),
     #[error("a plan has at most {most} items, not {asked}")]

@@ -14,6 +14,9 @@ use switchhook_providers::{AccountConfig, ProvidersFile, SecretHalf, WebhookConf
 use crate::error::{Error, Refusal};
 use crate::stack::Stack;
 
+/// Largest value of a secret. Source: the page "AWS Secrets Manager quotas" of the AWS documentation.
+const SECRET_BYTES_MAX: usize = 65_536;
+
 /// Effect of storing a file on one entry of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,6 +71,7 @@ impl SecretsPlan {
 ///
 /// # Errors
 /// A secret could not be read. [`Refusal::UnreadableSecret`] if entries should be kept, and a secret is not a JSON object.
+/// [`Refusal::LargeSecret`] if a secret would be larger than Secrets Manager allows.
 pub async fn plan(stack: &Stack, file: &ProvidersFile, replace: bool) -> Result<SecretsPlan, Error> {
     let names = &stack.names;
     let keys = stored::<WebhookConfig>(stack, &names.webhook_keys_secret, replace).await?;
@@ -75,6 +79,12 @@ pub async fn plan(stack: &Stack, file: &ProvidersFile, replace: bool) -> Result<
     let named: BTreeSet<String> = file.webhook_keys_document().into_iter().map(|(name, _)| name).collect();
     let webhook_keys = Half::new(keys, file.webhook_keys_document(), &named, replace);
     let dial_accounts = Half::new(accounts, file.dial_accounts_document(), &named, replace);
+    for (secret, half) in [(WebhookConfig::NAME, &webhook_keys), (AccountConfig::NAME, &dial_accounts)] {
+        let bytes = half.text().len();
+        if bytes > SECRET_BYTES_MAX {
+            return Err(Refusal::LargeSecret { secret, bytes, most: SECRET_BYTES_MAX }.into());
+        }
+    }
     let all: BTreeSet<&String> = webhook_keys.names().chain(dial_accounts.names()).collect();
     let change = |name: &&String| ProviderChange {
         provider: (*name).clone(),
@@ -111,7 +121,7 @@ pub async fn store(stack: &Stack, plan: &SecretsPlan) -> Result<Vec<&'static str
         (AccountConfig::NAME, &stack.names.dial_accounts_secret, &plan.dial_accounts),
     ] {
         if half.has_changed() {
-            stack.secrets.write(secret, Value::from(half.wanted.clone()).to_string()).await?;
+            stack.secrets.write(secret, half.text()).await?;
             stored.push(name);
         }
     }
@@ -140,6 +150,11 @@ impl Half {
         self.stored != self.wanted
     }
 
+    /// Text of the secret after the change.
+    fn text(&self) -> String {
+        Value::from(self.wanted.clone()).to_string()
+    }
+
     fn names(&self) -> impl Iterator<Item = &String> {
         self.stored.keys().chain(self.wanted.keys())
     }
@@ -157,7 +172,7 @@ impl Half {
 
     /// Problems of the entries after the change. Those of the file have none.
     fn problems<C: SecretHalf>(&self) -> Vec<String> {
-        let wanted = C::parse(&Value::from(self.wanted.clone()).to_string());
+        let wanted = C::parse(&self.text());
         wanted.problems().iter().map(|problem| format!("kept in the {}: {problem}", C::NAME)).collect()
     }
 }

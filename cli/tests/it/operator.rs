@@ -298,6 +298,25 @@ fn providers_file_is_checked_compared_and_stored() {
 }
 
 #[test]
+fn file_that_is_too_large_for_a_secret_is_refused_before_anything_is_stored() {
+    let (scratch, stack) = with_a_call();
+    let path = scratch.0.join("put.json");
+    let answer = serde_json::json!({"call_inbound": {"text": "a".repeat(65_536)}});
+    let retell = serde_json::json!({"retell": {"keys": ["hunter2 and more"], "question": {"answer": answer}}});
+    std::fs::write(&path, retell.to_string()).expect("the file is written");
+    for options in [&[][..], &["--yes"], &["--yes", "--replace"]] {
+        let output = stack.switchhook(&[&["providers", "put", path.to_str().expect("UTF-8")], options].concat());
+        let errors = text(&output.stderr);
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{errors}");
+        let is_told = errors.contains("the secret of the webhook keys would have 65")
+            && errors.contains("Secrets Manager stores at most 65536: shorten its entries");
+        assert!(is_told && !errors.contains("hunter2"), "{errors}");
+    }
+    let audit = text(&stack.switchhook(&["audit", "list"]).stdout);
+    assert!(!audit.contains("providers"), "nothing was begun: {audit}");
+}
+
+#[test]
 fn secret_that_is_no_object_is_only_replaced_as_a_whole() {
     let (scratch, stack) = with_a_call();
     let operated = connect(&stack.url).expect("a stack");
