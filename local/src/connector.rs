@@ -83,6 +83,9 @@ pub enum Fault {
     ResponseDelay(Duration),
     /// The function that sends the request crashes.
     Crash(CrashPoint),
+    /// DynamoDB answers the query from an index that lacks the writes of this time. The tables must have been prepared by
+    /// [`DynamoDb::let_indexes_lag`].
+    LaggingIndex(Duration),
     /// The service receives this body instead of the real one.
     ReplacedRequest(Vec<u8>),
     /// The request never reaches the service, and the client receives this body with status 200.
@@ -232,6 +235,7 @@ impl Inner {
                 }
                 crash()
             }
+            Some(Fault::LaggingIndex(lag)) => Ok(self.dynamodb.handle_lagging(body, lag)),
             Some(Fault::ReplacedRequest(body)) => Ok(self.dispatch(&RequestInfo { body: &body, ..info }).await),
             Some(Fault::FakedResponse { body }) => Ok(ServiceResponse { status: 200, body, query_error: None }),
         }

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use dynoxide::actions::batch_get_item::{self, BatchGetItemRequest};
 use dynoxide::actions::create_table::{self, CreateTableRequest};
@@ -34,6 +35,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::Clock;
 use crate::database::Database;
 use crate::error::LocalError;
+use crate::lagging::LaggingIndexes;
 use crate::response::ServiceResponse;
 use crate::stream::Stream;
 use crate::sync::lock;
@@ -64,6 +66,9 @@ pub struct DynamoDb {
     counts: Mutex<BTreeMap<&'static str, Count>>,
     units: Mutex<BTreeMap<Units, f64>>,
     keys: Mutex<BTreeMap<String, Arc<[String]>>>,
+    /// `None` if no query may miss the latest writes.
+    lagging: Mutex<Option<LaggingIndexes>>,
+    clock: Clock,
 }
 
 impl DynamoDb {
@@ -75,7 +80,8 @@ impl DynamoDb {
     ) -> Result<Self, LocalError> {
         tables::create_tables(&database, inbox_table, calls_table)?;
         let calls = Stream::open(&database, calls_table, clock)?;
-        Ok(Self { database, calls, counts: Mutex::default(), units: Mutex::default(), keys: Mutex::default() })
+        let (counts, units, keys) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { database, calls, counts, units, keys, lagging: Mutex::default(), clock })
     }
 
     /// Makes a table with a text key and no index, beside the tables of the stack. For tests of restored tables.
@@ -119,6 +125,17 @@ impl DynamoDb {
         Ok(())
     }
 
+    /// Keeps each further write apart until an index with a lag would show it, for [`Fault::LaggingIndex`]. The tables must be empty.
+    ///
+    /// # Errors
+    /// The copy of the tables cannot be made.
+    ///
+    /// [`Fault::LaggingIndex`]: crate::connector::Fault::LaggingIndex
+    pub fn let_indexes_lag(&self, inbox_table: &str, calls_table: &str) -> Result<(), LocalError> {
+        *lock(&self.lagging) = Some(LaggingIndexes::open(inbox_table, calls_table)?);
+        Ok(())
+    }
+
     /// Stream of the calls table.
     pub fn stream(&self) -> &Stream {
         &self.calls
@@ -147,6 +164,21 @@ impl DynamoDb {
             Ok(answer) => answer,
             Err(error) => ServiceResponse { status: error.status_code(), body: error.to_json(), query_error: None },
         }
+    }
+
+    /// Answers a query of an index from the rows as they were some time ago. Its capacity is not counted.
+    pub(crate) fn handle_lagging(&self, body: &[u8], lag: Duration) -> ServiceResponse {
+        let lag_ms = u64::try_from(lag.as_millis()).unwrap_or(u64::MAX);
+        let at_ms = self.clock.now_ms().saturating_sub(lag_ms);
+        let answer = read(body).and_then(|request: QueryRequest| match &mut *lock(&self.lagging) {
+            Some(lagging) => ok(&lagging.query(request, at_ms)?),
+            None => self.perform(Operation::Query, body),
+        });
+        answer.unwrap_or_else(|error| ServiceResponse {
+            status: error.status_code(),
+            body: error.to_json(),
+            query_error: None,
+        })
     }
 
     fn perform(&self, operation: Operation, body: &[u8]) -> Result<ServiceResponse, DynoxideError> {
@@ -245,6 +277,9 @@ impl DynamoDb {
         let written = if row.table == self.calls.table() { self.calls.record_changes(write) } else { write() };
         if let Err(DynoxideError::ConditionalCheckFailedException(..)) = &written {
             self.count_failed_write(operation, &row);
+        }
+        if let (Some(lagging), Ok(_), Some(key)) = (&mut *lock(&self.lagging), &written, &row.key) {
+            lagging.add(self.clock.now_ms(), &row.table, key.clone(), self.stored(&row));
         }
         written
     }

@@ -21,6 +21,7 @@ mod error;
 pub mod fake;
 mod file;
 mod journal;
+mod lagging;
 pub mod metrics;
 pub mod queue;
 mod response;

@@ -37,6 +37,8 @@ pub(crate) enum FaultKind {
     Slow,
     /// The function crashes before its request, or after the request took effect and before the response.
     FunctionCrash,
+    /// A query of an index misses the writes of the last seconds.
+    LaggingIndex,
     // Event sources and schedules
     /// Messages become visible again while their consumer is still at work.
     VisibilityOverlap,
@@ -72,7 +74,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 32] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 33] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -105,6 +107,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 32] = [
     (FaultKind::KeyRefused, 100),
     (FaultKind::ProviderBusy, 100),
     (FaultKind::OverCapacity, 100),
+    (FaultKind::LaggingIndex, 50),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -136,6 +139,7 @@ impl FaultKind {
             | Self::Timeout
             | Self::Slow
             | Self::FunctionCrash
+            | Self::LaggingIndex
             | Self::VisibilityOverlap
             | Self::NotDeleted
             | Self::DuplicateClaim

@@ -10,9 +10,9 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use switchhook_aws::random::RandomIds;
 use switchhook_domain::{Policy, Provider, ProviderSet};
-use switchhook_local::CloudOptions;
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
 use switchhook_tests::{KEY, OLD_KEY, PUBLIC_URL, World, options};
 use tokio::time::{Instant, sleep_until};
@@ -80,6 +80,9 @@ impl Sim {
             ..options(&secret(mutation))
         };
         let world = World::with_options(options);
+        if plan.faults.iter().any(|fault| fault.kind == FaultKind::LaggingIndex) {
+            world.cloud.services().dynamodb().let_indexes_lag(INBOX_TABLE, CALLS_TABLE).unwrap();
+        }
         let state = Arc::new(Mutex::new(State {
             clock: world.cloud.clock(),
             rng: Rng::with_seed(plan.seed),

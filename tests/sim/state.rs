@@ -18,6 +18,10 @@ use crate::law::{Law, Violation};
 use crate::mutation::{InboxEvent, Mutation};
 use crate::plan::{FaultKind, Plan};
 
+/// Longest lag of an index behind its table. DynamoDB promises no limit, and normally takes a fraction of a second. The smallest margin
+/// for it, that of the notices to operators, is 20 s.
+const INDEX_LAG_MS_MAX: u64 = 10_000;
+
 /// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct RunResult {
@@ -112,6 +116,10 @@ impl State {
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];
+        let is_index = call.operation == "Query" && !body["IndexName"].is_null();
+        if is_index && self.hit(FaultKind::LaggingIndex) {
+            return Some(Fault::LaggingIndex(Duration::from_millis(self.rng.u64(..=INDEX_LAG_MS_MAX))));
+        }
         let Some((kind, fault)) = faults.into_iter().find(|(kind, _)| self.hit(*kind)) else {
             return with_small_page(call, body);
         };
