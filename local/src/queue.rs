@@ -27,6 +27,9 @@ pub use message::{FIFO_ID_CHARS_MAX, MESSAGE_BYTES_MAX, Message, MessageAttribut
 pub const DEDUPLICATION_WINDOW_MS: u64 = 5 * 60 * 1_000;
 pub const BATCH_ENTRIES_MAX: usize = 10;
 pub const RECEIVE_MESSAGES_MAX: usize = 10;
+/// Receives of a message after which `ApproximateAgeOfOldestMessage` leaves it out, until it is deleted. Source: the page "Available
+/// CloudWatch metrics for Amazon SQS" of the AWS documentation. It names no exception for FIFO queues.
+const AGED_RECEIVES_MAX: u32 = 3;
 /// Longest visibility timeout: 12 hours.
 pub const VISIBILITY_TIMEOUT_MS_MAX: u64 = 12 * 60 * 60 * 1_000;
 
@@ -322,9 +325,9 @@ impl Queue {
         Depth { visible: self.messages.len() - in_flight, in_flight }
     }
 
-    /// Time at which the oldest message was sent. `None` if the queue is empty.
+    /// Time at which the oldest message was sent that counts for `ApproximateAgeOfOldestMessage`. `None` if there is none.
     pub fn oldest_sent_at(&self) -> Option<u64> {
-        self.messages.values().next().map(|stored| stored.message.sent_at_ms)
+        self.messages().find(|message| message.receive_count <= AGED_RECEIVES_MAX).map(|message| message.sent_at_ms)
     }
 
     /// All messages in order, including those in flight.

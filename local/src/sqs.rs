@@ -191,7 +191,7 @@ impl Sqs {
         Ok(lock(&self.state).queue(queue)?.depth(now_ms))
     }
 
-    /// Time at which the oldest message was sent. `None` if the queue is empty.
+    /// Time at which the oldest message was sent that counts for `ApproximateAgeOfOldestMessage`. `None` if there is none.
     pub fn oldest_sent_at(&self, queue: &str) -> Result<Option<u64>, QueueError> {
         Ok(lock(&self.state).queue(queue)?.oldest_sent_at())
     }

@@ -704,7 +704,7 @@ def test_the_parameter_leaves_out_the_milder_alarms():
 
 # Alarms that tell of calls or events that are lost, doubled or stuck. Every stack has them unless somebody asks for P1 alone.
 TELL_OF_CALLS = {
-    "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsQueueAgeAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1WebhooksThrottledAlarm",
+    "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsNotFoldedAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1WebhooksThrottledAlarm",
     "P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm", "P1SecretRefreshFailedAlarm", "P1ProviderDisabledAlarm",
     "P2RunErrorsAlarm", "P2RejectedWebhooksAlarm", "P2FewWebhooksAlarm", "P2StuckDialingAlarm", "P2TimeoutsAlarm", "P2DialRefusalsAlarm",
     "P2CircuitOpenAlarm", "P2DialInDoubtAlarm", "P2DialledBeforeAlarm", "P2DialFailedAlarm", "P2DialAccountMissingAlarm", "P2DialQueueAgeAlarm",
@@ -723,7 +723,7 @@ def test_no_alarm_that_tells_of_a_lost_doubled_or_stuck_call_is_left_out_by_defa
     [
         ("ApproximateNumberOfMessagesVisible", get_att("EventsDlq", "QueueName")),
         ("ApproximateNumberOfMessagesVisible", get_att("RelayFailuresQueue", "QueueName")),
-        ("ApproximateAgeOfOldestMessage", get_att("EventsQueue", "QueueName")),
+        ("unfolded_ms", "reconciler"),
         ("ApproximateAgeOfOldestMessage", get_att("DialQueue", "QueueName")),
         ("AsyncEventsReceived", ref("SchedulerFunction")),
         ("AsyncEventsReceived", ref("ReconcilerFunction")),
@@ -847,7 +847,7 @@ def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
 
 @pytest.mark.parametrize(
     ("name", "kinds", "section"),
-    [("AttentionRule", ["dead_lettered", "quarantined"], "P1DeadLettersAlarm"), ("RetryingRule", ["retrying"], "P1EventsQueueAgeAlarm")],
+    [("AttentionRule", ["dead_lettered", "quarantined"], "P1DeadLettersAlarm"), ("RetryingRule", ["retrying"], "P1EventsNotFoldedAlarm")],
 )
 def test_the_message_of_an_operator_event_names_the_events_and_their_section(name, kinds, section):
     rule = properties(name)

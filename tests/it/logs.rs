@@ -58,7 +58,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 19] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 58] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 59] = [
     ("consumer", "call_booked"),
     ("consumer", "call_called_off"),
     ("consumer", "booking_without_call"),
@@ -108,6 +108,7 @@ const EMITTED_ELSEWHERE: [(&str, &str); 58] = [
     ("reconciler", "not_requeued"),
     ("reconciler", "shard_failed"),
     ("reconciler", "shard_worked"),
+    ("reconciler", "unfolded_ms"),
     ("reconciler", "unknown_value"),
     ("relay", "record_skipped"),
     ("scheduler", "budget_used_up"),

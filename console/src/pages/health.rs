@@ -116,7 +116,7 @@ fn rows(line: &str) -> Option<&'static str> {
         "provider circuits" | "dial queue age" | "scheduler runs" => "/dials",
         "dead letters" => "/repair?tab=dead-letters",
         "quarantined" => "/repair?tab=quarantined",
-        "retrying" => "/repair?tab=retrying",
+        "retrying" | "events not folded" => "/repair?tab=retrying",
         "conflicting bodies" => "/repair?tab=conflicts",
         "relay gave up" => "/repair?tab=relay",
         _ => return None,

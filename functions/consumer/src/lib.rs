@@ -46,9 +46,9 @@ const RACES_MAX: u32 = 5;
 /// the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
-/// Age from which an event may have been dead-lettered, although its message says that it is received for the first time: after
-/// a redrive, SQS counts from 1 again.
-const LATE: Duration = Duration::from_secs(5 * 60);
+/// Age from which an event may have a mark, although its message says that it is received for the first time. The sweep marks an event
+/// a minute after its receipt at the earliest, and after a redrive of a dead letter SQS counts from 1 again.
+const LATE: Duration = Duration::from_secs(60);
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -232,6 +232,13 @@ impl Consumer {
                     let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
                     let Some(refolded) = refolder.refold(call, drift, invoked_at, now).await? else {
                         self.log_refold_skipped(first, started);
+                        let note = Note {
+                            disposition: Some(Disposition::Refused),
+                            error: Some("reading the events of the call takes too long".to_owned()),
+                            cause: Some("refold_too_long".to_owned()),
+                            ..Note::default()
+                        };
+                        self.inbox.put_note(&first.event, &note, now).await?;
                         return Ok(Counts::new());
                     };
                     refolded

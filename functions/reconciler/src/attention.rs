@@ -16,6 +16,7 @@ use switchhook_aws::queue::Message;
 use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
 
 use crate::reconciler::{Reconciler, Report};
+use crate::unfolded::UNFOLDED_FOR;
 
 /// Kinds that are published.
 const KINDS: [AttentionKind; 3] = [AttentionKind::DeadLettered, AttentionKind::Quarantined, AttentionKind::Retrying];
@@ -23,8 +24,6 @@ const KINDS: [AttentionKind; 3] = [AttentionKind::DeadLettered, AttentionKind::Q
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 /// Distance from the clock. By then an item that was marked is also written, and the index shows it.
 const BEHIND: Duration = Duration::from_secs(20);
-/// Time since the first try after which a retried event is trouble. The alarm on the age of the events queue has the same limit.
-const RETRYING_FOR: Duration = Duration::from_secs(5 * 60);
 /// Limit on the items that are counted per shard.
 const COUNTED_MAX: i32 = 250;
 /// Number of items that a domain event names.
@@ -153,7 +152,7 @@ impl Reconciler {
 /// Age from which an item is published. An event that is folded by then has left the index.
 const fn distance(kind: AttentionKind) -> Duration {
     match kind {
-        AttentionKind::Retrying => RETRYING_FOR,
+        AttentionKind::Retrying => UNFOLDED_FOR,
         AttentionKind::DeadLettered | AttentionKind::Quarantined | AttentionKind::Conflict | AttentionKind::Audit => {
             BEHIND
         }

@@ -22,6 +22,7 @@ mod reconciler;
 mod repair;
 mod stuck;
 mod sweep;
+mod unfolded;
 mod wake;
 
 use std::time::Duration;
@@ -37,6 +38,7 @@ use crate::discovery::DISCOVER_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
+use crate::unfolded::UNFOLDED_FOR;
 
 /// Limits of the runs, for the model of `switchhook simulate`.
 pub mod limits {
@@ -107,6 +109,10 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
+        if let Err(error) = self.find_unfolded(&mut report).await {
+            report.failed += 1;
+            first_error.get_or_insert(error);
+        }
         if let Err(error) = self.count_stuck(&mut report).await {
             report.failed += 1;
             first_error.get_or_insert(error);
@@ -159,6 +165,8 @@ impl Reconciler {
         ];
         // CloudWatch would charge for a series of zeros.
         counts.extend(Some(("overdue_wake_ms", report.overdue_wake_ms)).filter(|(_, overdue)| *overdue > 0));
+        let is_trouble = Duration::from_millis(report.unfolded_ms) > UNFOLDED_FOR;
+        counts.extend(is_trouble.then_some(("unfolded_ms", report.unfolded_ms)));
         counts.extend(Some(("discovery_skipped_ms", report.discovery_skipped_ms)).filter(|(_, skipped)| *skipped > 0));
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));

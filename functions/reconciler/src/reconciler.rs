@@ -78,6 +78,8 @@ pub struct Report {
     pub budget_used_up: u64,
     /// Time since the oldest wake-up time that the run found, in milliseconds.
     pub overdue_wake_ms: u64,
+    /// Time since the oldest event that is not known to be folded arrived or was tried first, in milliseconds. 0 if nothing was swept yet.
+    pub unfolded_ms: u64,
     /// Time up to which all shards of the inbox are swept: the end of a minute. `None` if nothing was swept yet, or the cursor could not be
     /// read.
     #[serde(serialize_with = "as_text")]

@@ -11,6 +11,9 @@
 //! Only runs add shards to the cursor and remove them, each on the condition that the minute is the one it read. A worker changes
 //! nothing but the position of its shard. So a shard that one run still counts as left cannot vanish from the cursor meanwhile.
 //!
+//! **The sweep marks each event that it queues.** An event whose consumer crashes, is throttled or cannot read the message has no other
+//! mark. [`Reconciler::find_unfolded`] reads the marks.
+//!
 //! An event that ingress decided not to fold never reaches the consumer. So the sweep [erases](switchhook_aws::inbox::Inbox::erase)
 //! it if the person of its call was forgotten, or its entity.
 
@@ -21,7 +24,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::Page;
 use switchhook_aws::inbox::{
-    READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of, resend,
+    READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of,
 };
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
@@ -308,11 +311,11 @@ impl Reconciler {
         stored: Result<StoredEvent, Error>,
     ) -> Result<bool, Error> {
         let read = match stored {
-            Ok(stored) => self.inbox.renormalize(&stored).await,
+            Ok(stored) => self.inbox.renormalize(&stored).await.map(|event| event.map(|event| (stored, event))),
             Err(error) => Err(error),
         };
-        let event = match read {
-            Ok(Some(event)) => event,
+        let (stored, event) = match read {
+            Ok(Some(read)) => read,
             Ok(None) => return Ok(false),
             Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
                 self.log_unreadable(event_id, key, &error);
@@ -323,17 +326,21 @@ impl Reconciler {
         if entity.is_some_and(|entity| entity.includes_event(&event)) {
             return Ok(false);
         }
+        self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
         let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);
         self.queue.send(&event, trace_id).await?;
         Ok(true)
     }
 
-    /// Queues one stored event. Returns false if the inbox no longer has it.
+    /// Marks one stored event as not folded, and queues it. The mark comes first, so that the fold that follows removes it. Returns false
+    /// if the inbox no longer has the event, or it is not to be folded.
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
+        let Some(event) = self.inbox.renormalize(&stored).await? else { return Ok(false) };
+        self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
         match alias {
             Some(alias) => adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?,
-            None => resend(&self.inbox, &self.queue, &stored).await?,
+            None => self.queue.send(&event, &stored.trace_id).await?,
         }
         Ok(true)
     }

@@ -67,6 +67,19 @@ fn one_receive_may_return_several_messages_of_a_group() {
 }
 
 #[test]
+fn message_that_was_received_more_than_three_times_has_no_age() {
+    let mut world = world(None);
+    world.send(0, message("a", "a1")).unwrap();
+    world.send(SECOND, message("a", "a2")).unwrap();
+    for receive in 0..3 {
+        assert_eq!(world.bodies(receive * TIMEOUT, 1), ["a1"]);
+        assert_eq!(world.queue.oldest_sent_at(), Some(0));
+    }
+    assert_eq!(world.bodies(3 * TIMEOUT, 1), ["a1"]);
+    assert_eq!(world.queue.oldest_sent_at(), Some(SECOND), "the next message that counts");
+}
+
+#[test]
 fn group_with_a_message_in_flight_is_blocked() {
     let mut world = world(None);
     world.send_all(&["a1", "a2", "b1"]);

@@ -8,7 +8,7 @@ use super::sources::{Count, Metrics, Overdue, REJECTED_IN, Read, Rejections, Sou
 use super::thresholds::{
     ANNOUNCED, ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DISABLED, DOUBTS, DRIFT, DUE, EVENTS_AGE,
     QUARANTINED, REJECTED, REJECTED_MIN, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SECRET_FAILURES, SILENCE,
-    SWEEP, Threshold, WAKE,
+    SWEEP, Threshold, UNFOLDED, WAKE,
 };
 use super::{Advice, Evidence, Level, Silence};
 use crate::aws::{Alarm, AlarmState, Series};
@@ -18,6 +18,8 @@ const HOUR: Duration = Duration::from_secs(60 * 60);
 const RUNS_IN: Duration = Duration::from_secs(10 * 60);
 /// Time in which a function that is used reads its secret again, with room for metrics that arrive late.
 const SECRETS_IN: Duration = Duration::from_secs(10 * 60);
+/// Time for which an event that was not folded counts. The reconciler tells of it every minute, and a value covers five minutes.
+const UNFOLDED_IN: Duration = Duration::from_secs(8 * 60);
 /// Time for which the latest value of a gauge counts. Metrics arrive after a few minutes.
 const GAUGE_AGE_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -116,6 +118,14 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         })
     };
     vec![
+        line("events not folded", &sources.metrics, |metrics| {
+            let oldest = last(&metrics.unfolded, now, UNFOLDED_IN).latest();
+            let text = match oldest {
+                Some(oldest) => format!("the oldest for {}", age(oldest as i64)),
+                None => "none for five minutes".to_owned(),
+            };
+            judged("events not folded", &UNFOLDED, oldest, text)
+        }),
         queue("events queue age", &sources.events_queue, &EVENTS_AGE, |metrics| &metrics.events_age),
         queue("dial queue age", &sources.dial_queue, &DIAL_AGE, |metrics| &metrics.dial_age),
         line("calls due within a minute", &sources.due_queue, |depth| {

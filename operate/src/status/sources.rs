@@ -64,6 +64,8 @@ pub(super) struct Metrics {
     pub(super) reconciler_runs: Series,
     pub(super) doubts: Series,
     pub(super) drifted: Series,
+    /// Age of the oldest event that is not known to be folded, in milliseconds. No value while there is none.
+    pub(super) unfolded: Series,
     /// Reads of a secret that failed or found a wrong entry, and those that disabled a provider.
     pub(super) secret_failures: Series,
     pub(super) disabled: Series,
@@ -199,6 +201,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         scheduled_runs(&stack.names.reconciler_function),
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
+        of_function("reconciler", "unfolded_ms", "Maximum"),
         of_function("secret", "secret_refresh_failed", "Sum"),
         of_function("secret", "provider_disabled", "Sum"),
         of_queue(&stack.names.events_queue_url),
@@ -237,6 +240,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         reconciler_runs: next(),
         doubts: next(),
         drifted: next(),
+        unfolded: next(),
         secret_failures: next(),
         disabled: next(),
         events_age: next(),

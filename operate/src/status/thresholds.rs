@@ -21,7 +21,7 @@ pub struct Threshold {
 }
 
 /// Every threshold, by the name of its line.
-pub const THRESHOLDS: [(&str, Threshold); 20] = [
+pub const THRESHOLDS: [(&str, Threshold); 21] = [
     ("rejected webhooks", REJECTED),
     ("failed secret reads", SECRET_FAILURES),
     ("disabled providers", DISABLED),
@@ -31,6 +31,7 @@ pub const THRESHOLDS: [(&str, Threshold); 20] = [
     ("last webhook", SILENCE),
     ("provider circuits", CIRCUITS),
     ("dials in doubt", DOUBTS),
+    ("events not folded", UNFOLDED),
     ("events queue age", EVENTS_AGE),
     ("dial queue age", DIAL_AGE),
     ("due calls", DUE),
@@ -84,7 +85,7 @@ pub(super) const ANSWER: Threshold = watch(
 );
 /// Milliseconds.
 pub(super) const APPLIED: Threshold = Threshold {
-    section: Some("P1EventsQueueAgeAlarm"),
+    section: Some("P1EventsNotFoldedAlarm"),
     ..watch(
         None,
         60_000.0,
@@ -123,13 +124,18 @@ pub(super) const DOUBTS: Threshold = watch(
     "the reconciler asks the provider; nothing is dialled again before it knows",
     "switchhook stuck",
 );
-/// Seconds.
-pub(super) const EVENTS_AGE: Threshold = act(
-    "P1EventsQueueAgeAlarm",
-    300.0,
-    "events are not folded, or not fast enough",
-    "switchhook event list --status queued",
+/// Milliseconds since the oldest event arrived that is not known to be folded.
+pub(super) const UNFOLDED: Threshold = act(
+    "P1EventsNotFoldedAlarm",
+    300_000.0,
+    "events are not folded, or not fast enough: see which, and why",
+    "switchhook event list --status retrying",
 );
+/// Seconds. SQS leaves out messages that were received more than three times.
+pub(super) const EVENTS_AGE: Threshold = Threshold {
+    section: Some("P1EventsNotFoldedAlarm"),
+    ..watch(None, 300.0, "events are not folded fast enough", "switchhook event list --status queued")
+};
 /// Seconds.
 pub(super) const DIAL_AGE: Threshold =
     watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook stuck");

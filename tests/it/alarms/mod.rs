@@ -4,6 +4,7 @@
 #![expect(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod aws_alone;
+mod not_folded;
 mod picture;
 mod provoked;
 mod template;

@@ -46,7 +46,7 @@ provoked! {
         world.skip(HOUR * 22).await;
         world.wait(MINUTE * 5).await;
     }
-    table_of_calls_that_cannot_be_read: "P1EventsQueueAgeAlarm", all_providers(), |world| {
+    table_of_calls_that_cannot_be_read: "P1EventsNotFoldedAlarm", all_providers(), |world| {
         world.set_fault_hook(|call| (call.operation == "GetItem" && is_request_to(call, CALLS_TABLE)).then(down));
         generic_event(&world, "c1", "e1", "RINGING").await;
         world.wait(MINUTE * 15).await;

@@ -105,6 +105,45 @@ async fn retried_event_is_listed_since_its_first_try_and_until_it_is_folded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_that_is_not_folded_is_listed_since_its_receipt_and_until_it_is_folded() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    let received_at = world.now();
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.reconciler.run("test").await.unwrap().requeued, 1);
+    assert_eq!(marked(&world, AttentionKind::Retrying).await, named("generic:e1", "not_folded"));
+    assert_eq!(world.attention(AttentionKind::Retrying).await[0].at, received_at);
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+/// The sweep can read the call before the fold, and write its mark after it.
+#[tokio::test(start_paused = true)]
+async fn mark_that_comes_after_the_fold_is_removed_and_counts_for_nothing() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let stored = world.inbox.get(&EventId::new("generic:e1")).await.unwrap().unwrap();
+    world.inbox.mark_unfolded(&stored, world.now()).await.unwrap();
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
+    world.wait(MINUTE * 8).await;
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    assert!(!world.log_text().contains("unfolded_ms"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_that_the_consumer_decided_against_is_not_listed_as_retried() {
+    let world = World::new();
+    for number in 0..=ATTEMPT_EVENTS_MAX {
+        world.accept(Provider::Generic, &generic("c1", &format!("e{number}"), "RINGING", 0)).await;
+        world.quiesce().await;
+    }
+    world.wait(MINUTE * 4).await;
+    assert!(!world.logged("reconciled").is_empty());
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn mark_whose_removal_fails_is_removed_by_the_next_try() {
     let world = World::stopped();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;

@@ -129,6 +129,8 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         (metrics(|metrics| metrics.answer = series(&[(7_200, 900.0)])), "answer p99", Level::Ok),
         (metrics(|metrics| metrics.drifted = series(&[(80_000, 1.0)])), "drift", Level::Watch),
         (metrics(|metrics| metrics.doubts = series(&[(60, 1.0)])), "dials in doubt", Level::Watch),
+        (metrics(|metrics| metrics.unfolded = series(&[(60, 301_000.0)])), "events not folded", Level::Act),
+        (metrics(|metrics| metrics.unfolded = series(&[(600, 301_000.0)])), "events not folded", Level::Ok),
         (metrics(|metrics| metrics.scheduler_runs = Series::default()), "scheduler runs", Level::Act),
         (Sources { swept: Ok(Some(ago(901))), ..fine() }, "sweep lag", Level::Watch),
         (Sources { swept: Ok(None), ..fine() }, "sweep lag", Level::Unknown),
@@ -168,7 +170,7 @@ fn late_events_lead_to_the_queue_in_which_they_waited() {
     let mut sources = fine();
     sources.metrics.as_mut().unwrap().applied = series(&[(60, 61_000.0)]);
     let advice = evidence(&sources, "received to applied p99").advice.unwrap();
-    assert_eq!(advice.runbook.as_deref(), Some("P1EventsQueueAgeAlarm"));
+    assert_eq!(advice.runbook.as_deref(), Some("P1EventsNotFoldedAlarm"));
     assert_eq!(advice.command, "switchhook event list --status queued");
 }
 
@@ -179,7 +181,7 @@ fn age_of_a_queue_counts_only_while_it_holds_messages() {
     assert_eq!(evidence(&sources, "events queue age").level, Level::Ok, "the queue is empty again");
     sources.events_queue = Ok(212);
     let line = evidence(&sources, "events queue age");
-    assert_eq!((line.level, line.text.as_str()), (Level::Act, "212 waiting, oldest 6 min"));
+    assert_eq!((line.level, line.text.as_str()), (Level::Watch, "212 waiting, oldest 6 min"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub enum AttentionKind {
     Quarantined,
     /// The consumer failed to fold the event as often as it may try.
     DeadLettered,
-    /// The consumer failed to fold the event, and will try again.
+    /// The consumer failed to fold the event, and will try again. Or the sweep found an event that was not folded within minutes.
     Retrying,
     /// The id of the event came again with other content.
     Conflict,
@@ -75,7 +75,7 @@ pub struct Attention {
     pub event_type: Option<String>,
     /// Short name of what went wrong, for example `read_call`.
     pub cause: Option<String>,
-    /// Time of the trouble. For `Retrying`, the time of the first try.
+    /// Time of the trouble. For `Retrying`, the time of the first try, or of the receipt if the consumer noted none.
     pub at: Timestamp,
 }
 

@@ -177,6 +177,11 @@ pub const METRICS: &[Metric] = &[
     milliseconds("reconciler", "provider_request_ms", "Time of a request to a provider, the longest of a run")
         .by_provider(),
     milliseconds("reconciler", "overdue_wake_ms", "Time since the oldest wake-up time, if a run woke a call"),
+    milliseconds(
+        "reconciler",
+        "unfolded_ms",
+        "Age of the oldest event that is not known to be folded, if it is more than five minutes",
+    ),
     count("api", "created", "Calls created"),
     count("api", "repeated", "Requests that had created their call before"),
     count("api", "canceled", "Calls canceled"),
