@@ -77,6 +77,19 @@ pub(crate) fn correlate(
     }
 }
 
+/// Chooses the ids of a session that is no phone call, such as one of a web page. The visitor of the page may have chosen what such a
+/// session echoes, so these ids are ignored.
+pub(crate) fn correlate_without_echo(
+    provider: Provider,
+    echoed: &EchoedIds,
+    provider_call_id: Option<&str>,
+    notes: &mut ReadNotes,
+) -> Correlation {
+    let correlation = correlate(provider, &EchoedIds::default(), provider_call_id, notes);
+    notes.reserved_call_id = *echoed != EchoedIds::default();
+    correlation
+}
+
 /// True if a sender of this provider may not name a call or an attempt by this id. The id is the key of another row, or it belongs to
 /// another provider: `{other provider}:…`.
 fn is_reserved(provider: Provider, id: &str) -> bool {

@@ -105,6 +105,10 @@ pub(crate) enum ParsedAnswer {
     Unreadable,
 }
 
+/// Answer about a session that has our ids and is no phone call. Somebody else gave it these ids, so it is not ours, and such a list does not
+/// prove that there was no call.
+pub(crate) const NO_PHONE_CALL: ParsedAnswer = ParsedAnswer::Undecided("no_phone_call");
+
 /// First time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock.
 pub(crate) fn created_from(dialled_at: Timestamp) -> Timestamp {
     Timestamp::from_millis(dialled_at.as_millis().saturating_sub(CREATED_BEFORE_MS))

@@ -426,7 +426,10 @@ async fn late_report_of_a_call_above_the_limit_withdraws_no_other_dial() {
         let message = json!({
             "type": "end-of-call-report",
             "endedReason": "call.start.error-subscription-concurrency-limit-reached",
-            "call": {"id": record.provider_call_id, "endedAt": world.now().to_string(), "assistantOverrides": {"metadata": ids}},
+            "call": {
+                "id": record.provider_call_id, "type": "outboundPhoneCall", "endedAt": world.now().to_string(),
+                "assistantOverrides": {"metadata": ids},
+            },
         });
         world.accept(Provider::Vapi, &json!({"message": message}).to_string()).await;
     }

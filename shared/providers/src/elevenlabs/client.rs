@@ -13,7 +13,7 @@ use crate::config::{Account, AccountConfig, ElevenLabsAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::{bounded, short_hash};
 use crate::lenient;
-use crate::lookup::{Lookup, ParsedAnswer, Period, Step};
+use crate::lookup::{Lookup, NO_PHONE_CALL, ParsedAnswer, Period, Step};
 
 const CONVERSATIONS: &str = "/v1/convai/conversations";
 
@@ -117,7 +117,9 @@ pub(crate) fn next_step(
         },
         // ElevenLabs filters the list. If the filter fails, a listed conversation may be another one.
         (Search::Listed { .. }, Some(Some(conversation))) if lookup.matches(&echoed_ids(variables(&conversation))) => {
-            return Step::Answer(parse_conversation(conversation));
+            let is_phone_call =
+                conversation.get("metadata").and_then(|data| data.get("phone_call")?.as_object()).is_some();
+            return Step::Answer(if is_phone_call { parse_conversation(conversation) } else { NO_PHONE_CALL });
         }
         (Search::Listed { others, is_incomplete }, Some(Some(conversation))) if variables(&conversation).is_some() => {
             (others, is_incomplete)

@@ -7,7 +7,7 @@ use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{self, CallResult, Conversation, Event, FailureReason, Status};
 use crate::call_events::CallEventSet;
-use crate::correlation::correlate;
+use crate::correlation::{correlate, correlate_without_echo};
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
@@ -27,7 +27,13 @@ pub(crate) fn read(
     let event = Event::from_name(&event_type);
     let event_id = event_id(event, &event_type, &conversation, webhook.body());
     let provider_call_id = conversation.conversation_id.as_deref();
-    let correlation = correlate(Provider::ElevenLabs, &conversation.echoed_ids(), provider_call_id, notes);
+    let echoed = conversation.echoed_ids();
+    // Only a phone call fails to start. The source of a conversation proves nothing: its client names it.
+    let correlation = if conversation.phone_call().is_some() || event == Event::CallInitiationFailure {
+        correlate(Provider::ElevenLabs, &echoed, provider_call_id, notes)
+    } else {
+        correlate_without_echo(Provider::ElevenLabs, &echoed, provider_call_id, notes)
+    };
     notes.unknown_value = unknown_value(event, &conversation);
 
     let times = CallTimes {

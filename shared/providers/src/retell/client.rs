@@ -10,7 +10,7 @@ use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_o
 use crate::config::{Account, AccountConfig, RetellAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
+use crate::lookup::{Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Step, endings};
 
 /// Calls per page. Retell allows 1,000, but each one includes its whole transcript, and a response may have 4 MB. Our ids belong to one call,
 /// so a longer list of a search means that the filter did not work.
@@ -114,7 +114,8 @@ pub(crate) fn next_step(
             let ours = objects(items).find(|call| lookup.matches(&echoed_ids(call.get("metadata"))));
             let has_more = answer.get("has_more").and_then(Value::as_bool) == Some(true);
             match (ours, text(&answer, "pagination_key").filter(|_| has_more)) {
-                (Some(call), _) => parse_call(call),
+                (Some(call), _) if matches!(text(&call, "call_type"), Some("phone_call") | None) => parse_call(call),
+                (Some(_), _) => NO_PHONE_CALL,
                 (None, Some(key)) => match list_request(config, lookup, Some(key)) {
                     Some(request) => return Step::Ask(request, Search::List),
                     None => ParsedAnswer::Unreadable,

@@ -6,9 +6,9 @@
 
 use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
 
-use super::payload::{self, Call, CallStatus, DisconnectionReason, Event};
+use super::payload::{self, Call, CallStatus, CallType, DisconnectionReason, Event};
 use crate::call_events::CallEventSet;
-use crate::correlation::{Correlation, EchoedIds, correlate};
+use crate::correlation::{Correlation, EchoedIds, correlate, correlate_without_echo};
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
@@ -82,7 +82,11 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
 fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
     let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
-    correlate(Provider::Retell, &metadata.or(variables), call.call_id.as_deref(), notes)
+    let (echoed, call_id) = (metadata.or(variables), call.call_id.as_deref());
+    match call.call_type {
+        Some(CallType::PhoneCall) | None => correlate(Provider::Retell, &echoed, call_id, notes),
+        Some(CallType::Other) => correlate_without_echo(Provider::Retell, &echoed, call_id, notes),
+    }
 }
 
 /// Name of a field with a value that Retell has added to its list.

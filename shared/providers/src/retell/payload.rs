@@ -51,6 +51,8 @@ pub(super) struct Call {
     #[serde(deserialize_with = "lenient::text")]
     pub(super) call_id: Option<String>,
     #[serde(deserialize_with = "lenient::word")]
+    pub(super) call_type: Option<CallType>,
+    #[serde(deserialize_with = "lenient::word")]
     pub(super) call_status: Option<CallStatus>,
     #[serde(deserialize_with = "lenient::word")]
     pub(super) direction: Option<Direction>,
@@ -86,6 +88,15 @@ impl Call {
     pub(super) fn analysis(&self) -> CallAnalysis {
         self.call_analysis.clone().and_then(|analysis| lenient::object(analysis).ok().flatten()).unwrap_or_default()
     }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CallType {
+    PhoneCall,
+    /// Calls of web pages, and future types.
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -14,7 +14,9 @@ use crate::config::{Account, AccountConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::json;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::lookup::{
+    Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings,
+};
 
 /// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
 const LISTED_MAX: usize = 10;
@@ -117,7 +119,7 @@ pub(crate) fn next_step(
     let page_is_full = calls.len() >= LISTED_MAX;
     let ours = objects(calls).find(|call| lookup.matches(&echoed_ids(metadata(call))));
     if let Some(call) = ours {
-        return Step::Answer(parse_call(call));
+        return Step::Answer(if is_phone_call(&call) { parse_call(call) } else { NO_PHONE_CALL });
     }
     if !page_is_full {
         return Step::Answer(ParsedAnswer::NotFound);
@@ -159,6 +161,10 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
 fn parse_rest(page: &str) -> Option<(Timestamp, Timestamp)> {
     let (from, until) = page.split_once('-')?;
     Some((Timestamp::from_millis(from.parse().ok()?), Timestamp::from_millis(until.parse().ok()?)))
+}
+
+fn is_phone_call(call: &Map<String, Value>) -> bool {
+    matches!(text(call, "type"), Some("inboundPhoneCall" | "outboundPhoneCall"))
 }
 
 fn metadata(call: &Map<String, Value>) -> Option<&Value> {

@@ -13,7 +13,7 @@ use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, T
 
 use super::payload::{self, CallStatus, CallType, EndedReason, Message};
 use crate::call_events::CallEventSet;
-use crate::correlation::correlate;
+use crate::correlation::{correlate, correlate_without_echo};
 use crate::ending::{CallTimes, Ending};
 use crate::ids;
 use crate::lenient;
@@ -39,7 +39,13 @@ pub(crate) fn read(
     }
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
     let event_id = event_id(kind, message_type, message.status.as_deref(), call_id, webhook.body());
-    let correlation = correlate(Provider::Vapi, &message.echoed_ids(), call_id, notes);
+    let call_type = message.call.as_ref().and_then(|call| call.call_type);
+    let correlation = match call_type {
+        Some(CallType::InboundPhoneCall | CallType::OutboundPhoneCall) => {
+            correlate(Provider::Vapi, &message.echoed_ids(), call_id, notes)
+        }
+        Some(CallType::Other) | None => correlate_without_echo(Provider::Vapi, &message.echoed_ids(), call_id, notes),
+    };
     let event_type = match (message_type, &message.status) {
         ("status-update", Some(status)) => format!("status-update:{status}"),
         (name, _) => name.to_owned(),
@@ -59,7 +65,7 @@ pub(crate) fn read(
             });
         }
     };
-    let direction = message.call.as_ref().and_then(|call| direction(call.call_type?));
+    let direction = call_type.and_then(direction);
     let (from, to) = match direction {
         Some(Direction::Inbound) => (message.customer_number(), message.our_number()),
         Some(Direction::Outbound) => (message.our_number(), message.customer_number()),

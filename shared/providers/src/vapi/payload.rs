@@ -138,6 +138,7 @@ impl Artifact {
 pub(super) enum CallType {
     InboundPhoneCall,
     OutboundPhoneCall,
+    /// Calls of web pages and of programs, and future types.
     #[serde(other)]
     Other,
 }

@@ -567,7 +567,8 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
             (query.to_owned(), "CallSid=p1&CallStatus=ringing&SequenceNumber=1".to_owned())
         }
         Provider::Vapi => {
-            let call = json!({"id": "p1", "assistantOverrides": json()["assistantOverrides"]});
+            let overrides = &json()["assistantOverrides"];
+            let call = json!({"id": "p1", "type": "outboundPhoneCall", "assistantOverrides": overrides});
             let message = json!({"type": "status-update", "status": "ringing", "call": call});
             (String::new(), json!({"message": message}).to_string())
         }
@@ -579,7 +580,8 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
         Provider::ElevenLabs => {
             let client_data = &json()["conversation_initiation_client_data"];
             let data = json!({
-                "conversation_id": "p1", "status": "done", "conversation_initiation_client_data": client_data,
+                "conversation_id": "p1", "status": "done", "metadata": {"phone_call": {"call_result": "answered"}},
+                "conversation_initiation_client_data": client_data,
             });
             (String::new(), json!({"type": "post_call_transcription", "data": data}).to_string())
         }

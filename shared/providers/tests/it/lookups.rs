@@ -385,6 +385,22 @@ fn elevenlabs_tells_how_a_conversation_ended() {
     assert_eq!(hash(&webhook), hash(&looked_up));
 }
 
+/// Somebody else gave this session our ids. Nothing of it counts, and the search does not find that nobody was dialled.
+#[test]
+fn session_of_a_web_page_is_never_found() {
+    let mut retell = retell_call("ended");
+    retell["call_type"] = "web_call".into();
+    let mut vapi = vapi_call("ended");
+    vapi["type"] = "webCall".into();
+    let mut elevenlabs = conversation("c1", "done");
+    elevenlabs["metadata"] = json!({"call_duration_secs": 43, "conversation_initiation_source": "twilio"});
+    let undecided = LookupAnswer::Undecided { reason: "no_phone_call" };
+    assert_eq!(answer(Provider::Retell, None, &json!({"items": [retell]})), undecided);
+    assert_eq!(answer(Provider::Vapi, None, &json!([vapi])), undecided);
+    let responses = vec![(200, conversations(&["c1"], None)), (200, elevenlabs)];
+    assert_eq!(play(Provider::ElevenLabs, None, responses).1.unwrap(), undecided);
+}
+
 #[test]
 fn elevenlabs_text_conversation_is_no_call() {
     let mut text = conversation("c1", "done");

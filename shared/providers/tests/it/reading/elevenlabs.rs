@@ -179,16 +179,36 @@ fn analysis_is_part_of_the_event_id_and_the_time_of_the_webhook_is_not() {
 fn call_is_the_one_that_the_variables_name() {
     let with = |variables: Value| {
         let data = json!({"dynamic_variables": variables});
-        ids(transcription(json!({"status": "done", "conversation_initiation_client_data": data})))
+        let metadata = json!({"phone_call": {"call_result": "answered"}});
+        ids(transcription(json!({"status": "done", "metadata": metadata, "conversation_initiation_client_data": data})))
     };
     let owned = |text: &str| text.to_owned();
     let ours = json!({"switchhook_call_id": "call-1", "switchhook_attempt": "2", "appointment_id": "apt_1"});
     assert_eq!(with(ours), (owned("call-1"), Some(owned("2")), Some(owned("apt_1"))));
     let theirs = (owned("appointment:apt_1"), Some(owned("elevenlabs:c")), Some(owned("apt_1")));
     assert_eq!(with(json!({"appointment_id": "apt_1"})), theirs);
-    // `call_initiation_failure` repeats no variables: the alias of the dial leads to the call.
+    // `call_initiation_failure` repeats no variables by its documentation: the alias of the dial leads to the call.
     let failure = elevenlabs("call_initiation_failure", json!({"conversation_id": "c", "failure_reason": "busy"}));
     assert_eq!(ids(failure), (owned("elevenlabs:c"), Some(owned("elevenlabs:c")), None));
+}
+
+/// The page of such a conversation is with its visitor, who can choose the variables and the source.
+#[test]
+fn conversation_that_is_no_phone_call_names_no_call_of_ours() {
+    let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
+    let client_data = json!({"dynamic_variables": ours});
+    for metadata in [
+        json!(null),
+        json!({"conversation_initiation_source": "js_sdk"}),
+        json!({"conversation_initiation_source": "twilio", "phone_call": null}),
+    ] {
+        let data = json!({"status": "done", "metadata": metadata, "conversation_initiation_client_data": client_data});
+        let derived = Some("elevenlabs:c".to_owned());
+        assert_eq!(ids(transcription(data)), ("elevenlabs:c".to_owned(), derived, None), "{metadata}");
+    }
+    // Only a phone call fails to start.
+    let data = json!({"conversation_id": "c", "conversation_initiation_client_data": client_data});
+    assert_eq!(ids(elevenlabs("call_initiation_failure", data)).0, "x");
 }
 
 #[test]

@@ -381,3 +381,16 @@ fn retell_belongs_to_the_call_in_its_metadata() {
     );
     assert_eq!(of(json!({"metadata": {"switchhook_call_id": "x"}})), ("x".to_owned(), None, None));
 }
+
+/// The page of a web call is with its visitor, who may have chosen the metadata and the variables.
+#[test]
+fn retell_call_that_is_no_phone_call_names_no_call_of_ours() {
+    let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
+    for call_type in ["web_call", "a_type_of_next_year"] {
+        let call = json!({
+            "call_id": "web-1", "call_type": call_type, "metadata": ours, "retell_llm_dynamic_variables": ours,
+        });
+        let derived = Some("retell:web-1".to_owned());
+        assert_eq!(ids(retell("call_ended", call)), ("retell:web-1".to_owned(), derived, None), "{call_type}");
+    }
+}

@@ -306,7 +306,8 @@ fn vapi_call_that_has_started_was_dialled_although_the_trunk_rejected_the_creden
 
 #[test]
 fn vapi_belongs_to_the_call_in_its_metadata() {
-    let of = |call: Value, assistant: Value| {
+    let of = |mut call: Value, assistant: Value| {
+        call["type"] = "outboundPhoneCall".into();
         ids(vapi(json!({"type": "status-update", "status": "ringing", "call": call, "assistant": assistant})))
     };
     let some = |text: &str| Some(text.to_owned());
@@ -317,6 +318,19 @@ fn vapi_belongs_to_the_call_in_its_metadata() {
     assert_eq!(of(json!({"id": "c", "assistantOverrides": {"variableValues": ours}}), json!(null)), expected);
     assert_eq!(of(json!({"id": "c", "metadata": ours}), json!({"metadata": {"switchhook_call_id": "y"}})), expected);
     assert_eq!(of(json!({"id": "c"}), json!({"metadata": ours})), expected);
+}
+
+/// The page of a web call is with its visitor, who can choose the metadata and the variables.
+#[test]
+fn vapi_call_that_is_no_phone_call_names_no_call_of_ours() {
+    let ours = json!({"switchhook_call_id": "x", "switchhook_attempt": "2", "appointment_id": "a"});
+    for call_type in [json!("webCall"), json!("vapi.websocketCall"), json!("aTypeOfNextYear"), json!(null)] {
+        let overrides = json!({"metadata": ours, "variableValues": ours});
+        let call = json!({"id": "web-1", "type": call_type, "metadata": ours, "assistantOverrides": overrides});
+        let reading = vapi(json!({"type": "end-of-call-report", "endedReason": "customer-ended-call", "call": call}));
+        let derived = Some("vapi:web-1".to_owned());
+        assert_eq!(ids(reading), ("vapi:web-1".to_owned(), derived, None), "{call_type}");
+    }
 }
 
 #[test]
