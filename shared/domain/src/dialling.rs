@@ -1,7 +1,8 @@
 //! The next dial of a call: when it is due, and which provider is asked to place it.
 
+use crate::attempt::AttemptState;
 use crate::call::{Call, Job};
-use crate::plan::Refusals;
+use crate::plan::{Plan, Refusals};
 use crate::provider::Provider;
 use crate::time::Timestamp;
 
@@ -34,8 +35,9 @@ impl Call {
     /// the call.
     #[must_use]
     pub fn dial_providers(&self) -> Vec<Provider> {
+        let refused = self.next_attempt(&self.attempts()).refused;
         let mut providers = self.plan.as_ref().map_or_else(Vec::new, |plan| plan.providers.clone());
-        providers.sort_by_key(|provider| self.refusal_of(*provider));
+        providers.sort_by_key(|provider| refused.iter().position(|refused| refused == provider));
         providers
     }
 
@@ -47,31 +49,85 @@ impl Call {
 
     /// Notes that a provider refused to place the next attempt. Returns true if another provider is left to ask. If none is
     /// left, all of them are asked again.
+    pub(crate) fn note_refusal(&mut self, provider: Option<Provider>) -> bool {
+        let attempts = self.attempts();
+        let mut next = self.next_attempt(&attempts);
+        let asks_next = provider.is_some_and(|provider| next.note_refusal(provider, self.plan.as_ref()));
+        self.refusals = None;
+        // The history tells of the dials that their provider accepted and did not make.
+        if next.refused != self.next_attempt(&attempts).refused {
+            self.refusals = Some(Refusals { after_dials: self.attempt_records.len(), providers: next.refused });
+        }
+        asks_next
+    }
+
+    /// Returns what is known of the attempt that follows these: the latest attempts of the call.
+    pub(crate) fn next_attempt(&self, attempts: &[AttemptState]) -> NextAttempt {
+        let latest = attempts.last().map(|attempt| (attempt.started_at, attempt.index));
+        let is_later = |dial: &(Timestamp, usize)| Some(*dial) > latest && self.is_withdrawn(dial.1);
+        let records = self.attempt_records.iter().enumerate();
+        let mut dials: Vec<_> = records.filter_map(|(index, record)| Some((record.dialled_at?, index))).collect();
+        dials.retain(is_later);
+        dials.sort_unstable();
+        let noted = self.refusals.as_ref().filter(|noted| {
+            let count = self.attempt_records.len();
+            noted.after_dials <= count && (noted.after_dials..count).all(|index| self.is_withdrawn(index))
+        });
+        let is_in_note = |index: usize| noted.is_some_and(|noted| index < noted.after_dials);
+        let mut next = NextAttempt::default();
+        for (_, index) in dials.iter().filter(|(_, index)| is_in_note(*index)) {
+            self.add_dial_in_vain(&mut next, *index);
+        }
+        if let Some(noted) = noted {
+            next.refused.clone_from(&noted.providers);
+        }
+        for (_, index) in dials.iter().filter(|(_, index)| !is_in_note(*index)) {
+            self.add_dial_in_vain(&mut next, *index);
+        }
+        next
+    }
+
+    fn add_dial_in_vain(&self, next: &mut NextAttempt, index: usize) {
+        let Some(provider) = self.attempt_records.get(index).and_then(|record| record.provider) else { return };
+        let asks_next = next.note_refusal(provider, self.plan.as_ref());
+        if !asks_next || next.dialled_in_vain.contains(&provider) {
+            next.pausing_dials.push(index);
+        }
+        next.dialled_in_vain.push(provider);
+    }
+}
+
+/// State of an attempt that is yet to be made.
+#[derive(Debug, Default)]
+pub(crate) struct NextAttempt {
+    /// Providers that have refused it, in the order of their last refusals. A provider that accepted a dial and did not make it has
+    /// refused it too. If all have refused, all are asked again, and none is listed.
+    refused: Vec<Provider>,
+    /// Providers of the dials that reached nobody, in the order of the dials.
+    dialled_in_vain: Vec<Provider>,
+    /// Indexes into [`Call::attempt_records`] of the dials that reached nobody, and after which the call pauses.
+    ///
+    /// A call pauses unless another provider is left to ask. **Only the first such dial of a provider leads to another provider at once.**
+    /// So each further dial has a pause, and a call never uses up its [room](Call::has_room_for_dial).
+    pub(crate) pausing_dials: Vec<usize>,
+}
+
+impl NextAttempt {
+    /// Notes a refusal. Returns true if the next provider is asked at once.
     ///
     /// **A provider that refuses the attempt again leaves none to ask.** It was asked because the others take no calls now. If it were
     /// asked again at once, it would be dialled without a pause until another provider is available. It stays among those that have
     /// refused, so the others are asked first once they are available.
-    pub(crate) fn note_refusal(&mut self, provider: Option<Provider>) -> bool {
-        let after_dials = self.attempt_records.len();
-        let mut providers = match self.refusals.take() {
-            Some(refusals) if refusals.after_dials == after_dials => refusals.providers,
-            Some(_) | None => Vec::new(),
-        };
-        let is_repeated = provider.is_some_and(|provider| providers.contains(&provider));
-        providers.retain(|refused| Some(*refused) != provider);
-        providers.extend(provider);
-        self.refusals = Some(Refusals { after_dials, providers });
-        let is_one_left = self.dial_provider().is_some_and(|provider| self.refusal_of(provider).is_none());
+    fn note_refusal(&mut self, provider: Provider, plan: Option<&Plan>) -> bool {
+        let is_repeated = self.refused.contains(&provider);
+        self.refused.retain(|refused| *refused != provider);
+        self.refused.push(provider);
+        let is_one_left =
+            plan.is_some_and(|plan| plan.providers.iter().any(|provider| !self.refused.contains(provider)));
         if !is_one_left {
-            self.refusals = None;
+            self.refused.clear();
         }
         is_one_left && !is_repeated
-    }
-
-    /// Position of a provider among those that have refused the next attempt. `None` if it has not.
-    fn refusal_of(&self, provider: Provider) -> Option<usize> {
-        let refusals = self.refusals.as_ref().filter(|refusals| refusals.after_dials == self.attempt_records.len())?;
-        refusals.providers.iter().position(|refused| *refused == provider)
     }
 }
 
@@ -84,7 +140,7 @@ mod tests {
     use crate::call::Policy;
     use crate::event::{AttemptKey, CallId};
     use crate::number::PhoneNumber;
-    use crate::plan::{NewCall, Plan, RetryPolicy};
+    use crate::plan::{NewCall, RetryPolicy};
     use crate::provider::ProviderSet;
 
     const LEASE: Duration = Duration::from_secs(300);

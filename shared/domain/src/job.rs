@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WakeFor};
+use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WITHDRAWN_DIALS_MAX, WakeFor};
 use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
 
-/// Pause after the first dial of a call that reached nobody, although the provider had accepted it or its answer was lost. The
-/// pause doubles with each such dial, without a limit. So a call never uses up [its room](Call::has_room_for_dial) by waiting, and no
-/// pause is longer than the time for which nobody has dialled the call.
+/// Pause after the first dial of an attempt that reached nobody, although the provider had accepted it or its answer was lost. The
+/// pause doubles with each such dial of the attempt, without a limit. So no pause is longer than the time for which nobody has dialled the
+/// call.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
+/// Number of such dials of a call from which on all of them count, those of earlier attempts too. So a call never uses up
+/// [its room](Call::has_room_for_dial) by waiting.
+const WITHDRAWN_DIALS_COUNT_FROM: usize = WITHDRAWN_DIALS_MAX / 2;
 
 /// Decision of the retry policy about an attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +213,7 @@ impl Call {
         };
         let triggered_at = self.triggered_at(attempts);
         let due_at = due_at.map(|due_at| triggered_at.map_or(due_at, |at| due_at.min(at)));
-        let withdrawn_until = self.withdrawn_until(triggered_at);
+        let withdrawn_until = self.withdrawn_until(attempts, triggered_at);
         let due_at = due_at.map(|due_at| withdrawn_until.map_or(due_at, |until| due_at.max(until)));
         match (self.stop_reason, due_at, &self.job) {
             // No attempt would follow anyway, so the change of the booking ended nothing.
@@ -286,18 +289,24 @@ impl Call {
     }
 
     /// Returns the time before which Switchhook does not dial again after dials that reached nobody. The pause doubles with each
-    /// of them. A manual trigger ends the pauses that began before it, if there is room for another dial. `None` if there was no such
-    /// dial since.
-    fn withdrawn_until(&self, triggered_at: Option<Timestamp>) -> Option<Timestamp> {
-        let doublings = u32::try_from(self.withdrawn_dials().checked_sub(1)?).unwrap_or(u32::MAX).min(31);
+    /// of them. A manual trigger ends the pauses that began before it, if there is room for another dial. `None` if no such dial has a
+    /// pause, or a trigger ended it.
+    fn withdrawn_until(&self, attempts: &[AttemptState], triggered_at: Option<Timestamp>) -> Option<Timestamp> {
+        let mut dials: Vec<usize> = (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).collect();
+        if dials.len() <= WITHDRAWN_DIALS_COUNT_FROM {
+            dials = self.next_attempt(attempts).pausing_dials;
+        }
+        let doublings = u32::try_from(dials.len().checked_sub(1)?).unwrap_or(u32::MAX).min(31);
         let pause = WITHDRAWN_PAUSE.saturating_mul(1 << doublings);
         let triggered_at = triggered_at.filter(|_| self.has_room_for_dial());
-        let withdrawals = self
-            .history
-            .iter()
-            .filter(|entry| entry.is_withdrawal() && entry.attempt_index.is_some_and(|index| self.is_withdrawn(index)));
-        withdrawals
-            .map(|entry| entry.received_at)
+        // A dial may be reported again, by the provider's webhook for example. Its first report begins the pause.
+        let withdrawn_at = |index: usize| {
+            let entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
+            entries.filter(|entry| entry.is_withdrawal()).map(|entry| entry.received_at).min()
+        };
+        dials
+            .into_iter()
+            .filter_map(withdrawn_at)
             .filter(|withdrawn_at| triggered_at.is_none_or(|at| at <= *withdrawn_at))
             .map(|withdrawn_at| withdrawn_at.plus(pause))
             .max()

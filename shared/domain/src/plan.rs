@@ -220,7 +220,7 @@ pub struct ManualTrigger {
 }
 
 /// Providers that refused to place the next attempt, each once, in the order of their last refusals. They are remembered until the
-/// attempt is made.
+/// attempt is made. Later dials that reached nobody are in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Number of [attempt records](crate::Call::attempt_records) when the providers refused.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{MINUTE, World};
 
 use super::provider_health::{open, provider_events, schedule};
@@ -42,6 +42,20 @@ async fn call_whose_other_provider_is_unavailable_is_refused_with_pauses() {
             assert_eq!(provider_events(&world), ["provider.unavailable", "provider.available"]);
             assert_eq!(world.cloud.fake().dials().len(), 1);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn next_provider_is_asked_at_once_if_the_first_accepts_a_call_and_dials_nobody() {
+    for first in [Provider::Vapi, Provider::Retell] {
+        let world = World::with_secret(&all_accounts());
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+        world.cloud.fake().set_mode_of(first, Mode::OverCapacity);
+        schedule(&world, "both", &[first, Provider::Twilio], Duration::ZERO).await;
+        world.wait(Duration::from_secs(25)).await;
+        let call = world.call("both").await;
+        let asked: Vec<_> = call.attempt_records.iter().filter_map(|record| record.provider).collect();
+        assert_eq!((asked, call.attempts().len()), (vec![first, Provider::Twilio], 1));
     }
 }
 

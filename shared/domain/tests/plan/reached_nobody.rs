@@ -116,6 +116,120 @@ fn triggers_use_up_the_room_for_dials_and_do_not_end_the_call() {
     assert!(triggered.cancel(&POLICY, at(903)).is_some());
 }
 
+fn call_of(providers: &[Provider]) -> Call {
+    let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
+    call.plan.as_mut().expect("a placed call has a plan").providers = providers.to_vec();
+    call
+}
+
+/// Returns the call after a dial through this provider, which accepted it and did not make it.
+fn in_vain_through(call: &Call, provider: Provider, now: i64) -> Call {
+    let claim = call.claim("token", provider, LEASE, true, &POLICY, at(now)).unwrap().call;
+    let started = claim.start_dial("token", "dial", provider, &POLICY, at(now)).unwrap();
+    folded(&started.transition.call, &started.transition.call.not_dialled_event(&started.attempt, "p", at(now)))
+}
+
+#[test]
+fn next_provider_is_asked_at_once_if_one_accepts_a_dial_and_does_not_make_it() {
+    let call = dialled_in_vain(&call_of(&[Provider::Vapi, Provider::Retell]), 10);
+    assert!(call.is_due(at(11)));
+    assert_eq!(call.dial_providers(), [Provider::Retell, Provider::Vapi]);
+    // Both have refused. They are asked in turn, and each dial has a pause.
+    let mut call = dialled_in_vain(&call, 12);
+    for (due, provider, next) in [
+        (43, Provider::Vapi, Provider::Retell),
+        (43 + 61, Provider::Retell, Provider::Vapi),
+        (104 + 121, Provider::Vapi, Provider::Retell),
+    ] {
+        assert_eq!((due_at(&call), call.dial_providers()), (at(due), vec![provider, next]));
+        call = dialled_in_vain(&call, due);
+    }
+    assert_eq!(call.attempts().len(), 0);
+    // A phone rang after all, so the next attempt begins anew.
+    let rang = folded(&call, &reports("late", "5", EventKind::NoAnswer, 400));
+    assert_eq!((rang.attempts().len(), rang.dial_providers()), (1, vec![Provider::Vapi, Provider::Retell]));
+}
+
+/// One provider refuses the request, and another one accepts the dial and does not make it.
+#[test]
+fn each_provider_is_asked_once_before_a_call_pauses() {
+    let call = call_of(&[Provider::Vapi, Provider::Retell, Provider::Twilio]);
+    for vapi_answers_first in [true, false] {
+        let vapi = |call: &Call, now| in_vain_through(call, Provider::Vapi, now);
+        let retell = |call: &Call, now| {
+            let claim = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(now)).unwrap().call;
+            let dial = claim.start_dial("token", "429", Provider::Retell, &POLICY, at(now)).unwrap().transition.call;
+            dial.withdraw("429", at(now + 60), &POLICY, at(now)).unwrap().call
+        };
+        let both = if vapi_answers_first { retell(&vapi(&call, 10), 11) } else { vapi(&retell(&call, 10), 11) };
+        assert!(both.is_due(at(11)), "{:?}", both.job);
+        assert_eq!(both.dial_provider(), Some(Provider::Twilio));
+        let all = in_vain_through(&both, Provider::Twilio, 12);
+        assert_eq!((due_at(&all), all.dial_provider()), (at(42), Some(Provider::Vapi)));
+    }
+}
+
+/// The second provider is unavailable, so only the first one is asked.
+#[test]
+fn provider_that_is_asked_alone_is_asked_with_pauses() {
+    let once = in_vain_through(&call_of(&[Provider::Vapi, Provider::Retell]), Provider::Vapi, 10);
+    let twice = in_vain_through(&once, Provider::Vapi, 12);
+    let again = in_vain_through(&twice, Provider::Vapi, 100);
+    assert_eq!((due_at(&twice), due_at(&again)), (at(42), at(160)));
+    assert_eq!(again.dial_provider(), Some(Provider::Retell));
+    let both = in_vain_through(&again, Provider::Retell, 200);
+    assert_eq!((due_at(&both), both.dial_provider()), (at(320), Some(Provider::Vapi)));
+}
+
+#[test]
+fn second_report_of_a_dial_does_not_begin_its_pause_anew() {
+    let call = in_vain_through(&call_with(RETRY), Provider::Retell, 10);
+    let mut report = reports("late", "1", EventKind::Failed, 25);
+    report.call_events.retain(|event| !event.implied);
+    report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
+    assert_eq!((due_at(&call), due_at(&folded(&call, &report))), (at(40), at(40)));
+}
+
+/// The person's phone rang a short time ago, so a long pause would be no consequence of the dials before.
+#[test]
+fn pauses_begin_anew_after_an_attempt() {
+    let mut call = call_of(&[Provider::Retell]);
+    for (round, pause) in [30, 60, 120, 240, 480, 960].into_iter().enumerate() {
+        let now = 10_000 * (round as i64 + 1);
+        call = in_vain_through(&call, Provider::Retell, now);
+        assert_eq!(due_at(&call), at(now + pause));
+    }
+    call = folded(&dialled(&call, 70_000), &reports("rang", "7", EventKind::NoAnswer, 70_010));
+    let now = 80_000;
+    call = in_vain_through(&call, Provider::Retell, now);
+    assert_eq!((call.attempts().len(), due_at(&call)), (1, at(now + 30)));
+    call = in_vain_through(&call, Provider::Retell, now + 30);
+    assert_eq!(due_at(&call), at(now + 90));
+}
+
+/// Before each attempt, several providers accept the call and do not make it. That must not use up the room for dials.
+#[test]
+fn attempts_between_dials_that_reached_nobody_leave_room_for_others() {
+    for providers in [&[Provider::Retell][..], &[Provider::Vapi, Provider::Retell, Provider::Twilio]] {
+        let mut call = call_of(providers);
+        let (mut now, mut dials) = (10, 0);
+        while years(10, at(now)) < 1_000 && call.is_pending() {
+            assert!(call.has_room_for_dial(), "{dials} dials until {now}");
+            // Each sixth dial is made.
+            dials += 1;
+            call = if dials % 6 == 0 {
+                let call = dialled(&call, now);
+                let key = call.attempt_records.last().and_then(|record| record.key.clone()).unwrap();
+                folded(&call, &reports(&format!("end-{key}"), key.as_str(), EventKind::NoAnswer, now))
+            } else {
+                let provider = call.dial_provider().unwrap();
+                in_vain_through(&call, provider, now)
+            };
+            now = now.max(due_at(&call).as_millis() / 1_000 + 1);
+        }
+    }
+}
+
 /// Attempts have their own room.
 #[test]
 fn dials_that_reached_nobody_take_no_attempt_away() {
