@@ -22,8 +22,8 @@ const PAGE: i32 = 100;
 const CONCURRENCY: usize = 16;
 /// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
 const DOUBT_PAUSE: Duration = Duration::from_secs(60);
-/// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call.
-/// With a shorter inactivity timeout it is that timeout.
+/// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call,
+/// however short the inactivity timeout is.
 const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
 /// is back.
@@ -359,7 +359,10 @@ impl Reconciler {
                 Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            LookupOutcome::NotFound => Ok(Resolution::NotFound),
+            LookupOutcome::NotFound => {
+                let dialled_at = record.dialled_at.filter(|_| call.in_doubt().contains(&record));
+                Ok(dialled_at.map_or(Resolution::NotFound, |dialled_at| not_found(dialled_at, now)))
+            }
             LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
             // when the provider is back, or shows more about a call, it can tell whether it dialled.
@@ -390,7 +393,6 @@ impl Reconciler {
             return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
         }
         let deadline = dialled_at.plus(self.policy.inactivity_timeout);
-        let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER).min(deadline);
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
         let undecided = Resolution::RetryAt(now.plus(elapsed).min(deadline));
         match lookups.look_up(call, record, Urgency::Doubt, now).await? {
@@ -407,12 +409,21 @@ impl Reconciler {
                 })
             }
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            LookupOutcome::NotFound if counts_at <= now => Ok(Resolution::NotFound),
-            LookupOutcome::NotFound => Ok(Resolution::RetryAt(now.plus(elapsed).min(counts_at))),
+            LookupOutcome::NotFound => Ok(not_found(dialled_at, now)),
             LookupOutcome::Unavailable => Ok(undecided),
             LookupOutcome::RetryLater => Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline))),
         }
     }
+}
+
+/// Decides about a dial in doubt that the provider does not have.
+fn not_found(dialled_at: Timestamp, now: Timestamp) -> Resolution {
+    let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER);
+    if counts_at <= now {
+        return Resolution::NotFound;
+    }
+    let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+    Resolution::RetryAt(now.plus(elapsed).min(counts_at))
 }
 
 /// Urgency of the calls of a wake queue.

@@ -8,9 +8,9 @@ use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
 use switchhook_domain::{CallId, EventKind};
-use switchhook_local::Cloud;
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World};
+use switchhook_local::{Cloud, CloudOptions};
+use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, options};
 use tokio::task::JoinError;
 
 use super::{HOUR, call_request, call_state, create, get_call};
@@ -78,6 +78,25 @@ async fn dial_that_never_reached_a_healthy_provider_is_made_again_after_ten_minu
     // The inactivity timeout of this stack is longer: 15 minutes.
     world.wait(MINUTE * 4).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!((fake.dials().len(), fake.duplicate_dials()), (1, 0));
+}
+
+/// A provider needs the same time to register a call, however short the inactivity timeout is.
+#[tokio::test(start_paused = true)]
+async fn dial_is_looked_up_for_ten_minutes_with_a_shorter_inactivity_timeout() {
+    let mut world = World::with_options(CloudOptions { inactivity_timeout: MINUTE * 2, ..options(&all_providers()) });
+    world.start();
+    let fake = world.cloud.fake();
+    fake.set_mode(Mode::Unresponsive);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    fake.set_mode(Mode::Normal);
+    world.wait(MINUTE * 8).await;
+    let call = world.load(&call_id).await.unwrap();
+    assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "the provider may still register it");
+    world.wait(MINUTE * 4).await;
+    let call = world.load(&call_id).await.unwrap();
+    assert_eq!((call.attempt_records.len(), call.attempts().len()), (2, 1));
     assert_eq!((fake.dials().len(), fake.duplicate_dials()), (1, 0));
 }
 
