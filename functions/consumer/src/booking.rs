@@ -3,6 +3,11 @@
 //! **Every step can be repeated.** The row says that its calls do not agree yet, from the fold until all steps are done. A consumer
 //! that dies between leaves it so: the next delivery, or the sweep, repeats the steps. A call is created as the API creates one, under
 //! an id that the booking gives. So a repetition finds the call, whoever created it.
+//!
+//! **If a booking is moved while its call is under way, the call for the new start waits.** Otherwise both would ring at once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
@@ -12,12 +17,25 @@ use switchhook_domain::{
     Booking, Call, CallCreation, CallId, NewCall, NotScheduled, ProviderEvent, StopReason, Timestamp, TraceId,
     Transition,
 };
+use switchhook_providers::replaced_booking;
 
 use crate::{Consumer, Counts, RACES_MAX};
 
+/// Time for which the new call of a booking waits if an earlier one is under way. Few calls about an appointment ring and last longer.
+const UNDER_WAY_PAUSE: Duration = Duration::from_secs(10 * 60);
+
+/// Result of calling off a call.
+#[derive(Default)]
+struct CallOff {
+    /// True if the call was waiting or under way until now.
+    is_new: bool,
+    /// True if the phone may be ringing, or people may be talking.
+    is_under_way: bool,
+}
+
 impl Consumer {
     /// Calls off the earlier calls of a booking, and creates the present one. A forgotten booking gets no call. `events` are events at
-    /// hand, which may include the one that decides. Returns the counts for the line of the batch.
+    /// hand, which may include the one that decides. Returns the counts for the line of the batch, and the state of the booking after that.
     ///
     /// # Errors
     /// The errors of the tables. The caller may safely try again.
@@ -27,15 +45,22 @@ impl Consumer {
         is_forgotten: bool,
         events: &[ProviderEvent],
         now: Timestamp,
-    ) -> Result<Counts, Error> {
+    ) -> Result<(Counts, Booking), Error> {
         let mut counts = Counts::new();
+        let mut under_way = BTreeSet::new();
         for call_id in &booking.superseded {
-            if self.call_off(call_id, now).await? {
+            let call_off = self.call_off(call_id, now).await?;
+            if call_off.is_new {
                 counts.push(("call_called_off", 1));
             }
+            if call_off.is_under_way {
+                under_way.insert(call_id.clone());
+            }
         }
+        let is_under_way = !under_way.is_empty();
+        let agreed = booking.agreed(under_way);
         if booking.is_canceled {
-            return Ok(counts);
+            return Ok((counts, agreed));
         }
         let id = &booking.decided_by.event_id;
         let event = match events.iter().find(|event| event.event_id == *id) {
@@ -43,11 +68,13 @@ impl Consumer {
             None => self.inbox.get_normalized(id).await?,
         };
         // The inbox keeps an event for as long as the row. So a missing one is about an appointment that is over.
-        let Some(event) = event else { return Ok(counts) };
-        let scheduled = match event.booked_call(&self.defaults, now) {
-            None => return Ok(counts),
+        let Some(event) = event else { return Ok((counts, agreed)) };
+        let waits = is_under_way || self.is_replaced_under_way(&event).await?;
+        let not_before = waits.then(|| now.plus(UNDER_WAY_PAUSE));
+        let scheduled = match event.booked_call(&self.defaults, not_before.unwrap_or(now)) {
+            None => return Ok((counts, agreed)),
             Some(Ok(_)) if is_forgotten => Err(NotScheduled::Forgotten),
-            Some(Ok(call)) => self.create_booked(call, now).await?,
+            Some(Ok(call)) => self.create_booked(call, not_before, now).await?,
             Some(Err(reason)) => Err(reason),
         };
         match scheduled {
@@ -55,11 +82,30 @@ impl Consumer {
             Ok(false) => {}
             Err(reason) => self.log_not_scheduled(&event, reason, now),
         }
-        Ok(counts)
+        Ok((counts, agreed))
     }
 
-    /// Creates the call of a booking, or resumes it. Returns false if it is there already.
-    async fn create_booked(&self, call: NewCall, now: Timestamp) -> Result<Result<bool, NotScheduled>, Error> {
+    /// True if the event replaces another booking, and a call of that one is under way. It may not be called off yet.
+    async fn is_replaced_under_way(&self, event: &ProviderEvent) -> Result<bool, Error> {
+        let Some(replaced) = replaced_booking(event) else { return Ok(false) };
+        let Some(booking) = self.calls.entity(&replaced.call_id).await?.and_then(|row| row.booking) else {
+            return Ok(false);
+        };
+        for call_id in booking.call_id.iter().chain(&booking.superseded) {
+            if self.calls.get_call(call_id).await?.is_some_and(|call| call.in_flight.is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Creates the call of a booking, or resumes it, and then not before a time. Returns false if the call is there already.
+    async fn create_booked(
+        &self,
+        call: NewCall,
+        not_before: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Result<bool, NotScheduled>, Error> {
         let call_id = call.call_id.clone();
         let trace_id = call.plan.trace_id.clone();
         let creation = CallCreation { call, created_at: now };
@@ -82,7 +128,7 @@ impl Consumer {
                     self.inbox.erase(&creation_id(&call_id), now).await?;
                     return Ok(Err(NotScheduled::Forgotten));
                 }
-                Some(row) if row.plan.is_some() => row.resume(&self.policy, now),
+                Some(row) if row.plan.is_some() => row.resume(not_before, &self.policy, now),
                 Some(_) | None => {
                     let records = self.inbox.dial_records(&call_id).await?;
                     Call::rebuild(row.as_ref(), Some(&creation), &records, &self.policy, now)
@@ -96,16 +142,15 @@ impl Consumer {
         Err(Error::Contended(RACES_MAX))
     }
 
-    /// Calls off a call of a booking. One that is under way goes on, and gets no further attempt. Returns true if the call was waiting
-    /// or under way.
-    async fn call_off(&self, call_id: &CallId, now: Timestamp) -> Result<bool, Error> {
+    /// Calls off a call of a booking. One that is under way goes on, and gets no further attempt.
+    async fn call_off(&self, call_id: &CallId, now: Timestamp) -> Result<CallOff, Error> {
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(call_id).await? else {
                 // The request may be recorded without a row. Then the row must not come back.
                 if let Some(creation) = self.inbox.creation(call_id).await? {
                     self.record_call_off(call_id, creation.call.plan.due_at, now).await?;
                 }
-                return Ok(false);
+                return Ok(CallOff::default());
             };
             let transition = call.call_off(&self.policy, now);
             if let Some(transition) = &transition
@@ -117,7 +162,9 @@ impl Consumer {
                 let due_at = call.plan.as_ref().map_or(now, |plan| plan.due_at);
                 self.record_call_off(call_id, due_at, now).await?;
             }
-            return Ok(transition.is_some());
+            let is_new = transition.is_some();
+            let call = transition.map_or(call, |transition| transition.call);
+            return Ok(CallOff { is_new, is_under_way: call.in_flight.is_some() });
         }
         Err(Error::Contended(RACES_MAX))
     }

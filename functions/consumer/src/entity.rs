@@ -37,8 +37,9 @@ impl Consumer {
                 && let Some(entity) = next.or(entity)
                 && let Some(booking) = entity.booking.as_ref().filter(|booking| !booking.calls_agree)
             {
-                booking_counts = self.agree_with_booking(booking, forgotten_at.is_some(), &events, now).await?;
-                let agreed = Entity { version: entity.version + 1, booking: Some(booking.agreed()), ..entity.clone() };
+                let (counts, agreed) = self.agree_with_booking(booking, forgotten_at.is_some(), &events, now).await?;
+                booking_counts = counts;
+                let agreed = Entity { version: entity.version + 1, booking: Some(agreed), ..entity.clone() };
                 outcome = self.calls.store_entity(&agreed, now, self.inbox_retention).await?;
             }
             if outcome == StoreOutcome::LostRace {

@@ -8,7 +8,7 @@ use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, Ap
 use crate::attempt::AttemptState;
 use crate::call::{Call, HistoryEntry, Job};
 use crate::lifecycle::{Lifecycle, Outcome};
-use crate::plan::StopReason;
+use crate::plan::{EndReason, StopReason};
 use crate::time::Timestamp;
 
 /// Reason why a call derives its state again.
@@ -97,8 +97,9 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -
     new
 }
 
-/// Returns the announcement of the job's result after the latest attempt: a retry, the failure of the call, or its cancellation.
-/// `None` if there is nothing new to announce, or Switchhook does not place the call.
+/// Returns the announcement of the job's result after the latest attempt: a retry, the failure of the call, or its cancellation. A call
+/// that waits again after its cancellation announces a retry too. `None` if there is nothing new to announce, or Switchhook does not place
+/// the call.
 ///
 /// A result that is the last one announced is no news. For a cancellation this also holds if another attempt is the latest by now: a
 /// late event may show an attempt that was not known before.
@@ -109,14 +110,15 @@ fn job_announcement(call: &Call, attempts: &[AttemptState], cause: Cause, now: T
         let kind = AnnouncementKind::RetryScheduled(*due_at);
         return Some(Announcement { kind, provider_call_known: false, ..taken_back });
     }
+    let last = call.announcements.iter().rfind(|other| other.kind.is_job_result());
+    let is_resumed = last.is_some_and(|last| matches!(last.kind, AnnouncementKind::JobCanceled(_)));
     let kind = match (&call.job, latest) {
-        (Job::Pending { due_at }, Some(_)) => AnnouncementKind::RetryScheduled(*due_at),
+        (Job::Pending { due_at }, _) if latest.is_some() || is_resumed => AnnouncementKind::RetryScheduled(*due_at),
         (Job::Failed, _) => AnnouncementKind::Exhausted(call.end_reason(attempts)),
         (Job::Canceled, _) => AnnouncementKind::JobCanceled(call.stop_reason.unwrap_or(StopReason::CanceledByUser)),
         (Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Missed, _) => return None,
     };
     let attempt_index = latest.map(|attempt| attempt.index);
-    let last = call.announcements.iter().rfind(|other| other.kind.is_job_result());
     let is_same_retry = |last: &Announcement| match last.attempt_index {
         // The retry follows a dial that was taken back, and no later attempt.
         Some(index) if call.is_withdrawn(index) => attempt_index <= Some(index),
@@ -165,6 +167,16 @@ fn taken_back(call: &Call) -> Option<Announcement> {
     Some(Announcement { source, provider, ..announced.clone() })
 }
 
+/// Returns an announcement about the dial that was announced last, if the appointment was announced to be canceled since, and the call was
+/// resumed `now`. Its kind is still the announced state. `None` if the appointment was not announced to be canceled.
+fn resumed_dial(call: &Call, last: Option<AnnouncementKind>, now: Timestamp) -> Option<Announcement> {
+    let booking_changed = AnnouncementKind::AppointmentEnded(EndReason::Stopped(StopReason::BookingChanged));
+    let announced = call.announcements.iter().rfind(|other| other.kind.topic() == Topic::Lifecycle)?;
+    let provider = announced.attempt_index.and_then(|index| call.attempt_provider(index));
+    let dial = Announcement { source: AnnouncementSource::Transition(now), provider, ..announced.clone() };
+    Some(dial).filter(|_| last == Some(booking_changed))
+}
+
 /// Returns the source of an announcement that a job has ended or goes on: the worker's transition, or the event that ended the
 /// latest attempt. If that attempt has no ending, the newest event is the source.
 fn source_of_end(call: &Call, latest: Option<&AttemptState>, cause: Cause, now: Timestamp) -> AnnouncementSource {
@@ -188,12 +200,17 @@ fn appointment_announcements(
     let Some(latest) = attempts.last() else {
         if !call.job.is_final() {
             let is_dialing = last == Some(AnnouncementKind::Appointment(AppointmentStatus::Dialing));
-            let taken_back = taken_back(call).filter(|_| is_dialing && last != Some(present));
-            return taken_back.map(|taken_back| Announcement { kind: present, ..taken_back }).into_iter().collect();
+            let dial = taken_back(call).filter(|_| is_dialing).or_else(|| resumed_dial(call, last, now));
+            let dial = dial.filter(|_| last != Some(present));
+            return dial.map(|dial| Announcement { kind: present, ..dial }).into_iter().collect();
         }
-        let ended = AnnouncementKind::AppointmentEnded(call.end_reason(attempts));
+        let reason = call.end_reason(attempts);
+        let ended = AnnouncementKind::AppointmentEnded(reason);
+        // The booking may have another call by now, or the call may be resumed. Nobody but the calendar knows what became of the
+        // appointment. But a dial or a retry that was announced must not look as if it went on.
+        let is_known = reason != EndReason::Stopped(StopReason::BookingChanged) || last.is_some();
         // Another reason alone is not announced, as in `job_announcement`.
-        let is_new = last.map(AnnouncementKind::status) != Some(ended.status());
+        let is_new = is_known && last.map(AnnouncementKind::status) != Some(ended.status());
         let source = source_of_end(call, None, cause, now);
         let announcement = Announcement { source, ..call_announcement(call, ended, None, now) };
         return Some(announcement).filter(|_| is_new).into_iter().collect();

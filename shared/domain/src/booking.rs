@@ -38,7 +38,7 @@ pub enum NotScheduled {
     NoStart,
     /// The event names no number, or none with a country code.
     NoNumber,
-    /// The appointment has begun, or begins before the calling window opens.
+    /// The appointment has begun, or begins before the call may be placed.
     TooLate,
     /// The call would be due in more than a year.
     TooFarAhead,
@@ -74,7 +74,8 @@ pub struct Booking {
     pub latest_start: Option<Timestamp>,
     /// Call of the booking. `None` if the booking is over, or if its event names no start or no number.
     pub call_id: Option<CallId>,
-    /// Earlier calls of the booking that have yet to be called off. It grows only while that fails.
+    /// Earlier calls of the booking that have yet to be called off, or were under way when they were. It grows only while that fails, and
+    /// while such a call goes on.
     pub superseded: BTreeSet<CallId>,
     /// True if the consumer has made the calls agree with this state.
     pub calls_agree: bool,
@@ -101,10 +102,10 @@ impl Booking {
         Some(Self { decided_by, is_canceled, starts_at, latest_start, call_id, superseded, calls_agree: false })
     }
 
-    /// Returns the state after the consumer made the calls agree with it.
+    /// Returns the state after the consumer made the calls agree with it. These superseded calls are still under way.
     #[must_use]
-    pub fn agreed(&self) -> Self {
-        Self { superseded: BTreeSet::new(), calls_agree: true, ..self.clone() }
+    pub fn agreed(&self, under_way: BTreeSet<CallId>) -> Self {
+        Self { superseded: under_way, calls_agree: true, ..self.clone() }
     }
 
     /// True if the state takes this event into account, and the calls agree with it.
@@ -140,16 +141,17 @@ impl ProviderEvent {
         Some(CallId::new(format!("{CALL_ID_PREFIX}{hash}")))
     }
 
-    /// Returns the call that a booking schedules. `None` if the event is about no booking, or ends it.
+    /// Returns the call that a booking schedules. It is not due before `earliest`, which is now or later. `None` if the event is about no
+    /// booking, or ends it.
     #[must_use]
-    pub fn booked_call(&self, defaults: &CallDefaults, now: Timestamp) -> Option<Result<NewCall, NotScheduled>> {
+    pub fn booked_call(&self, defaults: &CallDefaults, earliest: Timestamp) -> Option<Result<NewCall, NotScheduled>> {
         match self.booking.as_deref()? {
-            BookingReport::Booked(booked) => Some(self.call_of(booked, defaults, now)),
+            BookingReport::Booked(booked) => Some(self.call_of(booked, defaults, earliest)),
             BookingReport::Canceled => None,
         }
     }
 
-    fn call_of(&self, booked: &Booked, defaults: &CallDefaults, now: Timestamp) -> Result<NewCall, NotScheduled> {
+    fn call_of(&self, booked: &Booked, defaults: &CallDefaults, earliest: Timestamp) -> Result<NewCall, NotScheduled> {
         if self.forgotten_at.is_some() {
             return Err(NotScheduled::Forgotten);
         }
@@ -160,7 +162,7 @@ impl ProviderEvent {
         let before = Duration::from_secs(u64::from(rule.before_minutes) * 60);
         let plan = Plan {
             providers: rule.providers.clone(),
-            due_at: starts_at.minus(before).max(now),
+            due_at: starts_at.minus(before).max(earliest),
             not_after: Some(starts_at),
             window: rule.window.clone().or_else(|| defaults.window.clone()),
             retry: defaults.retry,
@@ -171,7 +173,7 @@ impl ProviderEvent {
         if plan.moved_into_window(plan.due_at) >= starts_at {
             return Err(NotScheduled::TooLate);
         }
-        if plan.due_at > now.plus(DUE_AHEAD_MAX) {
+        if plan.due_at > earliest.plus(DUE_AHEAD_MAX) {
             return Err(NotScheduled::TooFarAhead);
         }
         let own_id = self.entity.as_ref().and_then(|entity| entity.id.clone());

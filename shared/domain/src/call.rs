@@ -33,7 +33,7 @@ pub const CALL_ATTEMPTS_MAX: usize = 16;
 /// Maximum number of dials per call that reached nobody. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
 /// call has at most 48 records of dials.
 ///
-/// **It ends no call.** From the 16th such dial on, the pause after each is twice as long as the one before, and the pause before the
+/// **It ends no call.** From the 17th such dial on, the pause after each is twice as long as the one before, and the pause before the
 /// 32nd dial is longer than a thousand years. So only triggers by hand use the room up. The call then stays PENDING.
 pub const WITHDRAWN_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 
@@ -51,7 +51,7 @@ pub struct Call {
     pub plan: Option<Plan>,
     pub job: Job,
     /// Time before which the next attempt is not made, even if the call is due earlier. Set by a dialer that postponed or withdrew
-    /// a dial.
+    /// a dial, and by a consumer that resumed the call while another call of its booking was under way.
     pub not_before: Option<Timestamp>,
     /// Latest manual trigger that found the call pending.
     pub manual_trigger: Option<ManualTrigger>,

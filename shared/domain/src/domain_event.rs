@@ -44,7 +44,7 @@ pub struct DomainEvent {
     /// Time at which the source event happened: by the provider's clock if the provider names a time, else the time of receipt.
     /// If there is no source event, the time of the worker's transition. RFC 3339.
     pub occurred_at: String,
-    /// Id of the earlier domain event that announced an ending, which this event corrects.
+    /// Id of the earlier domain event that announced an ending or a cancellation, which this event corrects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrects: Option<String>,
     /// Reason why the call ended, only in `call.exhausted`, in `call.canceled` if the user canceled the call, and in an
@@ -173,7 +173,7 @@ fn is_previous_status(announcement: &Announcement, other: &Announcement) -> bool
 /// Returns the sequence of the earlier announcement that this one corrects.
 ///
 /// Only an announcement of the same attempt corrects an ending. After a retry, or in the next attempt, the appointment moves
-/// on and nothing is corrected.
+/// on and nothing is corrected. A call that is resumed corrects its cancellation.
 fn corrected_sequence(
     announcement: &Announcement,
     earlier: &[Announcement],
@@ -182,11 +182,15 @@ fn corrected_sequence(
     let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
     match announcement.kind {
         AnnouncementKind::Appointment(AppointmentStatus::Retrying)
-        | AnnouncementKind::RetryScheduled(_)
         | AnnouncementKind::Exhausted(_)
         | AnnouncementKind::JobCanceled(_)
         | AnnouncementKind::AppointmentEnded(_)
         | AnnouncementKind::DriftRepaired { .. } => None,
+        AnnouncementKind::RetryScheduled(_) => {
+            let last = earlier.iter().rposition(|other| other.kind.is_job_result())?;
+            let is_cancellation = matches!(earlier.get(last)?.kind, AnnouncementKind::JobCanceled(_));
+            is_cancellation.then_some(last + 1)
+        }
         AnnouncementKind::Corrected(_, sequence) => Some(sequence),
         AnnouncementKind::Lifecycle(_)
         | AnnouncementKind::Inconclusive

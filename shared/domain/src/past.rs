@@ -242,14 +242,9 @@ impl Call {
 /// True if a move sets or clears [`Call::not_before`].
 fn changes_not_before(one: &Move) -> bool {
     match one.kind {
-        MoveKind::Triggered | MoveKind::Dialled | MoveKind::Withdrawn => true,
+        MoveKind::Triggered | MoveKind::Dialled | MoveKind::Withdrawn | MoveKind::Resumed => true,
         MoveKind::Returned => one.reason.as_deref() == Some(WINDOW_CLOSED),
-        MoveKind::Claimed
-        | MoveKind::Doubted
-        | MoveKind::Canceled
-        | MoveKind::Resumed
-        | MoveKind::Rejected
-        | MoveKind::GivenUp => false,
+        MoveKind::Claimed | MoveKind::Doubted | MoveKind::Canceled | MoveKind::Rejected | MoveKind::GivenUp => false,
     }
 }
 

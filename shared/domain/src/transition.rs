@@ -292,16 +292,17 @@ impl Call {
     }
 
     /// CANCELED → PENDING, because the booking of the call is again as it was when the call was created. If an attempt is under way or
-    /// has ended, the retry policy decides.
+    /// has ended, the retry policy decides. With `not_before`, the next attempt is not made before that time.
     ///
     /// `None` if the call is not [called off](Self::call_off).
     #[must_use]
-    pub fn resume(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
+    pub fn resume(&self, not_before: Option<Timestamp>, policy: &Policy, now: Timestamp) -> Option<Transition> {
         if self.stop_reason != Some(StopReason::BookingChanged) {
             return None;
         }
         let mut call = self.clone();
         call.stop_reason = None;
+        call.not_before = call.not_before.max(not_before);
         call.note_move(MoveKind::Resumed, None, now);
         Some(call.into_transition(policy, now))
     }

@@ -176,7 +176,7 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
         world.inbox.record_cancellation(&call_id, reason, now, now).await.unwrap();
         world.wait(Duration::from_millis(400)).await;
         world.inbox.lift_cancellation(&call_id).await.unwrap();
-        let resumed = world.call("booked").await.resume(&policy(), world.now()).unwrap();
+        let resumed = world.call("booked").await.resume(None, &policy(), world.now()).unwrap();
         assert_eq!(world.calls.store(&resumed, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
     };
     tokio::join!(dialer.handle(claims), changes);

@@ -72,7 +72,7 @@ impl Model {
         self.live.retain(|live| !booking.superseded.contains(live));
         self.live.extend(booking.call_id.clone());
         self.created.extend(booking.call_id.clone());
-        *booking = booking.agreed();
+        *booking = booking.agreed(BTreeSet::new());
     }
 
     fn state(&self) -> Booking {

@@ -216,7 +216,7 @@ fn stopped_call_of_a_booking_is_not_resumed() {
         let called_off = call.call_off(&policy(), at(8)).expect("not stopped").call;
         let stopped = called_off.stop_unknown(&policy(), at(10)).expect("it may have been resumed and dialled");
         assert_eq!((&stopped.call.job, stopped.new_announcements), (&job, 0));
-        assert_eq!(stopped.call.resume(&policy(), at(11)), None);
+        assert_eq!(stopped.call.resume(None, &policy(), at(11)), None);
         assert_eq!(stopped.call.stop_unknown(&policy(), at(11)), None);
     }
 }
@@ -245,8 +245,8 @@ fn call_that_is_called_off_before_its_dial_is_recorded_is_not_dialled() {
 fn call_that_is_called_off_is_resumed_and_gets_no_retry_meanwhile() {
     let off = pending().call_off(&policy(), at(10)).expect("waiting").call;
     assert_eq!((&off.job, off.call_off(&policy(), at(11))), (&Job::Canceled, None));
-    let again = off.resume(&policy(), at(20)).expect("called off").call;
-    assert_eq!((again.job.state(), again.resume(&policy(), at(21))), (JobState::Pending, None));
+    let again = off.resume(None, &policy(), at(20)).expect("called off").call;
+    assert_eq!((again.job.state(), again.resume(None, &policy(), at(21))), (JobState::Pending, None));
     let job_at = |time: i64| again.state_as_of(at(time)).and_then(|past| past.job);
     assert_eq!([5, 15, 20].map(job_at), [JobState::Pending, JobState::Canceled, JobState::Pending].map(Some));
     // The phone rings when the booking changes. Nobody answers, and nobody is called again.
@@ -254,7 +254,7 @@ fn call_that_is_called_off_is_resumed_and_gets_no_retry_meanwhile() {
     let off = rings.call_off(&policy(), at(10)).expect("under way").call;
     let ended = busy(Some(&off), "1", 20);
     assert_eq!((&ended.job, ended.attempts().len()), (&Job::Canceled, 1));
-    assert_eq!(ended.resume(&policy(), at(30)).expect("called off").call.job.state(), JobState::Pending);
+    assert_eq!(ended.resume(None, &policy(), at(30)).expect("called off").call.job.state(), JobState::Pending);
     let canceled = pending().cancel(&policy(), at(10)).expect("waiting").call;
-    assert_eq!((canceled.call_off(&policy(), at(11)), canceled.resume(&policy(), at(11))), (None, None));
+    assert_eq!((canceled.call_off(&policy(), at(11)), canceled.resume(None, &policy(), at(11))), (None, None));
 }

@@ -34,7 +34,7 @@ fn ended_call_that_is_called_off_is_not_retried_whatever_arrives_later() {
     let late = folded(&off, &reports("1", "1", EventKind::Busy, 960));
     assert_eq!(late.job, Job::Canceled);
     assert_eq!(results(&late), ["call.exhausted", "call.canceled"]);
-    let resumed = late.resume(&POLICY, at(970)).expect("called off").call;
+    let resumed = late.resume(None, &POLICY, at(970)).expect("called off").call;
     assert!(resumed.is_pending());
 }
 
@@ -73,7 +73,7 @@ fn ended_call_whose_person_was_forgotten_is_not_called_off() {
 fn result_that_was_overtaken_is_announced_again() {
     let busy = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Busy, 20));
     let off = busy.call_off(&POLICY, at(21)).expect("waiting").call;
-    let back = off.resume(&POLICY, at(22)).expect("called off").call;
+    let back = off.resume(None, &POLICY, at(22)).expect("called off").call;
     let again = back.call_off(&POLICY, at(23)).expect("waiting").call;
     assert_eq!(results(&again), ["call.retry_scheduled", "call.canceled", "call.retry_scheduled", "call.canceled"]);
 
@@ -83,6 +83,49 @@ fn result_that_was_overtaken_is_announced_again() {
     let claimed = retried.claim("token", Provider::Retell, LEASE, false, &POLICY, due_at).expect("due").call;
     let ended = claimed.give_up("token", StopReason::DoNotCall, &POLICY, due_at).expect("claimed").call;
     assert_eq!(results(&ended), ["call.exhausted", "call.retry_scheduled", "call.exhausted"]);
+}
+
+/// The booking moves away and back before anybody is called. The appointment goes on, so it is announced neither as canceled nor again.
+#[test]
+fn call_without_an_attempt_announces_that_it_waits_again() {
+    let call = call_with(RETRY);
+    let off = call.call_off(&POLICY, at(5)).expect("waiting").call;
+    assert_eq!(types(&off), ["call.canceled"]);
+    let back = off.resume(None, &POLICY, at(6)).expect("called off").call;
+    let event = back.domain_events_from(2).pop().expect("announced");
+    assert_eq!((event.event_type.as_str(), event.attempt, event.source_event_id), ("call.retry_scheduled", None, None));
+    assert_eq!((event.corrects.as_deref(), event.due_at), (Some("call-1/1"), Some(at(10).to_string())));
+    let again = back.call_off(&POLICY, at(7)).expect("waiting").call;
+    let again = again.resume(Some(at(700)), &POLICY, at(8)).expect("called off").call;
+    assert_eq!(types(&again), ["call.canceled", "call.retry_scheduled", "call.canceled", "call.retry_scheduled"]);
+    assert_eq!(due_at(&again), at(700));
+    // An event that changes nothing announces nothing.
+    let folded = folded(&again, &again.drift_found_event("1", at(9)));
+    assert_eq!(types(&folded), types(&again));
+    assert_eq!(types(&dialled(&folded, 700)), types(&again));
+}
+
+/// The provider accepted a dial, and reports that it dialled nobody. Meanwhile the booking has moved.
+#[test]
+fn announced_dial_that_reached_nobody_ends_when_its_booking_changes() {
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+    let off = call.call_off(&POLICY, at(12)).expect("under way").call;
+    let ended = folded(&off, &off.not_dialled_event(&AttemptKey::new("1"), "p1", at(13)));
+    let expected = ["call.initiated", "appointment.dialing", "call.canceled", "appointment.canceled"];
+    assert_eq!(types(&ended), expected);
+    let back = ended.resume(None, &POLICY, at(14)).expect("called off").call;
+    assert_eq!(types(&back)[4..], ["call.retry_scheduled", "appointment.retrying"]);
+    assert_eq!(back.domain_events_from(6).pop().and_then(|event| event.attempt), Some(1));
+
+    // The booking moves after the report. The retry was announced by then.
+    let retried = folded(&call, &call.not_dialled_event(&AttemptKey::new("1"), "p1", at(12)));
+    let off = retried.call_off(&POLICY, at(13)).expect("waiting").call;
+    let back = off.resume(None, &POLICY, at(14)).expect("called off").call;
+    let expected = ["call.retry_scheduled", "appointment.retrying"];
+    assert_eq!(types(&back)[2..4], expected);
+    assert_eq!(types(&back)[4..6], ["call.canceled", "appointment.canceled"]);
+    assert_eq!(types(&back)[6..], expected);
 }
 
 #[test]
