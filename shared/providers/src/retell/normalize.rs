@@ -81,7 +81,9 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
 
 fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
-    let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().unwrap_or_default();
+    // Retell fills the variables of an inbound call from SIP headers too, which the caller chooses.
+    let is_inbound = matches!(call.direction, Some(payload::Direction::Inbound));
+    let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().filter(|_| !is_inbound).unwrap_or_default();
     let (echoed, call_id) = (metadata.or(variables), call.call_id.as_deref());
     match call.call_type {
         Some(CallType::PhoneCall) | None => correlate(Provider::Retell, &echoed, call_id, notes),

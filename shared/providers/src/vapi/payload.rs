@@ -87,8 +87,9 @@ pub(super) struct Assistant {
 }
 
 impl Assistant {
-    fn echoed_ids(&self) -> EchoedIds {
-        self.metadata.clone().unwrap_or_default().or(self.variable_values.clone().unwrap_or_default())
+    fn echoed_ids(&self, is_inbound: bool) -> EchoedIds {
+        let variables = self.variable_values.clone().filter(|_| !is_inbound).unwrap_or_default();
+        self.metadata.clone().unwrap_or_default().or(variables)
     }
 }
 
@@ -171,17 +172,20 @@ impl Message {
         from_outputs.or_else(|| data.filter_map(CustomData::decision).next())
     }
 
-    /// Ids from the call first. Those of the assistant come last, because they are the same for all its calls.
+    /// Ids from the call first. Those of the assistant come last, because they are the same for all its calls. The variables of an inbound
+    /// call are left out: Vapi fills them from SIP headers, which the caller chooses.
     pub(super) fn echoed_ids(&self) -> EchoedIds {
+        let call_type = self.call.as_ref().and_then(|call| call.call_type);
+        let is_inbound = matches!(call_type, Some(CallType::InboundPhoneCall));
         let mut ids = EchoedIds::default();
         if let Some(call) = &self.call {
             ids = ids.or(call.metadata.clone().unwrap_or_default());
             for assistant in [&call.assistant_overrides, &call.assistant].into_iter().flatten() {
-                ids = ids.or(assistant.echoed_ids());
+                ids = ids.or(assistant.echoed_ids(is_inbound));
             }
         }
         match &self.assistant {
-            Some(assistant) => ids.or(assistant.echoed_ids()),
+            Some(assistant) => ids.or(assistant.echoed_ids(is_inbound)),
             None => ids,
         }
     }

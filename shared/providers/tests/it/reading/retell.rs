@@ -382,6 +382,20 @@ fn retell_belongs_to_the_call_in_its_metadata() {
     assert_eq!(of(json!({"metadata": {"switchhook_call_id": "x"}})), ("x".to_owned(), None, None));
 }
 
+/// Retell fills the variables from SIP headers, so the caller can choose them.
+#[test]
+fn variables_of_an_inbound_call_of_retell_name_no_call_of_ours() {
+    let of = |call: Value| {
+        let mut whole = json!({"call_id": "c", "direction": "inbound"});
+        whole.as_object_mut().unwrap().extend(call.as_object().unwrap().clone());
+        ids(retell("call_started", whole)).0
+    };
+    let ours = json!({"switchhook_call_id": "x", "appointment_id": "a"});
+    assert_eq!(of(json!({"retell_llm_dynamic_variables": ours})), "retell:c");
+    let metadata = json!({"appointment_id": "b"});
+    assert_eq!(of(json!({"metadata": metadata, "retell_llm_dynamic_variables": ours})), "appointment:b");
+}
+
 /// The page of a web call is with its visitor, who may have chosen the metadata and the variables.
 #[test]
 fn retell_call_that_is_no_phone_call_names_no_call_of_ours() {

@@ -320,6 +320,18 @@ fn vapi_belongs_to_the_call_in_its_metadata() {
     assert_eq!(of(json!({"id": "c"}), json!({"metadata": ours})), expected);
 }
 
+/// Vapi fills the variables from SIP headers, so the caller can choose them.
+#[test]
+fn variables_of_an_inbound_call_of_vapi_name_no_call_of_ours() {
+    let ours = json!({"switchhook_call_id": "x", "appointment_id": "a"});
+    let of = |overrides: Value| {
+        let call = json!({"id": "c", "type": "inboundPhoneCall", "assistantOverrides": overrides});
+        ids(vapi(json!({"type": "status-update", "status": "ringing", "call": call}))).0
+    };
+    assert_eq!(of(json!({"variableValues": ours})), "vapi:c");
+    assert_eq!(of(json!({"metadata": {"appointment_id": "b"}, "variableValues": ours})), "appointment:b");
+}
+
 /// The page of a web call is with its visitor, who can choose the metadata and the variables.
 #[test]
 fn vapi_call_that_is_no_phone_call_names_no_call_of_ours() {
