@@ -53,6 +53,12 @@ impl PhoneNumber {
         is_number.then(|| Self::new(text))
     }
 
+    /// True if this is an E.164 number, and no SIP address.
+    #[must_use]
+    pub fn is_e164(&self) -> bool {
+        is_e164(self.as_str())
+    }
+
     /// Parses an E.164 number as people write it: with blanks, hyphens, dots and brackets between the digits, and perhaps with `(0)`
     /// after the country code. `None` for any other text. So a SIP address is none, and neither is a number without its country
     /// code.

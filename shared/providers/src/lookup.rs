@@ -37,6 +37,12 @@ impl Lookup<'_> {
         query([("switchhook_call_id", self.call_id.as_str()), ("switchhook_attempt", self.attempt.as_str())])
     }
 
+    /// True if a list that is filtered by both numbers shows every call that could be ours. Providers document E.164 numbers as filters,
+    /// and not how they compare SIP addresses.
+    pub(crate) fn is_filtered_by_numbers(&self) -> bool {
+        [self.from, self.to].into_iter().flatten().all(PhoneNumber::is_e164)
+    }
+
     /// True if the echoed ids are those of exactly this attempt.
     pub(crate) fn matches(&self, echoed: &EchoedIds) -> bool {
         echoed.switchhook_call_id.as_deref() == Some(self.call_id.as_str())
@@ -104,6 +110,9 @@ pub(crate) enum ParsedAnswer {
     UnknownValue(&'static str),
     Unreadable,
 }
+
+/// Answer of a search by numbers that found no call of a [SIP address](Lookup::is_filtered_by_numbers).
+pub(crate) const SIP_ADDRESS: ParsedAnswer = ParsedAnswer::Undecided("sip_address");
 
 /// Answer about a session that has our ids and is no phone call. Somebody else gave it these ids, so it is not ours, and such a list does not
 /// prove that there was no call.

@@ -21,7 +21,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     Some(Order {
         provider: Provider::Vapi,
         from: Value::Null,
-        to: body["customer"]["number"].clone(),
+        to: ["number", "sipUri"].into_iter().find_map(|name| body["customer"].get(name).cloned()).unwrap_or_default(),
         metadata: overrides["metadata"].clone(),
         idempotency_key: None,
         echoed: json!({

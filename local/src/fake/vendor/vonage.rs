@@ -26,7 +26,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     Some(Order {
         provider: Provider::Vonage,
         from: body["from"]["number"].clone(),
-        to: body["to"][0]["number"].clone(),
+        to: ["number", "uri"].into_iter().find_map(|name| body["to"][0].get(name).cloned()).unwrap_or_default(),
         metadata: metadata.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
         idempotency_key: None,
         echoed: json!({"detects_machines": !body["advanced_machine_detection"].is_null()}),

@@ -23,7 +23,9 @@ use crate::config::{Account, AccountConfig, PlivoAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lenient;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::lookup::{
+    Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, created_until, endings,
+};
 use crate::normalized::without_plus;
 use crate::times::{has_offset, parse_time};
 
@@ -324,6 +326,7 @@ impl Found {
             (2.., Some(_)) => ParsedAnswer::Undecided("several_calls"),
             (_, _) if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
             (_, _) if lookup.provider_call_id.is_some() => ParsedAnswer::Gone,
+            (_, _) if !lookup.is_filtered_by_numbers() => SIP_ADDRESS,
             (_, _) => ParsedAnswer::NotFound,
         }
     }

@@ -27,7 +27,7 @@ use crate::correlation::EchoedIds;
 use crate::dial::DialRequest;
 use crate::ids::bounded;
 use crate::json;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, endings};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, endings};
 
 const HANGUP: &str = "call.hangup";
 const WEBHOOK_PATH: &str = "/webhooks/telnyx";
@@ -254,6 +254,8 @@ pub(crate) fn next_step(
             let are_events_complete = lookup.dialled_at.is_some_and(|at| now.millis_since(at) < EVENTS_KEPT_MS);
             Step::Answer(if is_unclear {
                 ParsedAnswer::Undecided("unclear_calls")
+            } else if !lookup.is_filtered_by_numbers() {
+                SIP_ADDRESS
             } else if are_events_complete {
                 ParsedAnswer::NotFound
             } else {

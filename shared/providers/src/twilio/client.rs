@@ -22,7 +22,9 @@ use crate::config::{Account, AccountConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::lookup::{
+    Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, created_until, endings,
+};
 use crate::times::parse_rfc2822;
 use crate::twiml::{created_at, parse_call};
 
@@ -213,7 +215,7 @@ pub(crate) fn next_step(
                 List::Started if found.unread.len() > CANDIDATES_MAX => {
                     Step::Answer(ParsedAnswer::Undecided("several_calls"))
                 }
-                List::Started => read_on(config, found, now),
+                List::Started => read_on(config, lookup, found, now),
             }
         }
         Search::Requests { candidate, has_requests, mut found } => {
@@ -224,7 +226,7 @@ pub(crate) fn next_step(
                 Requests::None => has_requests,
                 Requests::Unclear => {
                     found.unproven.push(candidate);
-                    return read_on(config, found, now);
+                    return read_on(config, lookup, found, now);
                 }
             };
             let next_page = answer.as_ref().map_or(Ok(None), next_page);
@@ -234,7 +236,7 @@ pub(crate) fn next_step(
                 Ok(None) if has_requests && !may_get_requests(&candidate, now) => {}
                 Ok(None) | Err(PageElsewhere) => found.unproven.push(candidate),
             }
-            read_on(config, found, now)
+            read_on(config, lookup, found, now)
         }
     }
 }
@@ -263,7 +265,7 @@ impl Found {
     }
 
     /// Answer if the requests prove no call to be ours.
-    fn answer(&self, now: Timestamp) -> ParsedAnswer {
+    fn answer(&self, lookup: &Lookup<'_>, now: Timestamp) -> ParsedAnswer {
         match self.unproven.as_slice() {
             unproven if unproven.iter().any(|call| may_get_requests(call, now)) => {
                 ParsedAnswer::TooEarly("requests_not_listed")
@@ -271,14 +273,15 @@ impl Found {
             [_, _, ..] => ParsedAnswer::Undecided("several_calls"),
             [_] => ParsedAnswer::Undecided("unproven_call"),
             [] if self.is_unclear => ParsedAnswer::Undecided("unclear_calls"),
+            [] if !lookup.is_filtered_by_numbers() => SIP_ADDRESS,
             [] => ParsedAnswer::NotFound,
         }
     }
 }
 
 /// Asks for the requests of the next call. Without any, the search is over.
-fn read_on(config: &AccountConfig, mut found: Found, now: Timestamp) -> Step<Search> {
-    let Some((sid, candidate)) = found.unread.pop_last() else { return Step::Answer(found.answer(now)) };
+fn read_on(config: &AccountConfig, lookup: &Lookup<'_>, mut found: Found, now: Timestamp) -> Step<Search> {
+    let Some((sid, candidate)) = found.unread.pop_last() else { return Step::Answer(found.answer(lookup, now)) };
     match call_request(config, &sid, "/Events.json") {
         Some(request) => Step::Ask(request, Search::Requests { candidate, has_requests: false, found }),
         None => Step::Answer(ParsedAnswer::Unreadable),

@@ -24,11 +24,12 @@ const LISTED_MAX: usize = 10;
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = json_object(&request.metadata_to_echo());
+    let field = if request.to.is_e164() { "number" } else { "sipUri" };
     // Webhooks echo the metadata. The assistant sees only the variables.
     let body = json!({
         "assistantId": account.assistant_id,
         "phoneNumberId": account.phone_number_id,
-        "customer": {"number": request.to.as_str()},
+        "customer": {field: request.to.as_str()},
         "assistantOverrides": {"metadata": echo, "variableValues": echo},
     });
     Some(ApiRequest::post_json("/call".to_owned(), bearer(&account.api_key), &body))
@@ -57,7 +58,9 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     } else if blames("international call") {
         // A free number calls no other country.
         Some(Refusal::NumberOrAccount("country_not_enabled"))
-    } else if blames("customer.number") && messages.iter().filter(names_fields).all(|text| text.contains("customer.")) {
+    } else if (blames("customer.number") || blames("customer.sipuri"))
+        && messages.iter().filter(names_fields).all(|text| text.contains("customer."))
+    {
         Some(Refusal::Number("invalid_number"))
     } else {
         None

@@ -98,6 +98,15 @@ impl Assistant {
 struct Party {
     #[serde(deserialize_with = "lenient::text")]
     number: Option<String>,
+    /// Address of a party that has no number.
+    #[serde(rename = "sipUri", deserialize_with = "lenient::text")]
+    sip_uri: Option<String>,
+}
+
+impl Party {
+    fn address(&self) -> Option<String> {
+        self.number.clone().or_else(|| self.sip_uri.clone())
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -192,12 +201,12 @@ impl Message {
 
     pub(super) fn customer_number(&self) -> Option<String> {
         let of_call = || self.call.as_ref()?.customer.as_ref();
-        self.customer.as_ref().or_else(of_call)?.number.clone()
+        self.customer.as_ref().or_else(of_call)?.address()
     }
 
     pub(super) fn our_number(&self) -> Option<String> {
         let of_call = || self.call.as_ref()?.phone_number.as_ref();
-        self.phone_number.as_ref().or_else(of_call)?.number.clone()
+        self.phone_number.as_ref().or_else(of_call)?.address()
     }
 }
 

@@ -38,7 +38,12 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     let separator = if account.answer_url.contains('?') { '&' } else { '?' };
     let answer_url = format!("{}{separator}{}", account.answer_url, query(request.metadata_to_echo()));
     let mut body = Map::new();
-    body.insert("to".to_owned(), json!([{"type": "phone", "number": without_plus(request.to.as_str())}]));
+    let to = if request.to.is_e164() {
+        json!({"type": "phone", "number": without_plus(request.to.as_str())})
+    } else {
+        json!({"type": "sip", "uri": request.to.as_str()})
+    };
+    body.insert("to".to_owned(), json!([to]));
     body.insert("from".to_owned(), json!({"type": "phone", "number": without_plus(request.from.as_str())}));
     body.insert("answer_url".to_owned(), json!([answer_url]));
     body.insert("answer_method".to_owned(), "POST".into());
@@ -238,12 +243,13 @@ fn parse_list(body: &[u8], index: usize) -> Option<(Calls, Option<usize>)> {
     Some((objects(calls).collect(), has_next.then_some(next)))
 }
 
-/// Number of one side of a call, without `+` as Vonage writes it.
+/// Number of one side of a call, without `+` as Vonage writes it, or its SIP address.
 fn number<'a>(call: &'a Map<String, Value>, side: &str) -> Option<&'a str> {
+    let of_endpoint = |endpoint: &'a Map<String, Value>| text(endpoint, "number").or_else(|| text(endpoint, "uri"));
     match call.get(side)? {
-        Value::Object(endpoint) => text(endpoint, "number"),
+        Value::Object(endpoint) => of_endpoint(endpoint),
         Value::Array(endpoints) => match endpoints.as_slice() {
-            [Value::Object(endpoint)] => text(endpoint, "number"),
+            [Value::Object(endpoint)] => of_endpoint(endpoint),
             _ => None,
         },
         Value::String(number) => Some(number),

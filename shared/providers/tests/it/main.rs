@@ -30,6 +30,7 @@ mod signalwire_search;
 mod signalwire_signatures;
 mod signature_modes;
 mod signatures;
+mod sip;
 mod telnyx_dialling;
 mod telnyx_search;
 mod tokens;
