@@ -18,10 +18,13 @@ pub const BODY_BYTES_MAX: usize = 16 * 1024;
 /// Limit on the calls of a batch.
 pub const BATCH_CALLS_MAX: usize = 100;
 pub(crate) const APPOINTMENT_ID_BYTES_MAX: usize = 128;
-/// Limit on the entries of `metadata`. Every dial sends them to the provider, for Twilio in the query of a URL.
+/// Limit on the entries of `metadata`. Every dial sends them to the provider.
 pub(crate) const METADATA_ENTRIES_MAX: usize = 20;
 pub(crate) const METADATA_NAME_BYTES_MAX: usize = 64;
 const METADATA_VALUE_BYTES_MAX: usize = 512;
+/// Limit on the metadata as the query of a URL. Twilio documents 4,000 characters for a URL (error 21609). The rest is for the URL of the
+/// application and for our ids. A longer URL would be refused like a wrong setting of the account.
+const METADATA_QUERY_BYTES_MAX: usize = 2_000;
 pub(crate) const TIME_ZONE_BYTES_MAX: usize = 64;
 /// Limit on the dates without calls of one window. Each takes 12 bytes of the row.
 pub(crate) const CLOSED_DATES_MAX: usize = 50;
@@ -142,6 +145,44 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     }
 }
 
+/// True if this provider may call a SIP address. LiveKit adds the host of its trunk to what it is asked to call.
+const fn calls_sip_addresses(provider: Provider) -> bool {
+    match provider {
+        Provider::Retell
+        | Provider::Twilio
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Bland
+        | Provider::SignalWire => true,
+        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => false,
+    }
+}
+
+/// True if this provider gets the metadata in the query of a URL.
+const fn gets_metadata_in_url(provider: Provider) -> bool {
+    match provider {
+        Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::SignalWire => true,
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::Bland
+        | Provider::Generic
+        | Provider::Configured(_) => false,
+    }
+}
+
+/// Number of bytes that the metadata has in a query: `name=value&` for each entry, percent-encoded.
+fn query_bytes(metadata: &BTreeMap<String, String>) -> usize {
+    let encoded = |byte: u8| if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) { 1_usize } else { 3 };
+    metadata.iter().map(|(name, value)| 2 + name.bytes().chain(value.bytes()).map(encoded).sum::<usize>()).sum()
+}
+
 /// Reads one field after another, and collects their errors.
 struct Reader {
     errors: Vec<FieldError>,
@@ -155,9 +196,21 @@ impl Reader {
         let providers = self.providers(body);
         let from = self.text("", body, "from", true).and_then(|text| self.number("from", text));
         let to = self.text("", body, "to", true).and_then(|text| self.number("to", text));
+        if to.as_ref().is_some_and(|to| !to.is_e164()) {
+            let of_numbers = providers.iter().flatten().filter(|provider| !calls_sip_addresses(**provider));
+            for provider in of_numbers {
+                self.error("to", format!("must be an E.164 number, because {provider} calls no SIP address"));
+            }
+        }
         let appointment_id =
             self.text("", body, "appointment_id", false).and_then(|text| self.appointment_id(text)).map(str::to_owned);
         let metadata = self.object(body, "metadata").map(|object| self.metadata(object)).unwrap_or_default();
+        if query_bytes(&metadata) > METADATA_QUERY_BYTES_MAX {
+            for provider in providers.iter().flatten().filter(|provider| gets_metadata_in_url(**provider)) {
+                let limit = format!("must have at most {METADATA_QUERY_BYTES_MAX} bytes as the query of a URL");
+                self.error("metadata", format!("{limit}, in which {provider} gets it"));
+            }
+        }
         let due_at = self.text("", body, "due_at", false).and_then(|text| self.time(text));
         let window = self.object(body, "window").and_then(|object| self.window(object));
         // No option is the same as no options, so that both give the same hash.

@@ -245,6 +245,38 @@ fn due_at_error_is_told_with_the_rest_and_stands_alone_otherwise() {
 }
 
 #[test]
+fn metadata_fits_into_the_url_of_a_provider_that_gets_it_there() {
+    // Three bytes of a query for each of these characters, and four for the rest of an entry.
+    let entries = |values: [usize; 2]| json!({"aa": "+".repeat(values[0]), "bb": "+".repeat(values[1])});
+    for (values, is_right) in [([332, 333], false), ([332, 332], true)] {
+        for provider in ["twilio", "signalwire", "plivo", "vonage"] {
+            let mut body = with("metadata", entries(values));
+            body["provider"] = json!(provider);
+            assert_eq!(read(&body).is_ok(), is_right, "{provider} {values:?}");
+        }
+    }
+    let mut body = with("metadata", entries([512, 512]));
+    body["provider"] = json!("retell");
+    assert!(read(&body).is_ok());
+    body.as_object_mut().unwrap().remove("provider");
+    body["providers"] = json!(["retell", "plivo"]);
+    assert_eq!(wrong(&body), ["metadata"]);
+}
+
+#[test]
+fn sip_address_needs_a_provider_that_calls_it() {
+    let mut body = with("to", json!("sip:desk@example.com"));
+    assert!(read(&body).is_ok());
+    body["provider"] = json!("livekit");
+    assert_eq!(wrong(&body), ["to"]);
+    body.as_object_mut().unwrap().remove("provider");
+    body["providers"] = json!(["twilio", "livekit"]);
+    assert_eq!(wrong(&body), ["to"]);
+    body["to"] = json!("+14155550123");
+    assert!(read(&body).is_ok());
+}
+
+#[test]
 fn numbers_are_e164_or_sip() {
     for number in ["+1415555", "+14155550123", "+123456789012345", "sip:a", "sips:desk@example.com;transport=tls"] {
         check("to", json!(number), true);
