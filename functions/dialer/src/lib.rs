@@ -327,11 +327,11 @@ impl Dialer {
                 Ok(DialOutcome::Accepted)
             }
             // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
-            DialAnswer::NotDialled { provider_call_id, reason } => {
+            DialAnswer::NotDialled { provider_call_id, refusal } => {
                 let now = self.clock.now();
                 self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
                 self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
-                Ok(DialOutcome::Withdrawn(reason))
+                Ok(DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
             }
             DialAnswer::Busy { reason, .. }
             | DialAnswer::TooManyCalls { reason, .. }

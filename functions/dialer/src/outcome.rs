@@ -138,25 +138,32 @@ impl DialOutcome {
 
 /// Returns what the result of a dial between these numbers means for the health of its provider.
 pub(crate) fn signal(
-    answer: &Result<DialAnswer, SendError>,
+    result: &Result<DialAnswer, SendError>,
     from: &PhoneNumber,
     to: &PhoneNumber,
 ) -> DialSignal<'static> {
+    let failed = |failure, cause| DialSignal::Failed { failure, cause, retry_after: None };
+    match result {
+        Ok(answer) => signal_of_answer(answer, from, to),
+        Err(SendError::NotSent(_)) => failed(DialFailure::Unreachable, NO_CONNECTION),
+        Err(SendError::NoResponse(_)) => failed(DialFailure::UnclearAnswer, NO_RESPONSE),
+    }
+}
+
+fn signal_of_answer(answer: &DialAnswer, from: &PhoneNumber, to: &PhoneNumber) -> DialSignal<'static> {
     let (failure, cause, retry_after) = match answer {
-        Ok(DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. }) => return DialSignal::Works,
-        Ok(DialAnswer::NumberOrAccountProblem { reason }) => {
+        DialAnswer::Accepted { .. } | DialAnswer::Rejected { .. } => return DialSignal::Works,
+        DialAnswer::NotDialled { refusal, .. } => return signal_of_answer(refusal, from, to),
+        DialAnswer::NumberOrAccountProblem { reason } => {
             return DialSignal::NumberRefused { number: to.tag(), cause: reason };
         }
-        Ok(DialAnswer::CallingNumberProblem { reason }) => {
+        DialAnswer::CallingNumberProblem { reason } => {
             return DialSignal::NumberRefused { number: from.tag(), cause: reason };
         }
-        Ok(DialAnswer::AccountProblem { reason }) => (DialFailure::AccountProblem, *reason, None),
-        Ok(DialAnswer::Busy { reason, retry_after }) => (DialFailure::Busy, *reason, *retry_after),
-        Ok(DialAnswer::TooManyCalls { reason, retry_after }) => (DialFailure::TooManyCalls, *reason, *retry_after),
-        Ok(DialAnswer::NotDialled { reason, .. }) => (DialFailure::TooManyCalls, *reason, None),
-        Ok(DialAnswer::InDoubt) => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
-        Err(SendError::NotSent(_)) => (DialFailure::Unreachable, NO_CONNECTION, None),
-        Err(SendError::NoResponse(_)) => (DialFailure::UnclearAnswer, NO_RESPONSE, None),
+        DialAnswer::AccountProblem { reason } => (DialFailure::AccountProblem, *reason, None),
+        DialAnswer::Busy { reason, retry_after } => (DialFailure::Busy, *reason, *retry_after),
+        DialAnswer::TooManyCalls { reason, retry_after } => (DialFailure::TooManyCalls, *reason, *retry_after),
+        DialAnswer::InDoubt => (DialFailure::UnclearAnswer, UNCLEAR_ANSWER, None),
     };
     DialSignal::Failed { failure, cause, retry_after }
 }

@@ -104,14 +104,13 @@ impl Call {
         }
     }
 
-    /// Returns the event that says that the provider took a dial under this id, and dialled nobody because the account has too many
-    /// calls. The event keeps the record of the dial in the row, so a late report of this dial is not taken for a report of the next one.
+    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. The event keeps the record of the dial in the row, so a late report of this dial is not taken for a report of the next one.
     #[must_use]
     pub fn not_dialled_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
         let name = format!("{attempt}/not_dialled");
         let mut event = self.own_event(EventKind::Failed, &name, Some(attempt.clone()), None, now);
         for call_event in &mut event.call_events {
-            call_event.never_dialled = Some(NeverDialled::Capacity);
+            call_event.never_dialled = Some(NeverDialled::Unclear);
         }
         ProviderEvent {
             event_type: "not_dialled".to_owned(),

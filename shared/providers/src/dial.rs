@@ -123,11 +123,12 @@ pub enum DialAnswer {
         /// The provider's `Retry-After`, at most an hour.
         retry_after: Option<Duration>,
     },
-    /// The provider took the request under this id, and says in the same answer that it dials nobody: the account has too
-    /// many calls at the moment. It may report the call all the same.
+    /// The provider took the request under this id, and says in the same answer that it dials nobody. It may report the call all the
+    /// same.
     NotDialled {
         provider_call_id: String,
-        reason: &'static str,
+        /// The answer without the id: a problem, or too many requests or calls.
+        refusal: Box<Self>,
     },
     /// The call may have been placed. Only a lookup can tell.
     InDoubt,
@@ -155,10 +156,51 @@ impl DialAnswer {
     /// server errors, so all of them are [`DialAnswer::InDoubt`]. A refusal counts as one of the account unless the
     /// body blames one of the numbers, or leaves open which of them it is. So a wrong setting never ends a call. A `Retry-After` that holds a date is
     /// ignored.
+    ///
+    /// **A refusal that names a call keeps the id.** Vapi refuses calls with a 201, and Telnyx with a 403 about a call that it ended at once.
+    /// Such a call may be reported, with our ids. Without its id, the report would count for the next dial, which has the same ids.
     pub(crate) fn from_response(
         status: u16,
         retry_after: Option<&str>,
         provider_call_id: Option<String>,
+        refusal: Option<Refusal>,
+    ) -> Self {
+        let answer = Self::without_id(status, retry_after, provider_call_id.as_ref(), refusal);
+        let named_call = match &answer {
+            Self::AccountProblem { .. }
+            | Self::NumberOrAccountProblem { .. }
+            | Self::CallingNumberProblem { .. }
+            | Self::Busy { .. }
+            | Self::TooManyCalls { .. } => provider_call_id,
+            // After a rejection, no dial follows that the report could count for.
+            Self::Rejected { .. } | Self::Accepted { .. } | Self::NotDialled { .. } | Self::InDoubt => None,
+        };
+        match named_call {
+            Some(provider_call_id) => Self::NotDialled { provider_call_id, refusal: Box::new(answer) },
+            None => answer,
+        }
+    }
+
+    /// The provider's reason in our words. `None` if nothing was refused.
+    #[must_use]
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            Self::Rejected { reason }
+            | Self::AccountProblem { reason }
+            | Self::NumberOrAccountProblem { reason }
+            | Self::CallingNumberProblem { reason }
+            | Self::Busy { reason, .. }
+            | Self::TooManyCalls { reason, .. } => Some(reason),
+            Self::NotDialled { refusal, .. } => refusal.reason(),
+            Self::Accepted { .. } | Self::InDoubt => None,
+        }
+    }
+
+    /// Meaning of a response, without the id of the call that a refusal names.
+    fn without_id(
+        status: u16,
+        retry_after: Option<&str>,
+        provider_call_id: Option<&String>,
         refusal: Option<Refusal>,
     ) -> Self {
         let retry_after = retry_after.and_then(parse_retry_after);
@@ -173,17 +215,14 @@ impl DialAnswer {
         };
         match (status, refusal) {
             // Vapi accepts a request, and says in the same response that it places no call for it.
-            (200..=299, Some(Refusal::Capacity(reason))) => match provider_call_id {
-                Some(provider_call_id) => Self::NotDialled { provider_call_id, reason },
-                None => too_many_calls(reason),
-            },
+            (200..=299, Some(Refusal::Capacity(reason))) => too_many_calls(reason),
             (
                 200..=299,
                 Some(
                     Refusal::Number(_) | Refusal::NumberOrAccount(_) | Refusal::CallingNumber(_) | Refusal::Account(_),
                 )
                 | None,
-            ) => provider_call_id.map_or(Self::InDoubt, |provider_call_id| Self::Accepted { provider_call_id }),
+            ) => provider_call_id.map_or(Self::InDoubt, |id| Self::Accepted { provider_call_id: id.clone() }),
             (401, _) => Self::AccountProblem { reason: "unauthorized" },
             (402, _) => Self::AccountProblem { reason: "payment_required" },
             (429, Some(Refusal::Capacity(reason))) => too_many_calls(reason),

@@ -21,6 +21,25 @@ fn dial_that_the_provider_never_made_is_no_attempt() {
     assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
 }
 
+/// Telnyx refuses a dial under an id, and then reports the hangup of that call. Its report does not say that nobody was dialled.
+#[test]
+fn late_hangup_of_a_refused_dial_is_none_of_the_next_dial() {
+    let hangup = |key: &str, now: i64| {
+        let mut hangup = reports(&format!("hangup-{key}"), key, EventKind::Failed, now);
+        hangup.provider_call_id = Some(format!("v3:{key}"));
+        hangup.call_events.retain(|event| !event.implied);
+        hangup
+    };
+    let call = dialled(&call_with(RETRY), 10);
+    let call = folded(&call, &call.not_dialled_event(&AttemptKey::new("1"), "v3:1", at(11)));
+    let call = dialled(&call, 60);
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("2"), "v3:2", at(61)));
+    let call = folded(&call, &hangup("1", 62));
+    let states: Vec<_> = call.attempts().iter().map(|attempt| (attempt.index, attempt.lifecycle_label())).collect();
+    assert_eq!(states, [(0, "failed"), (1, "initiated")]);
+    assert_eq!(call.job.as_str(), "IN_PROGRESS");
+}
+
 /// Vapi takes a dial above its limit under an id, answers that it dials nobody, and then reports that call as failed. The report
 /// arrives before the answer, after it, or after the next dial.
 #[test]

@@ -282,6 +282,11 @@ fn only_a_certain_no_is_a_no() {
         let body = accepted(provider).to_string();
         let answer = |status: u16| read_dial_answer(provider, &number(), status, Some("7"), body.as_bytes());
         let of_account = |reason| DialAnswer::AccountProblem { reason };
+        // The refusal names a call, which the provider may report.
+        let named = |refusal: &DialAnswer| DialAnswer::NotDialled {
+            provider_call_id: "c1".to_owned(),
+            refusal: Box::new(refusal.clone()),
+        };
         for status in [200, 201, 202] {
             assert_eq!(answer(status), DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
         }
@@ -302,12 +307,12 @@ fn only_a_certain_no_is_a_no() {
                 (Provider::Vonage, 403) => DialAnswer::NumberOrAccountProblem { reason: "destination_forbidden" },
                 (_, _) => of_account(reason),
             };
-            assert_eq!(answer(status), expected, "{provider} {status}");
+            assert_eq!(answer(status), named(&expected), "{provider} {status}");
             let page = read_dial_answer(provider, &number(), status, None, b"<html>");
             assert_eq!(page, expected, "{provider} {status}");
         }
         let retry_after = Some(Duration::from_secs(7));
-        assert_eq!(answer(429), DialAnswer::Busy { reason: "rate_limited", retry_after });
+        assert_eq!(answer(429), named(&DialAnswer::Busy { reason: "rate_limited", retry_after }));
         for status in [0, 100, 302, 408, 409, 425, 499, 500, 502, 503, 504, 599, 65535] {
             assert_eq!(answer(status), DialAnswer::InDoubt, "{status}");
         }
@@ -342,8 +347,8 @@ pub(crate) fn answers<const N: usize>(provider: Provider, responses: [(u16, Valu
             DialAnswer::CallingNumberProblem { reason } => format!("calling number: {reason}"),
             DialAnswer::Busy { reason, retry_after: _ } => format!("busy: {reason}"),
             DialAnswer::TooManyCalls { reason, retry_after: _ } => format!("too many calls: {reason}"),
-            DialAnswer::NotDialled { provider_call_id, reason } => {
-                format!("not dialled as {provider_call_id}: {reason}")
+            DialAnswer::NotDialled { provider_call_id, refusal } => {
+                format!("not dialled as {provider_call_id}: {}", refusal.reason().unwrap())
             }
             DialAnswer::InDoubt => "in doubt".to_owned(),
         };
