@@ -112,13 +112,15 @@ impl VerifiedToken {
         self.claims.get(name)?.as_str()
     }
 
-    /// Claim that is a time in Unix seconds. `None` if it is missing.
+    /// Claim that is a time in Unix seconds, perhaps with a fraction. `None` if it is missing.
     ///
     /// # Errors
     /// [`VerifyError::MalformedTimestamp`] if the claim is no such time.
     pub(crate) fn time(&self, name: &str) -> Result<Option<Timestamp>, VerifyError> {
         let Some(value) = self.claims.get(name) else { return Ok(None) };
-        let millis = value.as_i64().filter(|seconds| *seconds >= 0).and_then(|seconds| seconds.checked_mul(1000));
+        // RFC 7519 allows fractions.
+        let since_epoch = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let millis = since_epoch.and_then(|since_epoch| i64::try_from(since_epoch.as_millis()).ok());
         millis.map(|millis| Some(Timestamp::from_millis(millis))).ok_or(VerifyError::MalformedTimestamp)
     }
 

@@ -96,7 +96,7 @@ fn token_without_one_of_its_claims_is_refused() {
     assert_eq!(error(&with("iss", json!(""))), Some(VerifyError::MalformedSignature));
     for name in ["nbf", "exp"] {
         assert_eq!(error(&without(name)), Some(VerifyError::MissingTimestamp), "{name}");
-        for wrong in [json!(null), json!("1760962445"), json!(-1), json!(1_760_962_445.5), json!(i64::MAX)] {
+        for wrong in [json!(null), json!("1760962445"), json!(-1), json!(-0.5), json!(i64::MAX)] {
             assert_eq!(error(&with(name, wrong.clone())), Some(VerifyError::MalformedTimestamp), "{name} {wrong}");
         }
     }

@@ -75,7 +75,8 @@ fn vonage_token_must_name_the_hash_of_the_body_and_its_time() {
     }
     assert_eq!(error(json!({"iat": seconds})), Some(VerifyError::WrongBodyHash));
     assert_eq!(error(json!({"payload_hash": hash})), Some(VerifyError::MissingTimestamp));
-    for wrong in [json!(null), json!("1760962445"), json!(-1), json!(1_760_962_445.5), json!(i64::MAX)] {
+    assert_eq!(error(json!({"iat": 1_760_962_445.5, "payload_hash": hash})), None);
+    for wrong in [json!(null), json!("1760962445"), json!(-1), json!(-0.5), json!(i64::MAX), json!(1e300)] {
         let claims = json!({"iat": wrong, "payload_hash": hash});
         assert_eq!(error(claims), Some(VerifyError::MalformedTimestamp), "{wrong}");
     }
@@ -83,6 +84,8 @@ fn vonage_token_must_name_the_hash_of_the_body_and_its_time() {
     let expiring = |exp: i64| error(json!({"iat": seconds, "exp": exp, "payload_hash": hash}));
     assert_eq!(expiring(seconds - 300), None);
     assert_eq!(expiring(seconds - 301), Some(VerifyError::StaleTimestamp { skew_ms: 301_000 }));
+    let fraction = json!({"iat": seconds, "exp": 1_760_962_143.75, "payload_hash": hash});
+    assert_eq!(error(fraction), Some(VerifyError::StaleTimestamp { skew_ms: 301_250 }));
     let not_before = |nbf: i64| error(json!({"iat": seconds, "nbf": nbf, "payload_hash": hash}));
     assert_eq!(not_before(seconds + 300), None);
     assert_eq!(not_before(seconds + 301), Some(VerifyError::StaleTimestamp { skew_ms: -301_000 }));
