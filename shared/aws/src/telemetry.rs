@@ -213,7 +213,8 @@ fn without_numbers<S: Serializer>(ids: &[&str], serializer: S) -> Result<S::Ok, 
 }
 
 /// Hides phone numbers in an id: digits after a plus sign, and a part between colons that consists of as many digits as a
-/// national number has. An id of fewer or of more digits, such as a row number, is shown.
+/// national number has. Before the digits there may be a word and a hyphen, and after them the host of a SIP address. An id of fewer or of
+/// more digits, such as a row number, is shown.
 #[must_use]
 pub fn hide_number(id: &str) -> Cow<'_, str> {
     let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
@@ -223,8 +224,10 @@ pub fn hide_number(id: &str) -> Cow<'_, str> {
             let number: String = rest.chars().take_while(|c| c.is_ascii_digit() || is_separator(*c)).collect();
             digits(&number) >= E164_DIGITS_MIN
         });
-        let is_national = NATIONAL_DIGITS.contains(&digits(part));
-        international || is_national && part.chars().all(|c| c.is_ascii_digit() || is_separator(c))
+        let user = part.split('@').next().unwrap_or(part);
+        let after_word = user.trim_start_matches(|c: char| c.is_ascii_alphabetic()).strip_prefix('-').unwrap_or(user);
+        let is_national = NATIONAL_DIGITS.contains(&digits(after_word));
+        international || is_national && after_word.chars().all(|c| c.is_ascii_digit() || is_separator(c))
     };
     if !id.split(':').any(is_number) {
         return Cow::Borrowed(id);
@@ -379,6 +382,10 @@ mod tests {
             ("retell:call_1:+15550107002:call_ended", "retell:call_1:***:call_ended"),
             ("(555) 010-7002", "***"),
             ("5550107002", "***"),
+            ("x-jwt:sip:447700900123@example.com", "x-jwt:sip:***"),
+            ("x-jwt:tel-447700900123", "x-jwt:***"),
+            ("tel-4711", "tel-4711"),
+            ("deadbeef-1234-4123-8123-123456789012", "deadbeef-1234-4123-8123-123456789012"),
             // A row number, a sum of two, a UUID and a hash are no phone numbers.
             ("4711", "4711"),
             ("1+234567", "1+234567"),
