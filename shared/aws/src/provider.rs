@@ -89,6 +89,7 @@ impl ApiUrls {
     fn of<'a>(&'a self, provider: Provider, request: &'a ApiRequest) -> Option<&'a str> {
         let url = match api_url(provider)? {
             ApiUrl::Fixed(url) => Some(url),
+            ApiUrl::OfRegion(urls) => request.base_url.as_deref().or(urls.first().copied()),
             ApiUrl::OfAccount => request.base_url.as_deref(),
         };
         self.0.get(&provider).map(String::as_str).or(url)

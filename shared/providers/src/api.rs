@@ -27,19 +27,35 @@ const AUTHORIZATION: &str = "authorization";
 pub enum ApiUrl {
     /// Every account has the same.
     Fixed(&'static str),
+    /// The provider has one in each of its regions. An account has the first, unless `dial.api_url` names another one.
+    OfRegion(&'static [&'static str]),
     /// Each account has its own, which its configuration names in `dial.api_url`. See [`ApiRequest::base_url`].
     OfAccount,
 }
+
+/// <https://www.twilio.com/docs/global-infrastructure/using-the-twilio-rest-api-in-a-non-us-region>
+const TWILIO_URLS: [&str; 3] =
+    ["https://api.twilio.com", "https://api.dublin.ie1.twilio.com", "https://api.sydney.au1.twilio.com"];
+/// <https://docs.vapi.ai/security-and-privacy/eu-region>
+const VAPI_URLS: [&str; 2] = ["https://api.vapi.ai", "https://api.eu.vapi.ai"];
+/// Servers in the API reference of ElevenLabs.
+const ELEVENLABS_URLS: [&str; 5] = [
+    "https://api.elevenlabs.io",
+    "https://api.us.elevenlabs.io",
+    "https://api.eu.residency.elevenlabs.io",
+    "https://api.in.residency.elevenlabs.io",
+    "https://api.sg.residency.elevenlabs.io",
+];
 
 /// Base URL of the provider's API. `None` if the provider has no API that Switchhook can use (Daily, generic, and configured ones).
 #[must_use]
 pub const fn api_url(provider: Provider) -> Option<ApiUrl> {
     let url = match provider {
         Provider::Retell => "https://api.retellai.com",
-        Provider::Twilio => "https://api.twilio.com",
-        Provider::Vapi => "https://api.vapi.ai",
+        Provider::Twilio => return Some(ApiUrl::OfRegion(&TWILIO_URLS)),
+        Provider::Vapi => return Some(ApiUrl::OfRegion(&VAPI_URLS)),
         Provider::Telnyx => "https://api.telnyx.com",
-        Provider::ElevenLabs => "https://api.elevenlabs.io",
+        Provider::ElevenLabs => return Some(ApiUrl::OfRegion(&ELEVENLABS_URLS)),
         Provider::Plivo => "https://api.plivo.com",
         Provider::Vonage => "https://api.nexmo.com",
         Provider::Bland => "https://api.bland.ai",
@@ -56,7 +72,7 @@ pub const fn api_url(provider: Provider) -> Option<ApiUrl> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiRequest {
     pub method: Method,
-    /// Base URL of the account's API, without a slash at the end. `None` if all accounts of the provider have the same.
+    /// Base URL of the account's API, without a slash at the end. `None` for the one that accounts of the provider have by default.
     pub base_url: Option<String>,
     /// Starts with a slash and includes the query.
     pub path: String,

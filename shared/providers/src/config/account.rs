@@ -29,7 +29,7 @@ impl AccountConfig {
         &self.account
     }
 
-    /// Base URL of the account's API, without a slash at the end. `None` if all accounts of the provider have the same.
+    /// Base URL of the account's API, without a slash at the end. `None` for the one that accounts of the provider have by default.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.base_url.as_deref()
     }
@@ -131,11 +131,11 @@ impl Account {
         match provider {
             Provider::Retell => "api_key, agent_id, honor_internal_dnc",
             Provider::Twilio => {
-                "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection"
+                "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection, api_url"
             }
-            Provider::Vapi => "api_key, assistant_id, phone_number_id",
+            Provider::Vapi => "api_key, assistant_id, phone_number_id, api_url",
             Provider::Telnyx => "api_key, connection_id, assistant_id, machine_detection",
-            Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type",
+            Provider::ElevenLabs => "api_key, agent_id, agent_phone_number_id, phone_number_type, api_url",
             Provider::Plivo => "auth_id, auth_token, answer_url, machine_detection",
             Provider::Vonage => "application_id, private_key, answer_url, machine_detection",
             Provider::Bland => "api_key, task (or pathway_id), max_duration, voicemail",

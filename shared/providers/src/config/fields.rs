@@ -153,6 +153,17 @@ impl<'a> Fields<'a> {
         Some(url.to_owned())
     }
 
+    /// An optional URL, which must be one of these. `None` if it is the first one, which counts by default. Keys of the account are sent
+    /// there, so no other host is accepted.
+    pub(super) fn region_url(&mut self, name: &str, urls: &[&str]) -> Option<String> {
+        let url = self.optional_text(name)?;
+        if !urls.contains(&url.as_str()) {
+            self.problem(name, &format!("not one of {}", urls.join(", ")));
+            return None;
+        }
+        Some(url).filter(|url| urls.first() != Some(&url.as_str()))
+    }
+
     pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
         let value = self.object.remove(name)?;
         if value.as_bool().is_none() {

@@ -399,7 +399,7 @@ fn parse_net(text: &str) -> Option<IpNet> {
     text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// Reads the account, and the base URL of its API if each account has its own.
+/// Reads the account, and the base URL of its API if that is not the one of every account.
 fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<(Account, Option<String>)> {
     let Value::Object(object) = fields.take("dial")? else {
         fields.problem("dial", "not an object");
@@ -412,6 +412,7 @@ fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<(Account, Option<
     let mut fields = fields.inner("dial", object);
     let base_url = match url {
         ApiUrl::Fixed(_) => None,
+        ApiUrl::OfRegion(urls) => fields.region_url("api_url", urls),
         ApiUrl::OfAccount => fields.host_url("api_url"),
     };
     let account = Account::read(provider, &mut fields);

@@ -213,6 +213,17 @@ fn dialling_is_configured_per_provider() {
             "livekit.dial.ringing_timeout_seconds: not a whole number from 1 to 180",
         ]
     );
+    let vapi = |url: &str| format!(r#"{{"api_key":"k","assistant_id":"a","phone_number_id":"p","api_url":"{url}"}}"#);
+    let base_url = |url: &str| {
+        let file = file(&format!(r#"{{"vapi":{{"keys":["k"],"dial":{}}}}}"#, vapi(url))).expect("valid");
+        file.dial_accounts().config(Provider::Vapi).and_then(|config| config.base_url().map(str::to_owned))
+    };
+    assert_eq!(base_url("https://api.eu.vapi.ai").as_deref(), Some("https://api.eu.vapi.ai"));
+    assert_eq!(base_url("https://api.vapi.ai"), None);
+    for url in ["https://api.eu.vapi.ai.example.com", "http://api.eu.vapi.ai", "https://api.eu.vapi.ai/x"] {
+        let message = "vapi.dial.api_url: not one of https://api.vapi.ai, https://api.eu.vapi.ai";
+        assert_eq!(problems("vapi", &vapi(url)), [message]);
+    }
     let discover = r#"{"livekit":{"keys":["k"],"discover":true,"dial":{"api_url":"https://name.livekit.example",
         "api_key":"k","api_secret":"s","sip_trunk_id":"t"}}}"#;
     let message = "livekit.discover: not for livekit, which lists no calls that have ended";

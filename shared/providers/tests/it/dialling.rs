@@ -213,6 +213,7 @@ fn account_of_one_provider_is_of_no_use_at_another() {
     assert_eq!((api_url(Provider::Daily), api_url(Provider::Generic)), (None, None));
     let is_https = |provider: &Provider| match api_url(*provider).unwrap() {
         ApiUrl::Fixed(url) => url.starts_with("https://api."),
+        ApiUrl::OfRegion(urls) => urls.iter().all(|url| url.starts_with("https://api.")),
         ApiUrl::OfAccount => true,
     };
     assert!(DIALLED.iter().all(is_https));
