@@ -4,10 +4,11 @@
 """
 
 import json
+import subprocess
 
 import pytest
 
-from harness import bootstrap
+from harness import FUNCTIONS, bootstrap
 from rie import emulated, sample
 
 
@@ -84,3 +85,13 @@ def test_relay_publishes_the_domain_events_of_the_sample_record(cloud, stack, su
     with emulated(cloud, stack, "relay", bootstrap("relay"), tmp_path) as invoke:
         assert invoke(sample("relay-batch")) == {"batchItemFailures": []}
     subscriber.expect("the call is announced", lambda body: "call_sample_relay" in body and "call.ringing" in body)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_a_function_that_cannot_start_says_why_in_one_line(function):
+    done = subprocess.run([bootstrap(function)], env={"STACK_NAME": "switchhook"}, capture_output=True, text=True, timeout=30)
+    (line,) = done.stdout.splitlines()
+    fields = json.loads(line)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert (fields["level"], fields["function"], fields["action_taken"]) == ("ERROR", function, "start_failed")
+    assert fields["error"].startswith("bad configuration: ") and " is not set" in fields["error"]

@@ -10,7 +10,7 @@ use switchhook_aws::{config, http, sdk, telemetry};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("api", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let api = Api {

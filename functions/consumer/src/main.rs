@@ -12,7 +12,7 @@ use switchhook_consumer::{Config, Consumer};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("consumer", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let consumer = Consumer {

@@ -14,7 +14,7 @@ use switchhook_dialer::{Config, Dialer};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("dialer", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let dialer = Dialer {

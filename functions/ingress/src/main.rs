@@ -12,7 +12,7 @@ use switchhook_ingress::{Config, Ingress};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("ingress", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let dynamodb = sdk::dynamodb(&aws);
     let sqs = sdk::sqs(&aws);

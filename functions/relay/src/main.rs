@@ -9,7 +9,7 @@ use switchhook_relay::{Config, Relay};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("relay", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let relay = Relay { bus: Bus::new(sdk::eventbridge(&aws), config.event_bus), clock: sdk::Clock::from_config(&aws) };
     relay.bus.warm_up().await;

@@ -13,7 +13,7 @@ use switchhook_scheduler::{Config, Scheduler};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
     telemetry::init();
-    let config = Config::from_environment(config::environment())?;
+    let config = config::or_exit("scheduler", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let scheduler = Scheduler {
         calls: Calls::new(sdk::dynamodb(&aws), config.calls_table)

@@ -11,7 +11,9 @@ use switchhook_domain::{
 };
 use thiserror::Error;
 
+use crate::sdk::{Clock, SdkConfig};
 use crate::shards::Shards;
+use crate::telemetry::Decision;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -31,6 +33,16 @@ pub struct EnvironmentError(Vec<String>);
 #[must_use]
 pub fn environment() -> Environment<impl Fn(&str) -> Option<String>> {
     Environment::new(|name| std::env::var(name).ok())
+}
+
+/// Returns the configuration with which a function starts. If it could not be read, logs every problem in one line, and ends the process.
+pub fn or_exit<T>(function: &'static str, config: Result<T, EnvironmentError>) -> T {
+    config.unwrap_or_else(|error| {
+        let decision =
+            Decision { function, action_taken: "start_failed", error: Some(error.to_string()), ..Decision::default() };
+        decision.log(Clock::from_config(&SdkConfig::builder().build()).now(), true);
+        std::process::exit(1)
+    })
 }
 
 impl<G: Fn(&str) -> Option<String>> Environment<G> {
