@@ -44,3 +44,4 @@ pub use crate::stack::{
     WEBHOOK_KEYS_SECRET, stack_queues,
 };
 pub use crate::sync::Watch;
+pub use crate::tables::stack_tables;

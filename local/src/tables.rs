@@ -2,16 +2,22 @@
 
 use dynoxide::DynoxideError;
 use dynoxide::actions::create_table::{self, CreateTableRequest};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::database::Database;
 use crate::error::LocalError;
 
 /// Creates the inbox table and the calls table. A table that exists stays as it is.
 pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Result<(), LocalError> {
-    create_table(
-        database,
-        inbox,
+    let [inbox_table, calls_table] = stack_tables(inbox, calls);
+    create_table(database, inbox, inbox_table)?;
+    create_table(database, calls, calls_table)
+}
+
+/// `CreateTable` requests of the inbox table and the calls table, with these names.
+#[must_use]
+pub fn stack_tables(inbox: &str, calls: &str) -> [Value; 2] {
+    [
         json!({
             "TableName": inbox,
             "BillingMode": "PAY_PER_REQUEST",
@@ -45,10 +51,6 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                 },
             ],
         }),
-    )?;
-    create_table(
-        database,
-        calls,
         json!({
             "TableName": calls,
             "BillingMode": "PAY_PER_REQUEST",
@@ -85,11 +87,11 @@ pub(crate) fn create_tables(database: &Database, inbox: &str, calls: &str) -> Re
                 },
             ],
         }),
-    )
+    ]
 }
 
 /// Creates a table from the JSON of a `CreateTable` request. A table that exists stays as it is.
-pub(crate) fn create_table(database: &Database, table: &str, definition: serde_json::Value) -> Result<(), LocalError> {
+pub(crate) fn create_table(database: &Database, table: &str, definition: Value) -> Result<(), LocalError> {
     let request: CreateTableRequest = serde_json::from_value(definition)
         .map_err(|source| LocalError::DescribeTable { table: table.to_owned(), source })?;
     match database.run(async |storage| create_table::execute(storage, request).await) {
