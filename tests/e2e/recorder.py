@@ -20,6 +20,8 @@ class Recorder:
         self.requests: list[Request] = []
         # Name of the program that runs, for the requests that follow.
         self.sender: str | None = None
+        # Texts of answers, and what they are replaced with.
+        self.replaced: dict[str, str] = {}
 
     def of(self, sender: str) -> list[Request]:
         return [request for request in self.requests if request.sender == sender]
@@ -49,6 +51,8 @@ def recorder(endpoint: str):
                 connection.request(self.command, self.path, body, headers)
                 answer = connection.getresponse()
                 content = answer.read()
+                for text, other in record.replaced.items():
+                    content = content.replace(text.encode(), other.encode())
             finally:
                 connection.close()
             self.send_response_only(answer.status)
