@@ -9,6 +9,7 @@ import re
 import sys
 import tomllib
 from pathlib import Path
+from zoneinfo import available_timezones
 
 CONFIG = Path(__file__).resolve().parents[1] / "samconfig.toml"
 # NAME=VALUE, or NAME="VALUE WITH SPACES".
@@ -16,7 +17,7 @@ PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
 
 
 def parameters(environment: str, others: list[str]) -> dict[str, str]:
-    """Returns the value of each parameter, as SAM reads it: an empty one is `""`. Raises SystemExit if the environment is unknown."""
+    """Returns the value of each parameter, as SAM reads it: an empty one is `""`. Raises SystemExit if the environment or a time zone is unknown."""
     config = tomllib.loads(CONFIG.read_text())
     environments = [name for name, of in config.items() if isinstance(of, dict)]
     if environment not in environments:
@@ -26,7 +27,12 @@ def parameters(environment: str, others: list[str]) -> dict[str, str]:
         if PAIR.sub("", text).strip():
             raise SystemExit(f'{text} is not NAME=VALUE. A value with spaces needs double quotes: NAME="VALUE".')
     # SAM leaves out a name with nothing behind the `=`, and CloudFormation then keeps the value of the deployment before.
-    return {name: value or '""' for text in given for name, value in PAIR.findall(text)}
+    values = {name: value or '""' for text in given for name, value in PAIR.findall(text)}
+    # No pattern of the template knows the time zones. This machine may know none either, and the functions read any case.
+    zone, known = values.get("CallingWindow", "").strip('"').partition(" ")[0], {name.lower() for name in available_timezones()}
+    if zone and known and zone.lower() not in known:
+        raise SystemExit(f"CallingWindow has no time zone of the IANA database: {zone}. One is Europe/London.")
+    return values
 
 
 def overrides(environment: str, others: list[str]) -> str:

@@ -8,6 +8,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
+use switchhook_aws::config::whole_number;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
@@ -205,7 +206,7 @@ impl Stack {
     /// Returns the rates of the providers that calls are placed with.
     #[must_use]
     pub fn dial_rates(&self) -> DialRates {
-        // The template allows only texts that can be read, except for a name of no provider.
+        // The template allows only texts that can be read.
         self.names.settings.dial_rates.parse().unwrap_or_default()
     }
 
@@ -352,7 +353,7 @@ impl StackSettings {
             )
         };
         // The template allows only values that can be read.
-        let number = |text: &str| text.parse().unwrap_or_default();
+        let number = |text: &str| whole_number(text).unwrap_or_default().into();
         Self {
             inactivity_timeout_seconds: number(parameter("InactivityTimeoutSeconds")),
             outcome_providers: parameter("OutcomeProviders")
@@ -393,7 +394,7 @@ mod tests {
     const PARAMETERS: [(&str, &str); 8] = [
         ("InactivityTimeoutSeconds", "900"),
         ("OutcomeProviders", "retell,generic"),
-        ("InboxRetentionDays", "30"),
+        ("InboxRetentionDays", "30.0"),
         ("CallRetentionDays", "400"),
         ("BlockOnRequest", "true"),
         ("DialRates", "retell=1"),

@@ -32,6 +32,12 @@ def test_a_value_with_spaces_keeps_its_quotes_for_sam():
         parameters("production", [])
 
 
+def test_a_window_with_an_unknown_time_zone_is_not_deployed():
+    with pytest.raises(SystemExit, match="Europe/Nowhere"):
+        parameters("default", ['CallingWindow="Europe/Nowhere 09:00-18:00"'])
+    assert parameters("default", ['CallingWindow="europe/london 09:00-18:00"'])
+
+
 @pytest.mark.parametrize("given", ["DialRates=", 'DialRates=""', "ApiBurst=7 DialRates=", "DialRates= ApiBurst=7", 'DialRates="" ApiBurst=7'])
 def test_an_empty_value_reaches_sam(given):
     """Otherwise CloudFormation keeps the value of the deployment before, and phones go on ringing."""

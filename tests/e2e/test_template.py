@@ -505,6 +505,61 @@ def test_every_number_of_shards_that_the_template_allows_can_be_read():
         assert not re.match(parameter["AllowedPattern"], refused), refused
 
 
+def allows(parameter: str, value: str) -> bool:
+    """True if CloudFormation takes the text as the value of the parameter."""
+    declared = TEMPLATE["Parameters"][parameter]
+    return bool(re.fullmatch(declared["AllowedPattern"], value)) and len(value) <= declared["MaxLength"]
+
+
+# tests/it/layout/configuration.rs draws texts from the patterns, and reads them as the functions do.
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("OutcomeProviders", "default,x-acme-voice-2"),
+        ("OutcomeProviders", "default,x-aaaaaaaaaaaaaaaaaaaaaa"),
+        ("OutcomeProviders", "retell,vapi,elevenlabs,generic"),
+        ("CallingWindow", ""),
+        ("CallingWindow", "Europe/London 09:00-18:00 mon,tue 2026-12-25,2028-02-29"),
+        ("CallingWindow", "America/Argentina/Buenos_Aires 20:00-02:00 2026-12-31"),
+        ("CallingWindow", "Etc/GMT+5 00:00-24:00"),
+        ("DialRates", ""),
+        ("DialRates", "*=1"),
+        ("DialRates", "retell=0.1,twilio=200/1000,*=199.5"),
+        ("DialRates", "retell=1,*=1"),
+    ],
+)
+def test_a_value_that_functions_can_read_is_allowed(parameter, value):
+    assert allows(parameter, value)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("OutcomeProviders", "default,retel"),
+        ("OutcomeProviders", "x-a,x-b,x-c,x-d,x-e,x-f,x-g,x-h,x-i"),
+        ("OutcomeProviders", "x-acme-"),
+        ("OutcomeProviders", "x-aaaaaaaaaaaaaaaaaaaaaaa"),
+        ("CallingWindow", "Europe/London"),
+        ("CallingWindow", "Europe/London 25:00-18:00"),
+        ("CallingWindow", "Europe/London 24:00-18:00"),
+        ("CallingWindow", "Europe/London 09:00-18:00 mom"),
+        ("CallingWindow", "Europe/London 09:00-18:00 2026-02-30"),
+        ("CallingWindow", "Europe/London 09:00-18:00 2026-02-29"),
+        ("CallingWindow", "UTC 09:00-09:00"),
+        ("DialRates", "retell=1,twilio=0"),
+        ("DialRates", "retell=0.05"),
+        ("DialRates", "retell=200.5"),
+        ("DialRates", "retell=500"),
+        ("DialRates", "retell=1/0"),
+        ("DialRates", "retell=1/9999999999"),
+        ("DialRates", "retell=1,retell=2"),
+        ("DialRates", "*=1,retell=1,*=1/5"),
+    ],
+)
+def test_a_value_that_no_function_can_read_is_refused(parameter, value):
+    assert not allows(parameter, value)
+
+
 # --- queues and mappings ---------------------------------------------------------------------------------------------
 
 

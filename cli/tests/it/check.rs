@@ -55,6 +55,7 @@ fn healthy_stack_passes_every_step_and_nothing_is_left() {
     let all = [
         "credentials",
         "stack",
+        "parameters",
         "functions",
         "concurrency",
         "event sources",

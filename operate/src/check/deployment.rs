@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use switchhook_aws::config::whole_number;
+use switchhook_aws::shards::Shards;
+use switchhook_domain::{CallingWindow, ProviderSet};
 use switchhook_providers::DialRates;
 
 use super::advice;
@@ -99,6 +102,7 @@ pub(super) async fn check(
     parameters: &BTreeMap<String, String>,
     steps: &mut Steps<'_>,
 ) {
+    steps.add("parameters", readable(parameters));
     let resources = match services.stack_resources(&stack.names.stack).await {
         Ok(resources) => resources,
         Err(error) => {
@@ -126,6 +130,34 @@ pub(super) async fn check(
     let own = of_kind("AWS::Events::Rule");
     let rules = services.rules(&stack.names.event_bus).await;
     steps.add("subscribers", rules.map_or_else(|error| advice::failed(&error), |rules| subscribers(&rules, &own)));
+}
+
+/// Judges the parameters that functions parse. An older template allowed texts with which they do not start, and none knows the time
+/// zones.
+fn readable(parameters: &BTreeMap<String, String>) -> Finding {
+    let text = |name: &str| parameters.get(name).map(String::as_str).unwrap_or_default();
+    let window = text("CallingWindow");
+    let checks = [
+        (
+            "OutcomeProviders",
+            text("OutcomeProviders").parse::<ProviderSet>().map(drop).map_err(|error| error.to_string()),
+        ),
+        ("DialRates", text("DialRates").parse::<DialRates>().map(drop).map_err(|error| error.to_string())),
+        ("IndexShards", text("IndexShards").parse::<Shards>().map(drop).map_err(|error| error.to_string())),
+        ("CallingWindow", if window.is_empty() { Ok(()) } else { usable(window) }),
+    ];
+    let mut problems = checks.iter().filter_map(|(name, checked)| Some((name, checked.as_ref().err()?)));
+    match problems.next() {
+        Some((name, problem)) => Finding::failed(
+            format!("the functions cannot use {name}={}: {problem}", text(name)),
+            "correct the parameter, and deploy again: docs/configuration.md",
+        ),
+        None => Finding::passed("the functions can read the parameters"),
+    }
+}
+
+fn usable(window: &str) -> Result<(), String> {
+    window.parse().and_then(|window: CallingWindow| window.check()).map_err(|error| error.to_string())
 }
 
 /// Judges each resource by its state. Returns the first failure, else the first note, else that all are right.
@@ -235,7 +267,7 @@ struct Invocations {
 }
 
 fn invocations(parameters: &BTreeMap<String, String>) -> Invocations {
-    let parameter = |name: &str| parameters.get(name).and_then(|value| value.parse::<u64>().ok()).unwrap_or_default();
+    let parameter = |name: &str| parameters.get(name).and_then(|value| whole_number(value)).map_or(0, u64::from);
     let consumers = match parameter("ConsumerPollers") {
         0 => parameter("ConsumerMaxConcurrency"),
         pollers => pollers * INVOCATIONS_PER_POLLER,
@@ -365,6 +397,27 @@ fn subscribers(rules: &[Rule], own: &[Resource]) -> Finding {
 mod tests {
     use super::super::step::StepResult;
     use super::*;
+
+    #[test]
+    fn parameter_that_the_functions_cannot_use_is_a_failure() {
+        let found = |name: &str, value: &str| {
+            let mut parameters: BTreeMap<String, String> = [("OutcomeProviders", "default"), ("IndexShards", "4")]
+                .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                .into();
+            parameters.insert(name.to_owned(), value.to_owned());
+            readable(&parameters)
+        };
+        for (name, value) in [
+            ("DialRates", "retell=1,twilio=0"),
+            ("OutcomeProviders", "default,retel"),
+            ("IndexShards", "0"),
+            ("CallingWindow", "Europe/Nowhere 09:00-18:00"),
+        ] {
+            let failed = found(name, value);
+            assert!(failed.is_failed() && failed.text.contains(&format!("{name}={value}: ")), "{failed:?}");
+        }
+        assert_eq!(found("CallingWindow", "Europe/London 09:00-18:00").result, StepResult::Passed);
+    }
 
     #[test]
     fn too_few_dialers_for_the_rates_are_noted() {

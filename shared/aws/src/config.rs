@@ -4,6 +4,7 @@
 //! `docs/configuration.md` has the table of the variables. A test compares it with `template.yaml`.
 
 use std::fmt::Display;
+use std::str::FromStr;
 use std::time::Duration;
 
 use switchhook_domain::{
@@ -45,6 +46,13 @@ pub fn or_exit<T>(function: &'static str, config: Result<T, EnvironmentError>) -
     })
 }
 
+/// Reads a number as CloudFormation may write it: a parameter that is a number may have a fraction, which is dropped.
+#[must_use]
+pub fn whole_number(text: &str) -> Option<u32> {
+    let number: f64 = text.parse().ok()?;
+    (0.0..=f64::from(u32::MAX)).contains(&number).then_some(number as u32)
+}
+
 impl<G: Fn(&str) -> Option<String>> Environment<G> {
     pub const fn new(lookup: G) -> Self {
         Self { lookup, problems: Vec::new() }
@@ -73,13 +81,13 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
         parse(&text).map_err(|error| self.problems.push(format!("{name}: {error}"))).ok()
     }
 
-    /// Reads a whole number of at least 1.
+    /// Reads a [whole number](whole_number) of at least 1.
     pub fn number(&mut self, name: &str) -> u32 {
         let text = self.text(name);
-        match text.parse() {
-            Ok(number) if number > 0 => number,
-            Ok(_) | Err(_) if text.is_empty() => 1,
-            Ok(_) | Err(_) => {
+        match whole_number(&text) {
+            Some(number) if number > 0 => number,
+            Some(_) | None if text.is_empty() => 1,
+            Some(_) | None => {
                 self.problems.push(format!("{name} must be a whole number of at least 1, is {text:?}"));
                 1
             }
@@ -143,10 +151,8 @@ impl<G: Fn(&str) -> Option<String>> Environment<G> {
                 voicemail: false,
                 unheard: false,
             },
-            window: self.optional_parsed("CALLING_WINDOW", |text| {
-                let window: CallingWindow = text.parse()?;
-                window.check().map(|()| window)
-            }),
+            // A window with an unknown time zone counts as closed, so the dialer ends its calls. Nothing else must stop for it.
+            window: self.optional_parsed("CALLING_WINDOW", CallingWindow::from_str),
         }
     }
 
@@ -187,5 +193,17 @@ mod tests {
             error,
             "bad configuration: TABLE is not set; DAYS must be a whole number of at least 1, is \"soon\""
         );
+    }
+
+    #[test]
+    fn numbers_that_cloudformation_takes_are_read() {
+        let read = ["4500", "4500.0", "7.5", "1e3", "0.5"].map(whole_number);
+        assert_eq!(read, [Some(4_500), Some(4_500), Some(7), Some(1_000), Some(0)]);
+        for text in ["", "soon", "-1", "4294967296", "NaN", "inf"] {
+            assert_eq!(whole_number(text), None, "{text}");
+        }
+        let mut environment = Environment::new(|_| Some("0.5".to_owned()));
+        environment.number("DAYS");
+        assert!(environment.check(()).is_err());
     }
 }

@@ -177,3 +177,55 @@ fn page_names_the_longest_value_of_each_parameter() {
         assert!(row.iter().any(|cell| cell.contains(&limit)), "{name}: {limit}");
     }
 }
+
+mod random {
+    use proptest::prelude::*;
+    use proptest::string::{RegexGeneratorStrategy, string_regex};
+    use switchhook_aws::shards::Shards;
+    use switchhook_domain::{CallingWindow, ProviderSet, ProviderSetError};
+    use switchhook_providers::{DialRates, DialRatesError};
+
+    use super::*;
+
+    /// Texts that the pattern of a parameter allows, and some that only its lookahead refuses: a generator knows no lookahead.
+    fn allowed(parameter: &str) -> RegexGeneratorStrategy<String> {
+        // A digit of CloudFormation is one of ASCII.
+        let pattern = scalar(&yaml(TEMPLATE)["Parameters"][parameter]["AllowedPattern"]).replace(r"\d", "[0-9]");
+        let pattern = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')).unwrap();
+        let Some((before, lookahead)) = pattern.split_once("(?!") else { return string_regex(pattern).unwrap() };
+        let mut depth = 1;
+        let end = lookahead.find(|c| {
+            depth += i32::from(c == '(') - i32::from(c == ')');
+            depth == 0
+        });
+        string_regex(&format!("{before}{}", &lookahead[end.unwrap() + 1..])).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(switchhook_random::config(1_000, None))]
+
+        #[test]
+        fn rates_that_the_template_allows_can_be_read(text in allowed("DialRates")) {
+            let error = text.parse::<DialRates>().err();
+            prop_assert!(matches!(error, None | Some(DialRatesError::Twice(_))), "{text}: {error:?}");
+        }
+
+        #[test]
+        fn windows_that_the_template_allows_can_be_read(text in allowed("CallingWindow")) {
+            let window = text.parse::<CallingWindow>();
+            prop_assert!(text.is_empty() || window.is_ok(), "{text}");
+        }
+
+        #[test]
+        fn providers_that_the_template_allows_can_be_read(text in allowed("OutcomeProviders")) {
+            let error = text.parse::<ProviderSet>().err();
+            let is_too_long = text.len() as u64 > yaml(TEMPLATE)["Parameters"]["OutcomeProviders"]["MaxLength"].as_u64().unwrap();
+            prop_assert!(error.is_none() || is_too_long && error == Some(ProviderSetError::Full), "{text}: {error:?}");
+        }
+
+        #[test]
+        fn shards_that_the_template_allows_can_be_read(text in allowed("IndexShards")) {
+            prop_assert!(text.parse::<Shards>().is_ok(), "{text}");
+        }
+    }
+}
