@@ -123,9 +123,7 @@ impl Call {
         if !self.has_room_for_dial() {
             return None;
         }
-        let numbers =
-            self.attempt_records.iter().filter_map(|record| record.key.as_ref()?.as_str().parse::<u32>().ok());
-        let attempt = AttemptKey::new((numbers.max().unwrap_or(0) + 1).to_string());
+        let attempt = self.free_number()?;
         let is_last_attempt = self.attempts().len() + 1 >= usize::from(plan.retry.attempts_max);
         let mut call = self.clone();
         call.attempt_records.push(AttemptRecord {
@@ -142,6 +140,13 @@ impl Call {
         // `wake_at` stays at the end of the claim's lease, which saves a write to the index. If the response to the dial was
         // lost, the reconciler looks the attempt up at that time.
         Some(DialStarted { transition: call.rederive(Cause::Worker, policy, now), attempt, is_last_attempt })
+    }
+
+    /// Returns the key of the next dial: the lowest number that no attempt has, among those above the number of records. So it is above
+    /// the numbers of all earlier dials, whatever numbers other systems give their attempts.
+    fn free_number(&self) -> Option<AttemptKey> {
+        let is_free = |key: &AttemptKey| self.attempt_records.iter().all(|record| record.key.as_ref() != Some(key));
+        (self.attempt_records.len() + 1..).map(|number| AttemptKey::new(number.to_string())).find(is_free)
     }
 
     /// Returns the attempt that this dial started, and true if the retry policy allows no attempt after it. `None` if this dial

@@ -363,3 +363,28 @@ fn trigger_makes_a_pending_call_due() {
     assert_eq!(triggered.moves.last().map(|last| last.kind), Some(MoveKind::Triggered));
     assert_eq!(dialled(&triggered, 11).trigger(&POLICY, at(12)), None);
 }
+
+/// Another system numbers its attempts as it likes.
+#[test]
+fn every_dial_has_a_number_of_its_own() {
+    for numbers in [&[u32::MAX][..], &[2, 4], &[3, u32::MAX - 1]] {
+        let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
+        for number in numbers {
+            call = folded(&call, &reports(&number.to_string(), &number.to_string(), EventKind::NoAnswer, 5));
+        }
+        let mut dials = Vec::new();
+        for now in 1..4 {
+            let now = now * 10_000;
+            let started = claimed(&call, now).start_dial("token", "dial", Provider::Retell, &POLICY, at(now));
+            let started = started.expect("claimed");
+            let key = started.attempt.as_str();
+            dials.push(key.parse::<u32>().expect("a number"));
+            call = folded(&started.transition.call, &reports(&format!("end-{key}"), key, EventKind::Busy, now + 1));
+        }
+        assert!(dials.is_sorted() && dials.iter().all(|dial| *dial < 10), "{dials:?}");
+        let mut keys: Vec<_> = call.attempt_records.iter().map(|record| record.key.clone()).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), numbers.len() + dials.len(), "{keys:?}");
+    }
+}
