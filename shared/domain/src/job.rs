@@ -248,8 +248,11 @@ impl Call {
         self.end_reason_by_policy(plan, attempts, latest).is_none().then(|| self.drawn_retry_at(plan, latest))
     }
 
+    /// Returns the drawn due time of a retry. It is not before the call was due first: an attempt of another system may end earlier.
     fn drawn_retry_at(&self, plan: &Plan, latest: &AttemptState) -> Timestamp {
-        plan.retry.due_after(&self.call_id, self.attempt_key(latest), latest.number, latest.end_received_at)
+        let key = self.attempt_key(latest);
+        let drawn = plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at);
+        self.first_due_at().map_or(drawn, |due_at| due_at.max(drawn))
     }
 
     /// Returns the reason why a call that Switchhook places has ended without success.

@@ -1,6 +1,6 @@
 //! Calls that are due and cannot be dialled, and dials that are taken back.
 
-use switchhook_domain::{Call, CallingWindow, DialRecords, EventKind, Plan, Provider, StopReason};
+use switchhook_domain::{Call, CallingWindow, DialRecords, EventKind, Job, Plan, Provider, StopReason};
 
 use super::{LEASE, POLICY, RETRY, at, call_with, claimed, dialled, due_at, folded, moves, reasons, reports, types};
 
@@ -83,4 +83,21 @@ fn promise_of_a_retry_is_no_dial() {
         assert_eq!((after.job.as_str(), after.attempts().len()), (call.job.as_str(), 0));
         assert_eq!(types(&after), Vec::<String>::new());
     }
+}
+
+/// Another system reports an attempt of its own, while the call waits for its due time.
+#[test]
+fn attempt_of_another_system_does_not_make_a_call_due_before_its_time() {
+    let mut call = with_plan(|plan| plan.due_at = at(90_000));
+    call.job = Job::Pending { due_at: at(90_000) };
+    let mut unnamed = reports("1", "1", EventKind::Busy, 20);
+    unnamed.attempt = None;
+    for event in [reports("1", "7", EventKind::NoAnswer, 20), unnamed] {
+        let missed = folded(&call, &event);
+        assert_eq!((missed.attempts().len(), due_at(&missed)), (1, at(90_000)));
+        assert_eq!(due_at(&missed.trigger(&POLICY, at(30)).expect("pending").call), at(30));
+    }
+    // The retry of an attempt that a user triggered does not wait for the planned time.
+    let triggered = dialled(&call.trigger(&POLICY, at(10)).expect("pending").call, 11);
+    assert!(due_at(&folded(&triggered, &reports("1", "1", EventKind::NoAnswer, 20))) <= at(80));
 }
