@@ -126,9 +126,10 @@ impl Call {
     /// Returns the time at which Switchhook dialled the attempt. If it did not, returns the time of the first event that names the
     /// attempt, or else of the first event that names no attempt.
     fn started_at(&self, index: usize) -> Timestamp {
+        let time = |entry: &HistoryEntry| entry.event.occurred_at.unwrap_or_else(|| self.reported_at(entry));
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
-            entries.filter(|entry| entry.event.kind.is_evidence()).map(HistoryEntry::happened_at).min()
+            entries.filter(|entry| entry.event.kind.is_evidence()).map(time).min()
         };
         let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
         dialled_at.or_else(|| earliest(Some(index))).or_else(|| earliest(None)).unwrap_or(self.created_at)
@@ -185,11 +186,12 @@ impl Call {
         }
     }
 
-    /// Returns the time of the provider event that an entry comes from. An implied entry may have no time of its own, although
-    /// its provider event names one.
+    /// Returns the earliest time that the provider event of an entry names, else its time of receipt. An implied entry may have no
+    /// time of its own, although its provider event names one. **The time of receipt is by another clock**, so it is compared with
+    /// times of the provider only if the provider names none.
     fn reported_at(&self, entry: &HistoryEntry) -> Timestamp {
         let siblings = self.history.iter().filter(|other| other.source_event_id == entry.source_event_id);
-        siblings.map(HistoryEntry::happened_at).min().unwrap_or_else(|| entry.happened_at())
+        siblings.filter_map(|other| other.event.occurred_at).min().unwrap_or(entry.received_at)
     }
 
     /// Returns the events of an attempt in canonical order, each with its index into the history.

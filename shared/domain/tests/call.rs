@@ -667,3 +667,35 @@ fn second_report_of_a_failure_after_an_answer_is_stale() {
         assert_eq!((last.event.kind, last.disposition), (ending, Disposition::Stale));
     }
 }
+
+/// The sender's clock is two minutes ahead, which is more than the time between its attempts.
+#[test]
+fn attempts_of_a_sender_are_ordered_by_its_own_clock() {
+    use EventKind::{InProgress, NoAnswer, Ringing, UserConfirmed, VoicemailDetected};
+    for ahead in [0, 120] {
+        let sent = |id: &str, attempt: Option<&str>, kind: EventKind, time: i64| {
+            let mut event = event(id, attempt, kind, Some(time + ahead), time);
+            let implied = |kind| CallEvent { kind, implied: true, occurred_at: None, ..event.call_events[0].clone() };
+            let implied = [implied(Ringing), implied(InProgress)];
+            if matches!(kind, VoicemailDetected | UserConfirmed) {
+                drop(event.call_events.splice(0..0, implied));
+            }
+            event
+        };
+        let mut events = vec![
+            sent("1", Some("a"), Ringing, 10),
+            sent("2", Some("a"), NoAnswer, 20),
+            sent("3", Some("b"), Ringing, 50),
+            sent("4", Some("b"), VoicemailDetected, 60),
+        ];
+        let outcomes = |events: &[ProviderEvent]| -> Vec<_> {
+            let call = one_by_one(events).unwrap();
+            let key = |index: usize| call.attempt_records[index].key.clone().unwrap().to_string();
+            call.attempts().iter().map(|attempt| (key(attempt.index), attempt.outcome_label())).collect()
+        };
+        assert_eq!(outcomes(&events), [("a".to_owned(), "no_answer"), ("b".to_owned(), "voicemail")]);
+        // It belongs to both attempts, because both had started.
+        events.push(sent("5", None, UserConfirmed, 70));
+        assert_eq!(outcomes(&events), [("a".to_owned(), "confirmed"), ("b".to_owned(), "confirmed")]);
+    }
+}
