@@ -108,15 +108,17 @@ impl Call {
     /// Returns the attempts, in the order of their numbers. A dial after which the provider dialled nobody is no attempt.
     #[must_use]
     pub fn attempts(&self) -> Vec<AttemptState> {
-        let records = self.attempt_records.iter().enumerate().filter(|(index, _)| !self.is_withdrawn(*index));
+        let starts = self.starts().into_iter().filter(|(_, index)| !self.is_withdrawn(*index));
+        starts.zip(1..).map(|((started_at, index), number)| self.attempt(index, number, started_at)).collect()
+    }
+
+    /// Returns the start of each attempt record, with its index, in the order of the starts. Contains the dials that reached nobody.
+    pub(crate) fn starts(&self) -> Vec<(Timestamp, usize)> {
+        let records = self.attempt_records.iter().enumerate();
         let mut starts: Vec<(Timestamp, &AttemptRecord, usize)> =
             records.map(|(index, record)| (self.started_at(index), record, index)).collect();
         starts.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
-        starts
-            .iter()
-            .zip(1..)
-            .map(|((started_at, _, index), number)| self.attempt(*index, number, *started_at))
-            .collect()
+        starts.into_iter().map(|(started_at, _, index)| (started_at, index)).collect()
     }
 
     pub(crate) fn attempt_key(&self, attempt: &AttemptState) -> Option<&AttemptKey> {
@@ -137,13 +139,14 @@ impl Call {
 
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
         let entries = self.entries_of_attempt(index, number == 1, started_at);
-        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.event.kind).collect();
+        let reached_nobody = self.reached_nobody(index);
+        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.folded_kind(reached_nobody)).collect();
         let restarts = entries.iter().zip(&kinds).filter(|(_, kind)| kind.restarts_timeout());
         let last_event_at = restarts.map(|((_, entry), _)| entry.received_at).max().unwrap_or(started_at);
         let deadlines = entries.iter().zip(&kinds).filter(|(_, kind)| **kind == EventKind::DeadlinePassed);
         let deadlines: Vec<(usize, &HistoryEntry)> = deadlines.map(|(entry, _)| *entry).collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
-        let evidence = entries.iter().find(|(_, entry)| entry.event.kind.is_evidence());
+        let evidence = entries.iter().zip(&kinds).find(|(_, kind)| kind.is_evidence()).map(|(entry, _)| entry);
         let first = evidence.or_else(|| deadlines.first()).map(|(at, _)| *at);
         let deadline =
             deadlines.iter().find(|(_, entry)| entry.event.occurred_at >= Some(last_event_at)).map(|(at, _)| *at);
@@ -182,14 +185,14 @@ impl Call {
                 .collect(),
             outcome_maxima: outcome.running_maxima.into_iter().map(|(state, at)| (state, history_index(at))).collect(),
             deadline,
-            verdicts: verdicts(entries, &lifecycle.verdicts, &outcome.verdicts, deadline, presumption_matters),
+            verdicts: verdicts(entries, &kinds, &lifecycle.verdicts, &outcome.verdicts, deadline, presumption_matters),
         }
     }
 
     /// Returns the earliest time that the provider event of an entry names, else its time of receipt. An implied entry may have no
     /// time of its own, although its provider event names one. **The time of receipt is by another clock**, so it is compared with
     /// times of the provider only if the provider names none.
-    fn reported_at(&self, entry: &HistoryEntry) -> Timestamp {
+    pub(crate) fn reported_at(&self, entry: &HistoryEntry) -> Timestamp {
         let siblings = self.history.iter().filter(|other| other.source_event_id == entry.source_event_id);
         siblings.filter_map(|other| other.event.occurred_at).min().unwrap_or(entry.received_at)
     }
@@ -219,6 +222,7 @@ impl Call {
 /// Returns the verdict on each event of an attempt, with the event's index into the history.
 fn verdicts(
     entries: Vec<(usize, &HistoryEntry)>,
+    kinds: &[EventKind],
     lifecycle: &[Verdict],
     outcome: &[Verdict],
     deadline: Option<usize>,
@@ -228,9 +232,10 @@ fn verdicts(
     let first_initiated = first_initiated.map(|(index, _)| *index);
     entries
         .into_iter()
+        .zip(kinds)
         .zip(lifecycle.iter().zip(outcome))
-        .map(|((index, entry), (lifecycle, outcome))| {
-            let verdict = match entry.event.kind {
+        .map(|(((index, _), kind), (lifecycle, outcome))| {
+            let verdict = match kind {
                 EventKind::Initiated if first_initiated == Some(index) => Verdict::Applied,
                 EventKind::DeadlinePassed if deadline == Some(index) || presumption_matters => Verdict::Applied,
                 EventKind::Alive => Verdict::Applied,

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use crate::announcement::{Announcement, AnnouncementSource};
-use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, NeverDialled, TraceId};
+use crate::event::{AttemptKey, CallEvent, CallId, Direction, EventId, EventKind, TraceId};
 use crate::moves::Move;
 use crate::number::PhoneNumber;
 use crate::plan::{ManualTrigger, Plan, Refusals, StopReason};
@@ -137,11 +137,12 @@ impl HistoryEntry {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }
 
-    /// True if the event is evidence that the provider dialled. `initiated` is not: a provider may accept a call and then dial
-    /// nobody.
+    /// True if the event is evidence that a person was reached, or a phone rang. `initiated` is not: a provider may accept a call and
+    /// then dial nobody. The promise of a retry is not either.
     pub(crate) fn disproves_withdrawal(&self) -> bool {
-        let says_undialled = self.event.kind == EventKind::Initiated || self.event.never_dialled.is_some();
-        self.event.kind.restarts_timeout() && !says_undialled
+        let kind = self.event.kind;
+        let says_undialled = kind == EventKind::Initiated || self.event.never_dialled.is_some();
+        kind.restarts_timeout() && !kind.is_call_level() && !says_undialled
     }
 
     /// Returns the time by the provider's clock if the provider names one, else the time of receipt.
@@ -166,15 +167,6 @@ impl HistoryEntry {
             .then_with(|| self.event.implied.cmp(&other.event.implied))
             .then_with(|| self.source_event_id.cmp(&other.source_event_id))
     }
-}
-
-/// Dial that a provider accepted and did not make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Undialled {
-    pub provider: Provider,
-    /// Time at which Switchhook asked the provider.
-    pub dialled_at: Timestamp,
-    pub reason: NeverDialled,
 }
 
 /// Effect that an event has on the state of its call.
@@ -440,27 +432,6 @@ impl Call {
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }
 
-    /// True if Switchhook dialled the attempt and the provider dialled nobody: it has no such call, or says that it did not dial.
-    /// Such an attempt does not count and is not shown, unless evidence of a dial arrives after all.
-    pub(crate) fn is_withdrawn(&self, index: usize) -> bool {
-        let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
-        let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
-        is_dialled
-            && !entries.clone().any(HistoryEntry::disproves_withdrawal)
-            && entries.any(HistoryEntry::is_withdrawal)
-    }
-
-    /// Returns the number of dials that reached nobody.
-    pub(crate) fn withdrawn_dials(&self) -> usize {
-        (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count()
-    }
-
-    /// True if the row has room for the record of another dial, should that dial reach nobody. See [`WITHDRAWN_DIALS_MAX`].
-    #[must_use]
-    pub fn has_room_for_dial(&self) -> bool {
-        self.withdrawn_dials() < WITHDRAWN_DIALS_MAX
-    }
-
     /// Returns the provider and the time of the dial that an event proves, if the dial [is watched](AttemptRecord::is_watched).
     /// `None` if the event does not prove a dial, or proves one that is not watched.
     #[must_use]
@@ -468,21 +439,6 @@ impl Call {
         let mut reports = self.history.iter().filter(|entry| entry.source_event_id == *event_id);
         let record = self.attempt_records.get(reports.find(|entry| entry.disproves_withdrawal())?.attempt_index?)?;
         record.provider.zip(record.dialled_at).filter(|_| record.is_watched)
-    }
-
-    /// Returns what an event says about the health of a provider, if it is the first to say that a dial of Switchhook's reached nobody.
-    /// `None` if it does not say that, if an earlier event did, or if the provider dialled after all.
-    #[must_use]
-    pub fn undialled(&self, event_id: &EventId) -> Option<Undialled> {
-        let withdraws = |entry: &&HistoryEntry| entry.source_event_id == *event_id && entry.is_withdrawal();
-        let index = self.history.iter().find(withdraws)?.attempt_index.filter(|index| self.is_withdrawn(*index))?;
-        let first = self.history.iter().find(|entry| entry.attempt_index == Some(index) && entry.is_withdrawal())?;
-        let record = self.attempt_records.get(index)?;
-        Some(Undialled {
-            provider: record.provider?,
-            dialled_at: record.dialled_at?,
-            reason: first.event.never_dialled.filter(|_| first.source_event_id == *event_id)?,
-        })
     }
 
     /// Returns the attempts in doubt: Switchhook dialled them, no event has arrived, and the provider's call id is unknown

@@ -96,17 +96,17 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
             order.iter().filter(move |at| call.history.get(**at).is_some_and(|other| other.event.kind == kind));
         entries.copied().filter(|at| *at != index)
     };
-    match entry.event.kind {
+    match entry.folded_kind(call.reached_nobody(attempt.index)) {
         EventKind::Initiated => match of_kind(EventKind::Initiated).next().and_then(|first| entry_ref(call, first)) {
             Some(by) if is_stale(attempt, index) => Reason::BeganBefore { attempt: number, by },
             Some(_) | None => Reason::Began { attempt: number },
         },
         EventKind::Alive => Reason::Alive { attempt: number },
         EventKind::DialNotFound => {
-            let proof = order.iter().copied().find(|at| {
-                let other = call.history.get(*at).filter(|other| other.attempt_index == Some(attempt.index));
-                other.is_some_and(HistoryEntry::disproves_withdrawal)
-            });
+            let is_proof = |at: &usize| call.history.get(*at).is_some_and(HistoryEntry::disproves_withdrawal);
+            let is_named = |at: &usize| call.history.get(*at).is_some_and(|other| other.attempt_index.is_some());
+            let proofs = || order.iter().copied().filter(is_proof);
+            let proof = proofs().find(is_named).or_else(|| proofs().next());
             let is_ours = call.attempt_records.get(attempt.index).is_some_and(|record| record.dialled_at.is_some());
             match proof.filter(|_| is_ours).and_then(|at| entry_ref(call, at)) {
                 Some(by) => Reason::DialProved { by },
@@ -120,7 +120,9 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
         },
         EventKind::DeadlinePassed => {
             let last_event = order.iter().copied().find(|at| {
-                let other = call.history.get(*at).filter(|other| other.event.kind.restarts_timeout());
+                let reached_nobody = call.reached_nobody(attempt.index);
+                let restarts = |other: &&HistoryEntry| other.folded_kind(reached_nobody).restarts_timeout();
+                let other = call.history.get(*at).filter(restarts);
                 other.is_some_and(|other| Some(other.received_at) > entry.event.occurred_at)
             });
             let counting = attempt.deadline.filter(|deadline| *deadline != index);
@@ -163,8 +165,9 @@ fn is_stale(attempt: &AttemptState, index: usize) -> bool {
 
 /// Returns the reason for the verdict of the two machines of an attempt on an event. The stronger verdict decides.
 fn reason_of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize]) -> Reason {
-    let kinds: Vec<EventKind> =
-        order.iter().filter_map(|at| call.history.get(*at)).map(|entry| entry.event.kind).collect();
+    let reached_nobody = call.reached_nobody(attempt.index);
+    let entries = order.iter().filter_map(|at| call.history.get(*at));
+    let kinds: Vec<EventKind> = entries.map(|entry| entry.folded_kind(reached_nobody)).collect();
     let presuming = kinds.contains(&EventKind::DeadlinePassed);
     let at = order.iter().position(|other| *other == index).unwrap_or_default();
     let lifecycle = LIFECYCLE.explain(&kinds, presuming, at);

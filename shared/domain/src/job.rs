@@ -84,7 +84,7 @@ impl Call {
         if let Job::Claimed { provider, .. } = &self.job {
             return Some(InFlight::Claimed(*provider));
         }
-        let open = attempts.iter().filter(|attempt| !attempt.has_ended());
+        let open = attempts.iter().filter(|attempt| !attempt.has_ended() && !self.reached_nobody(attempt.index));
         open.filter_map(|attempt| self.attempt_records.get(attempt.index)?.provider).map(InFlight::Dialled).next()
     }
 

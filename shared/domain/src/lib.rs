@@ -50,6 +50,7 @@ mod record;
 mod time;
 mod transition;
 mod window;
+mod withdrawal;
 
 pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
 pub use attempt::AttemptState;
@@ -57,7 +58,7 @@ pub use booking::{Booking, NotScheduled};
 pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, InFlight, Job, JobState,
-    Policy, Undialled, WITHDRAWN_DIALS_MAX, WakeFor,
+    Policy, WITHDRAWN_DIALS_MAX, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;
@@ -95,3 +96,4 @@ pub use record::{CallCreation, DialRecord, DialRecords};
 pub use time::Timestamp;
 pub use transition::DialStarted;
 pub use window::{CallingWindow, Day, WindowError};
+pub use withdrawal::Undialled;

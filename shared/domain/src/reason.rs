@@ -361,7 +361,7 @@ impl fmt::Display for Reason {
                 write!(f, "It repeats {by}, which had already reported this silence of attempt {attempt}.")
             }
             Self::OfWithdrawnDial { by } => write!(f, "Its dial was withdrawn: {by} says that nobody was dialled."),
-            Self::DialProved { by } => write!(f, "The dial was made after all: {by} is evidence of it."),
+            Self::DialProved { by } => write!(f, "The attempt counts all the same: {by} is evidence of it."),
             Self::NotOurDial => f.write_str("Switchhook did not make that dial, so there is nothing to withdraw."),
             Self::RetryBegan { attempt } => {
                 write!(f, "The promised retry has come: attempt {attempt} has started since.")

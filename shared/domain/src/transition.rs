@@ -256,14 +256,25 @@ impl Call {
     fn without_dial(&self, dial_key: &str) -> Option<Self> {
         let last = self.attempt_records.len().checked_sub(1)?;
         let record = self.attempt_records.get(last)?;
-        let has_event = self.history.iter().any(|entry| entry.attempt_index == Some(last));
-        let is_known = record.provider_call_id.is_some() || has_event;
+        let is_named = self.history.iter().any(|entry| entry.attempt_index == Some(last));
+        let is_known = record.provider_call_id.is_some() || is_named || self.has_unnamed_event(last);
         if record.dial_key.as_deref() != Some(dial_key) || record.dialled_at.is_none() || is_known {
             return None;
         }
         let mut call = self.clone();
         call.attempt_records.pop();
         Some(call)
+    }
+
+    /// True if an event that names no attempt is evidence and belongs to this attempt.
+    fn has_unnamed_event(&self, index: usize) -> bool {
+        let attempts = self.attempts();
+        let attempt = attempts.iter().find(|attempt| attempt.index == index);
+        let mut entries = attempt.into_iter().flat_map(|attempt| &attempt.verdicts);
+        entries.any(|(at, _)| {
+            let entry = self.history.get(*at);
+            entry.is_some_and(|entry| entry.attempt_index.is_none() && entry.disproves_withdrawal())
+        })
     }
 
     /// PENDING → CANCELED, for the user. A call that its booking has [called off](Self::call_off) stays canceled from then on, also if

@@ -17,6 +17,8 @@ mod forgotten;
 mod past;
 #[path = "plan/reached_nobody.rs"]
 mod reached_nobody;
+#[path = "plan/unnamed.rs"]
+mod unnamed;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

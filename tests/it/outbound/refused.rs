@@ -1,4 +1,4 @@
-//! A call that its provider refuses, perhaps because of its number. Twilio blocks the number in these tests.
+//! A call that its provider refuses, perhaps because of its number, or does not make. Twilio blocks the number in these tests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use switchhook_tests::{MINUTE, World};
 
 use super::provider_health::{open, provider_events, schedule};
 use super::providers::all_accounts;
-use super::{HOUR, call_request, create, send};
+use super::{HOUR, call_request, call_state, create, send};
 
 /// A stack whose call to this number Twilio refuses.
 fn world_that_blocks(number: &str, secret: &Value) -> World {
@@ -71,4 +71,23 @@ async fn call_that_was_triggered_before_its_due_time_is_refused_with_pauses() {
     world.wait(HOUR * 3).await;
     let requests = world.cloud.fake().requests();
     assert!((8..=12).contains(&requests), "{requests} requests in three hours");
+}
+
+/// The person confirms by text message, because no call comes. The report of that names no attempt.
+#[tokio::test(start_paused = true)]
+async fn person_who_confirmed_is_not_dialled_after_a_dial_that_reached_nobody() {
+    for behaviour in ["over_capacity,confirms", "no_response,confirms"] {
+        let world = World::new();
+        let call_id = create(&world, &call_request(behaviour)).await;
+        world.wait(Duration::from_secs(20)).await;
+        assert!(world.cloud.fake().requests() > 0);
+        let wish = json!({"event_id": "wish", "type": "USER_CONFIRMED", "call_id": call_id}).to_string();
+        world.accept(Provider::Generic, &wish).await;
+        world.wait(HOUR).await;
+        assert_eq!(world.cloud.fake().dials(), [], "{behaviour}");
+        let state = call_state(&world, &call_id).await;
+        assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "{behaviour}");
+        let types = world.published_types(&call_id);
+        assert_eq!(types.iter().filter(|name| *name == "appointment.confirmed").count(), 1, "{types:?}");
+    }
 }

@@ -1,0 +1,89 @@
+//! Dials that reached nobody, and whether they count as attempts all the same.
+//!
+//! **Evidence of an attempt is never without one.** An event that names no attempt belongs to those that had started by then. If the
+//! dials of all of them reached nobody, the latest of these counts after all. Example: the provider did not make the dial, and the
+//! person then confirms by text message. Otherwise nobody would take notice of the answer, and the person would be dialled.
+
+use crate::call::{Call, HistoryEntry, WITHDRAWN_DIALS_MAX};
+use crate::event::{EventId, EventKind, NeverDialled};
+use crate::provider::Provider;
+use crate::time::Timestamp;
+
+/// Dial that a provider accepted and did not make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undialled {
+    pub provider: Provider,
+    /// Time at which Switchhook asked the provider.
+    pub dialled_at: Timestamp,
+    pub reason: NeverDialled,
+}
+
+impl HistoryEntry {
+    /// Returns the kind as which an attempt folds the event. If the attempt counts although its dial `reached_nobody`, the report
+    /// of that is no ending of the attempt.
+    pub(crate) fn folded_kind(&self, reached_nobody: bool) -> EventKind {
+        if reached_nobody && self.is_withdrawal() { EventKind::DialNotFound } else { self.event.kind }
+    }
+}
+
+impl Call {
+    /// True if Switchhook dialled the attempt and the provider dialled nobody: it has no such call, or says that it did not dial. False
+    /// as soon as an event that names the attempt is evidence of a dial.
+    pub(crate) fn reached_nobody(&self, index: usize) -> bool {
+        let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
+        let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
+        is_dialled
+            && !entries.clone().any(HistoryEntry::disproves_withdrawal)
+            && entries.any(HistoryEntry::is_withdrawal)
+    }
+
+    /// True if the dial of the attempt reached nobody, and no event that names no attempt belongs to it. Such an attempt does not
+    /// count and is not shown.
+    pub(crate) fn is_withdrawn(&self, index: usize) -> bool {
+        self.reached_nobody(index) && !self.has_unnamed_evidence(index)
+    }
+
+    /// True if an event that names no attempt is evidence, and belongs to this attempt because the dials of all attempts that had
+    /// started by then reached nobody. Of these it is the latest. If none had started, it is the first attempt.
+    fn has_unnamed_evidence(&self, index: usize) -> bool {
+        let is_unnamed = |entry: &&HistoryEntry| entry.attempt_index.is_none() && entry.disproves_withdrawal();
+        let mut unnamed = self.history.iter().filter(is_unnamed).peekable();
+        if unnamed.peek().is_none() {
+            return false;
+        }
+        let starts = self.starts();
+        let vain: Vec<bool> = starts.iter().map(|(_, index)| self.reached_nobody(*index)).collect();
+        unnamed.any(|entry| {
+            let reported_at = self.reported_at(entry);
+            let started = starts.partition_point(|(started_at, _)| *started_at <= reported_at);
+            let latest = starts.get(started.saturating_sub(1)).map(|(_, index)| *index);
+            latest == Some(index) && vain.iter().take(started).all(|reached_nobody| *reached_nobody)
+        })
+    }
+
+    /// Returns the number of dials that reached nobody.
+    pub(crate) fn withdrawn_dials(&self) -> usize {
+        (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count()
+    }
+
+    /// True if the row has room for the record of another dial, should that dial reach nobody. See [`WITHDRAWN_DIALS_MAX`].
+    #[must_use]
+    pub fn has_room_for_dial(&self) -> bool {
+        self.withdrawn_dials() < WITHDRAWN_DIALS_MAX
+    }
+
+    /// Returns what an event says about the health of a provider, if it is the first to say that a dial of Switchhook's reached nobody.
+    /// `None` if it does not say that, if an earlier event did, or if the provider dialled after all.
+    #[must_use]
+    pub fn undialled(&self, event_id: &EventId) -> Option<Undialled> {
+        let withdraws = |entry: &&HistoryEntry| entry.source_event_id == *event_id && entry.is_withdrawal();
+        let index = self.history.iter().find(withdraws)?.attempt_index.filter(|index| self.reached_nobody(*index))?;
+        let first = self.history.iter().find(|entry| entry.attempt_index == Some(index) && entry.is_withdrawal())?;
+        let record = self.attempt_records.get(index)?;
+        Some(Undialled {
+            provider: record.provider?,
+            dialled_at: record.dialled_at?,
+            reason: first.event.never_dialled.filter(|_| first.source_event_id == *event_id)?,
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! Events that name no attempt, of calls whose dials reached nobody: a person who has decided is not dialled.
+
+use switchhook_domain::{NeverDialled, explain_all};
+
+use super::*;
+
+/// Returns a report of another system that names no attempt.
+fn unnamed(id: &str, kind: EventKind, now: i64) -> ProviderEvent {
+    let mut event = reports(id, "1", kind, now);
+    event.event_id = EventId::new(format!("generic:{id}"));
+    event.origin = Origin::Provider(Provider::Generic);
+    (event.attempt, event.provider_call_id) = (None, None);
+    event
+}
+
+/// Returns the report that dial `key` was accepted and not made.
+fn not_made(key: &str, now: i64) -> ProviderEvent {
+    let mut event = reports(&format!("not-made-{key}"), key, EventKind::Failed, now);
+    for call_event in &mut event.call_events {
+        call_event.never_dialled = Some(NeverDialled::Capacity);
+    }
+    event
+}
+
+/// Folds the events in every order, each as a batch of its own, and returns the calls.
+fn in_every_order(call: &Call, events: &[ProviderEvent]) -> Vec<Call> {
+    if events.is_empty() {
+        return vec![call.clone()];
+    }
+    let with_first = |at: usize| {
+        let mut rest = events.to_vec();
+        let first = rest.remove(at);
+        in_every_order(&folded(call, &first), &rest)
+    };
+    (0..events.len()).flat_map(with_first).collect()
+}
+
+/// Returns the job, the appointment, and the index, lifecycle and outcome of each attempt.
+fn summary(call: &Call) -> String {
+    let attempts = call.attempts();
+    let attempts: Vec<_> = attempts.iter().map(|it| (it.index, it.lifecycle_label(), it.outcome_label())).collect();
+    format!("{} {} {attempts:?}", call.job.as_str(), call.appointment_status().as_str())
+}
+
+fn count(call: &Call, event_type: &str) -> usize {
+    types(call).iter().filter(|name| *name == event_type).count()
+}
+
+#[test]
+fn decision_without_attempt_ends_a_call_whose_dial_reached_nobody_in_every_order() {
+    let call = dialled(&call_with(RETRY), 10);
+    let key = AttemptKey::new("1");
+    let accepted = call.dial_accepted_event(&key, "p1", at(11));
+    let reports_of_nobody = [
+        vec![accepted.clone(), call.not_dialled_event(&key, "p1", at(12))],
+        vec![accepted, not_made("1", 12)],
+        vec![call.dial_not_found_event(&key, at(910))],
+    ];
+    for nobody in reports_of_nobody {
+        for (kind, status, time) in [
+            (EventKind::UserConfirmed, "Confirmed", 5),
+            (EventKind::UserConfirmed, "Confirmed", 40),
+            (EventKind::UserDeclined, "Declined", 2_000),
+        ] {
+            let events = [nobody.clone(), vec![unnamed("wish", kind, time)]].concat();
+            for decided in in_every_order(&call, &events) {
+                let label = status.to_lowercase();
+                assert_eq!(summary(&decided), format!("COMPLETED {status} [(0, \"in_progress\", {label:?})]"));
+                assert_eq!(decided.claim("token", Provider::Retell, LEASE, true, &POLICY, at(3_000)), None);
+                assert_eq!(count(&decided, &format!("appointment.{label}")), 1, "{:?}", types(&decided));
+                assert_eq!((count(&decided, "call.failed"), count(&decided, "appointment.no_answer")), (0, 0));
+                assert_eq!(decided.in_flight, None, "the provider has no such call");
+                for (entry, reason) in decided.history.iter().zip(explain_all(&decided)) {
+                    assert_eq!(reason.disposition(), entry.disposition, "{reason:?}");
+                    let is_of_nobody =
+                        entry.event.never_dialled.is_some() || entry.event.kind == EventKind::DialNotFound;
+                    assert_eq!(reason.name() == "dial_proved", is_of_nobody, "{reason:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn decision_takes_the_claim_of_the_next_dial_away() {
+    let call = dialled(&call_with(RETRY), 10);
+    let withdrawn = folded(&call, &call.dial_not_found_event(&AttemptKey::new("1"), at(910)));
+    let again = claimed(&withdrawn, 1_000);
+    let decided = folded(&again, &unnamed("wish", EventKind::UserConfirmed, 1_001));
+    assert_eq!(decided.job, Job::Completed);
+    assert_eq!(decided.start_dial("token", "dial", Provider::Retell, &POLICY, at(1_002)), None);
+}
+
+/// A call goes on after a dial that reached nobody and an attempt of another system. No later dial takes the event over.
+#[test]
+fn event_without_attempt_stays_with_the_latest_dial_before_it() {
+    let first = dialled(&call_with(RETRY), 10);
+    let first = folded(&first, &not_made("1", 12));
+    let second = dialled(&first, 50);
+    let second = folded(&second, &not_made("2", 52));
+    assert_eq!((second.attempts().len(), second.job.as_str()), (0, "PENDING"));
+    let missed = folded(&second, &unnamed("missed", EventKind::NoAnswer, 60));
+    let shown = |call: &Call| -> Vec<_> {
+        call.attempts().iter().map(|attempt| (attempt.index, attempt.lifecycle_label())).collect()
+    };
+    assert_eq!((shown(&missed), missed.job.as_str()), (vec![(1, "no_answer")], "PENDING"));
+    let third = dialled(&missed, 1_000);
+    assert_eq!((shown(&third), third.job.as_str()), (vec![(1, "no_answer"), (2, "initiated")], "IN_PROGRESS"));
+    let withdrawn = folded(&third, &not_made("3", 1_002));
+    assert_eq!((shown(&withdrawn), withdrawn.job.as_str()), (vec![(1, "no_answer")], "PENDING"));
+    assert_eq!(matched(&withdrawn), matched(&missed));
+    // The provider dialled the first time after all, so the event belongs to that attempt.
+    let rang = folded(&withdrawn, &reports("rang", "1", EventKind::Ringing, 1_010));
+    assert_eq!(shown(&rang), [(0, "failed")]);
+}
+
+/// Returns the disposition of each event without attempt.
+fn matched(call: &Call) -> Vec<Disposition> {
+    let entries = call.history.iter().filter(|entry| entry.attempt_index.is_none());
+    entries.map(|entry| entry.disposition).collect()
+}
+
+/// The event arrived between the write of the dial and the refusal of the provider.
+#[test]
+fn dial_with_an_event_without_attempt_is_not_taken_back() {
+    let call = dialled(&call_with(RETRY), 10);
+    let decided = folded(&call, &unnamed("wish", EventKind::UserDeclined, 11));
+    assert_eq!(decided.withdraw("dial", at(60), &POLICY, at(12)), None);
+    assert_eq!(decided.reject("dial", &POLICY, at(12)), None);
+    assert_eq!(decided.job, Job::Completed);
+    // An older event belongs to an earlier attempt.
+    let missed = folded(&call_with(RETRY), &unnamed("missed", EventKind::NoAnswer, 5));
+    let again = dialled(&missed, 1_000);
+    let taken_back = again.withdraw("dial", at(1_060), &POLICY, at(1_001)).expect("not reported").call;
+    assert_eq!((taken_back.attempts().len(), taken_back.job.as_str()), (1, "PENDING"));
+}
