@@ -412,7 +412,7 @@ async fn fold_steps(
                 .cloned()
                 .collect::<Vec<_>>(),
         );
-        let is_kept = |entry: &_| is_kept_without_event(call, entry, stack.inbox_retention(), now);
+        let is_kept = |entry: &_| is_kept_without_event(call, entry, now);
         if let Some(transition) = refold(call, &events, is_kept, drift, policy, now).transition {
             after = Some(transition.call);
         }

@@ -292,7 +292,7 @@ async fn verify_call(stack: &Stack, mut call: Call, received: Vec<EventId>) -> R
             }
             Err(error) => return Err(error.into()),
         };
-        let is_kept = |entry: &_| is_kept_without_event(&row, entry, stack.inbox_retention(), now);
+        let is_kept = |entry: &_| is_kept_without_event(&row, entry, now);
         let found = differences(&row, &events, is_kept, now.minus(ARRIVAL_MARGIN));
         let missing_event = |difference: &Difference| match difference {
             Difference::MissingEvent { event_id, .. } => Some(event_id.clone()),

@@ -229,7 +229,7 @@ impl Consumer {
             // A refold may add events to the call that were never folded.
             let (folded, read) = match (&call, events.as_slice()) {
                 (Some(call), [drift]) if is_drift_event(drift) => {
-                    let refolder = Refolder::new(&self.inbox, self.inbox_retention, &self.policy);
+                    let refolder = Refolder::new(&self.inbox, &self.policy);
                     let Some(refolded) = refolder.refold(call, drift, invoked_at, now).await? else {
                         self.log_refold_skipped(first, started);
                         let note = Note {

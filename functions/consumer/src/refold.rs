@@ -18,7 +18,6 @@ const READ_MAX: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Refolder<'a> {
     inbox: &'a Inbox,
-    inbox_retention: Duration,
     policy: &'a Policy,
 }
 
@@ -37,8 +36,8 @@ pub(crate) fn added<'a>(read: &'a [ProviderEvent], before: Option<&Call>, fold: 
 }
 
 impl<'a> Refolder<'a> {
-    pub(crate) const fn new(inbox: &'a Inbox, inbox_retention: Duration, policy: &'a Policy) -> Self {
-        Self { inbox, inbox_retention, policy }
+    pub(crate) const fn new(inbox: &'a Inbox, policy: &'a Policy) -> Self {
+        Self { inbox, policy }
     }
 
     /// Folds a call again from its events in the inbox, and returns them too. `None` if the call has too many events to read in the time that is left.
@@ -55,7 +54,7 @@ impl<'a> Refolder<'a> {
         let read = tokio::time::timeout(READ_MAX.saturating_sub(spent), read).await;
         // If the time is up, the refold is skipped without an error.
         let Some(events) = read.unwrap_or(Ok(None))? else { return Ok(None) };
-        let is_kept = |entry: &_| is_kept_without_event(call, entry, self.inbox_retention, now);
+        let is_kept = |entry: &_| is_kept_without_event(call, entry, now);
         Ok(Some((refold(call, &events, is_kept, drift, self.policy, now), events)))
     }
 }

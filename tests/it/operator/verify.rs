@@ -165,3 +165,20 @@ async fn event_on_its_way_is_no_difference() {
     world.wait(MINUTE * 3).await;
     assert_eq!(found(&verified(&world, &calls(&["c1"])).await), "c1 differs: missing_event");
 }
+
+/// The retention was three days when the events were stored, and is thirty now.
+#[tokio::test(start_paused = true)]
+async fn events_that_a_shorter_retention_has_deleted_are_no_difference() {
+    let mut world = World::new();
+    finished_call(&world, "c1").await;
+    world.stop();
+    let delete = async |type_: &str| world.delete_item(INBOX_TABLE, &format!("generic:c1-{type_}")).await;
+    delete("ENDED").await;
+    assert!(found(&verified(&world, &calls(&["c1"])).await).contains("unknown_event"), "it cannot be deleted yet");
+    world.wait(HOUR * 24 * 3).await;
+    for type_ in ["RINGING", "ANSWERED", "USER_CONFIRMED"] {
+        delete(type_).await;
+    }
+    let report = verified(&world, &calls(&["c1"])).await;
+    assert_eq!((report.matching, found(&report).as_str()), (1, ""));
+}

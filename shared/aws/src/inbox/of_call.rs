@@ -10,6 +10,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
 use futures_util::stream::{self, StreamExt};
 use switchhook_domain::{Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
+use switchhook_providers::DEDUPE_RETENTION;
 use tokio::time::sleep;
 
 use super::event::StoredEvent;
@@ -38,9 +39,12 @@ const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// True if a refold must keep an entry of the history although the inbox does not hold its event. The event may be deleted
 /// already, or it only reports a disagreement, or it was erased and cannot be read again.
+///
+/// **The present retention of the inbox does not tell whether an event is deleted.** It may have been shorter when the event was
+/// stored. So the least retention counts: otherwise a refold after a longer one was set would erase the histories of old calls.
 #[must_use]
-pub fn is_kept_without_event(call: &Call, entry: &HistoryEntry, inbox_retention: Duration, now: Timestamp) -> bool {
-    let deleted_before = now.minus(inbox_retention).plus(RETENTION_MARGIN);
+pub fn is_kept_without_event(call: &Call, entry: &HistoryEntry, now: Timestamp) -> bool {
+    let deleted_before = now.minus(DEDUPE_RETENTION).plus(RETENTION_MARGIN);
     entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound || call.forgotten_at.is_some()
 }
 
