@@ -1,5 +1,7 @@
 //! Parts that all changing commands share: their options, the printed plan, and the run with its progress bar.
 
+mod go_on;
+
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +16,7 @@ use switchhook_operate::plan::{
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
 
+use self::go_on::{print_how_to_go_on, print_resume};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::aligned;
 use crate::words::counted;
@@ -248,17 +251,12 @@ fn tell_how_to_go_on(
     done: &Result<Run, Error>,
     errors: &mut impl Write,
 ) -> io::Result<()> {
-    if matches!(done, Ok(_) | Err(Error::Refusal(_))) {
-        return Ok(());
-    }
+    let error = match done {
+        Ok(_) | Err(Error::Refusal(_)) => return Ok(()),
+        Err(error) => error,
+    };
     let stored = connection.block_on(run::get(&connection.stack, id));
-    match stored {
-        Ok(Some(run @ Run { state: RunState::Unfinished, position, items, .. })) => {
-            writeln!(errors, "The run {id} stopped after {position} of {items} items.")?;
-            print_resume(connection, &run, errors)
-        }
-        Ok(Some(Run { state: RunState::Finished, .. }) | None) | Err(_) => Ok(()),
-    }
+    print_how_to_go_on(&connection.stack.options(), id, error, stored, errors)
 }
 
 /// Prints the result of a run, or the reason why it was refused.
@@ -282,10 +280,21 @@ fn finish(
     Ok(ended(&run, plan))
 }
 
-/// Returns the end of a command whose run has ended. A redrive that left an event alone did not reach its aim.
+/// Returns the end of a command whose run has ended. One that folds events and left an event alone did not reach its aim.
 fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
-    let skipped = run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count);
-    let has_left_events = run.verb == Verb::Redrive && skipped > 0;
+    let has_left_events = match run.verb {
+        // A dead letter that cannot be redriven stays in the queue.
+        Verb::Redrive => run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count) > 0,
+        Verb::Replay | Verb::Reprocess => run.counts.skipped > 0,
+        Verb::DiscardDeadLetters
+        | Verb::DiscardQuarantined
+        | Verb::Republish
+        | Verb::Verify
+        | Verb::Copy
+        | Verb::Refill
+        | Verb::Stop
+        | Verb::Forget => false,
+    };
     let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && !has_left_events;
     match run.state {
         RunState::Finished if is_whole => Ended::Found,
@@ -385,7 +394,8 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         write!(out, "More may match: the plan has reached its limit, or a queue did not give out all its messages.")?;
         match plan.continue_at {
             Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
-            None => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
+            None if plan.skipped_count == 0 => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
+            None => writeln!(out, " Raise --max: a repetition selects the items that cannot be processed again.")?,
         }
     }
     let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
@@ -474,16 +484,10 @@ fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Re
         RunState::Unfinished => {
             let (id, position, items) = (&run.id, run.position, run.items);
             writeln!(out, "Run {id} stopped after {position} of {items} items: {}.", run.result())?;
-            print_resume(connection, run, out)?;
+            print_resume(&connection.stack.options(), run, out)?;
         }
     }
     print_skipped(&run.skipped, run.counts.skipped, "left alone", out)
-}
-
-/// Prints the command that goes on with a run, and until when.
-fn print_resume(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "To go on, until {}, when its plan is removed:", run.resumable_until())?;
-    writeln!(out, "  switchhook run resume {} {}", run.id, connection.stack.options())
 }
 
 #[cfg(test)]
@@ -517,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn redrive_that_left_an_event_alone_has_not_reached_its_aim() {
+    fn run_that_left_an_event_alone_has_not_reached_its_aim() {
         let ended_with = |verb: &str, skipped: usize, state: &str| {
             let run = json!({
                 "id": "r-1", "plan_id": "p-1", "verb": verb, "who": "ada", "reason": "a test", "rate": 50, "state": state,
@@ -528,7 +532,8 @@ mod tests {
         };
         assert_eq!(ended_with("redrive", 0, "finished"), Ended::Found);
         assert_eq!(ended_with("redrive", 1, "finished"), Ended::NotFound);
-        assert_eq!(ended_with("replay", 1, "finished"), Ended::Found);
+        assert_eq!([ended_with("replay", 1, "finished"), ended_with("reprocess", 1, "finished")], [Ended::NotFound; 2]);
+        assert_eq!([ended_with("replay", 0, "finished"), ended_with("verify", 1, "finished")], [Ended::Found; 2]);
         assert_eq!(ended_with("replay", 0, "unfinished"), Ended::NotFound);
     }
 

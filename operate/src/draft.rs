@@ -92,11 +92,13 @@ impl Draft {
         Ok(plan)
     }
 
-    /// Groups the items by call. The calls of the first groups are known for certain: aliases were followed.
+    /// Groups the items by call. All items get their call, so that a run can fold their events. For the first groups aliases were
+    /// followed too, so their calls are known for certain.
     async fn groups(&self, stack: &Stack) -> Result<(Vec<Group>, Vec<Group>), Error> {
-        let mut groups = grouped(self.items.iter().cloned());
+        let named = self.items.iter().map(|item| name_call(stack, item.clone()));
+        let mut groups = grouped(concurrently(CONCURRENCY, named).await?.into_iter());
         let rest = groups.split_off(groups.len().min(EFFECTS_MAX));
-        let located = groups.into_iter().map(|(call_id, items)| locate(stack, call_id, items));
+        let located = groups.into_iter().map(|(call_id, items)| follow_alias(stack, call_id, items));
         let first = concurrently(CONCURRENCY, located).await?;
         Ok((grouped(first.into_iter().flatten()), rest))
     }
@@ -121,31 +123,35 @@ fn grouped(items: impl Iterator<Item = PlanItem>) -> Vec<Group> {
     groups
 }
 
-/// Gives items the call that they lead to: ingress knows no call of an unreadable event, and an id may be an alias.
-async fn locate(stack: &Stack, call_id: Option<CallId>, mut items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
-    if !items.iter().any(|item| item.call_id.is_some() || sends_event(item.action)) {
-        return Ok(items);
+/// Gives an item whose event is queued the call of that event. Ingress knows no call of an unreadable event.
+async fn name_call(stack: &Stack, mut item: PlanItem) -> Result<PlanItem, Error> {
+    let PlanItem { call_id: None, event_id: Some(event_id), .. } = &item else { return Ok(item) };
+    if !sends_event(item.action) {
+        return Ok(item);
     }
-    let call_id = match (call_id, items.first()) {
-        (Some(call_id), _) => Some(call_id),
-        (None, Some(PlanItem { event_id: Some(event_id), .. })) => match stack.inbox.get(event_id).await {
-            Ok(Some(stored)) => match stack.read_anew(&stored).await {
-                Ok(ReadAnew::Read(Reread::Foldable(event))) => Some(event.call_id),
-                // The forecast reports the error.
-                Ok(
-                    ReadAnew::Read(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) | ReadAnew::NoEntry(_),
-                )
-                | Err(_) => None,
-            },
-            Ok(None) | Err(_) => None,
+    item.call_id = match stack.inbox.get(event_id).await {
+        Ok(Some(stored)) => match stack.read_anew(&stored).await {
+            Ok(ReadAnew::Read(Reread::Foldable(event))) => Some(event.call_id),
+            // The forecast reports the error.
+            Ok(ReadAnew::Read(Reread::Recorded | Reread::Quarantined(_) | Reread::Erased) | ReadAnew::NoEntry(_))
+            | Err(_) => None,
         },
-        (None, _) => None,
+        Ok(None) | Err(_) => None,
     };
+    Ok(item)
+}
+
+/// Gives items the call that they lead to: an id may be an alias.
+async fn follow_alias(
+    stack: &Stack,
+    call_id: Option<CallId>,
+    mut items: Vec<PlanItem>,
+) -> Result<Vec<PlanItem>, Error> {
     let Some(call_id) = call_id else { return Ok(items) };
-    let alias = stack.calls.resolve(&call_id).await.ok().and_then(|resolved| resolved.alias);
-    let call_id = alias.map_or(call_id, |alias| alias.call_id);
-    for item in &mut items {
-        item.call_id = Some(call_id.clone());
+    if let Some(alias) = stack.calls.resolve(&call_id).await.ok().and_then(|resolved| resolved.alias) {
+        for item in &mut items {
+            item.call_id = Some(alias.call_id.clone());
+        }
     }
     Ok(items)
 }
