@@ -149,9 +149,9 @@ impl List {
 impl Show {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
         let connection = self.stack.connect()?;
-        let letters = connection.block_on(dead_letters::list(&connection.stack, usize::MAX))?;
-        let named = |letter: &DeadLetter| letter.key == self.id || letter.message_id.as_ref() == Some(&self.id);
-        let Some((cause, letter)) = letters.iter().find(|(_, letter)| named(letter)) else {
+        let ids = [self.id.clone()];
+        let letters = connection.block_on(dead_letters::find(&connection.stack, &ids))?;
+        let Some((cause, letter)) = letters.iter().next() else {
             let id = &self.id;
             writeln!(errors, "switchhook: there is no dead letter {id:?}. `switchhook dlq list` lists them")?;
             return Ok(Ended::NotFound);

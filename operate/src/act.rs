@@ -11,14 +11,15 @@ use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
-/// Carries out the actions that fold no event, in the order of the items. A repetition is safe.
+/// Carries out the actions that fold no event, in the order of the items. A repetition is safe. The run has deleted the messages of discarded
+/// items already.
 pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let mut left = Vec::new();
     let is_same = |a: &PlanItem, b: &PlanItem| a.action == b.action || (a.action.forgets() && b.action.forgets());
     for same in items.chunk_by(is_same) {
         match same.first().map(|item| item.action) {
-            Some(Action::DiscardDeadLetter) => dead_letters::discard(stack, same).await?,
-            Some(Action::DiscardQuarantined) => quarantine::clear(stack, same).await?,
+            Some(Action::DiscardDeadLetter) => dead_letters::clear_notes(stack, same).await?,
+            Some(Action::DiscardQuarantined) => quarantine::clear_marks(stack, same).await?,
             Some(Action::Republish) => left.extend(republish::republish(stack, same).await?),
             Some(Action::Refill) => left.extend(recover::refill(stack, same).await?),
             Some(Action::DeleteRelayFailure) => republish::delete_failures(stack, same).await?,
@@ -45,7 +46,7 @@ pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Resul
 pub(crate) async fn finish(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<LeftAlone>, Error> {
     let (redriven, reprocessed): (Vec<PlanItem>, Vec<PlanItem>) =
         items.into_iter().partition(|item| item.action == Action::Redrive);
-    quarantine::clear(stack, &reprocessed).await?;
+    quarantine::finish_reprocess(stack, &reprocessed).await?;
     let left = dead_letters::finish_redrive(stack, redriven).await?;
     let reason = |item: &PlanItem| {
         let id = item.event_id.as_ref().map_or("-", EventId::as_str);

@@ -6,6 +6,7 @@
 //! **A dead letter is deleted only once its event is in its call, or is refused for good.** Until then it stays in the queue, so
 //! nothing is lost if a run is interrupted. Deleting a dead letter never removes the stored event.
 
+mod describe;
 mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +21,9 @@ use switchhook_domain::{
     CallId, Disposition, EntityPosition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold,
 };
 
-pub(crate) use self::messages::delete_messages;
-use self::messages::{Content, content_of, events_in_queue, key_of, receive};
+use self::describe::{describe, of_index};
+pub(crate) use self::messages::{delete_messages, receive};
+use self::messages::{events_in_queue, key_of};
 use crate::attention;
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -144,22 +146,68 @@ impl DeadLetters {
     }
 }
 
-/// Lists the dead letters: at most `limit` messages of the queue, and the entries of the index. Receives the messages, and shows
+/// Lists the dead letters: `limit` messages of the queue or a few more, and the entries of the index. Receives the messages, and shows
 /// them again at once.
 ///
 /// # Errors
 /// The errors of the queue and of the inbox.
 pub async fn list(stack: &Stack, limit: usize) -> Result<DeadLetters, Error> {
     let in_queue = stack.dlq.depth().await?;
-    let received = receive(&stack.dlq, |so_far| so_far.len() < limit).await?;
+    let mut messages = Vec::new();
+    let received = receive(stack, &stack.dlq, |more| {
+        messages.extend(more);
+        messages.len() < limit
+    });
+    let not_received = in_queue.saturating_sub(received.await?);
+    let letters = described(stack, &messages, limit, |_| true).await?;
+    Ok(DeadLetters { causes: by_cause(letters), in_queue, not_received })
+}
+
+/// Lists the dead letters with these ids of events or messages. Receives the messages of the queue until all are found.
+///
+/// # Errors
+/// The same as [`list`].
+pub async fn find(stack: &Stack, ids: &[String]) -> Result<DeadLetters, Error> {
+    let in_queue = stack.dlq.depth().await?;
+    let mut missing: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+    let mut messages = Vec::new();
+    let received = receive(stack, &stack.dlq, |more| {
+        for message in more {
+            let names = [key_of(&message), message.message_id.clone()];
+            if names.iter().any(|name| ids.contains(name)) {
+                missing.retain(|id| !names.iter().any(|name| name == id));
+                messages.push(message);
+            }
+        }
+        !missing.is_empty()
+    });
+    let not_received = in_queue.saturating_sub(received.await?);
+    let letters = described(stack, &messages, usize::MAX, |id| ids.iter().any(|named| named == id.as_str())).await?;
+    Ok(DeadLetters { causes: by_cause(letters), in_queue, not_received })
+}
+
+/// Describes messages, and the entries of the index that belong to none of them and are wanted. Reads at most `limit` entries.
+async fn described(
+    stack: &Stack,
+    messages: &[ReceivedMessage],
+    limit: usize,
+    is_wanted: impl Fn(&EventId) -> bool + Send,
+) -> Result<Vec<(String, DeadLetter)>, Error> {
     let marked = attention::all(stack, AttentionKind::DeadLettered, limit).await?;
     let quarantined = attention::all(stack, AttentionKind::Quarantined, limit).await?;
-    let described = received.iter().map(|message| describe(stack, message, &marked, &quarantined, limit));
-    let mut letters = concurrently(CONCURRENCY, described).await?;
+    let of_messages = messages.iter().map(|message| describe(stack, message, &marked, &quarantined, limit));
+    let mut letters = concurrently(CONCURRENCY, of_messages).await?;
     let known: BTreeSet<EventId> = letters.iter().filter_map(|(_, letter)| letter.event_id.clone()).collect();
-    for entry in marked.iter().filter(|entry| entry.event_id.as_ref().is_some_and(|id| !known.contains(id))) {
+    let is_left = |id: &EventId| !known.contains(id) && is_wanted(id);
+    let left: Vec<&Attention> = marked.iter().filter(|entry| entry.event_id.as_ref().is_some_and(is_left)).collect();
+    for entry in left {
         letters.push(of_index(stack, entry).await?);
     }
+    Ok(letters)
+}
+
+/// Groups letters by cause, the most frequent cause first.
+fn by_cause(letters: Vec<(String, DeadLetter)>) -> Vec<Cause> {
     let mut causes: BTreeMap<String, Vec<DeadLetter>> = BTreeMap::new();
     for (cause, letter) in letters {
         causes.entry(cause).or_default().push(letter);
@@ -172,7 +220,7 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<DeadLetters, Error> {
         })
         .collect();
     causes.sort_by_key(|group| std::cmp::Reverse(group.letters.len()));
-    Ok(DeadLetters { causes, in_queue, not_received: in_queue.saturating_sub(received.len() as u64) })
+    causes
 }
 
 /// Plans to send the events of dead letters again. Notices of unreadable webhooks are left out: `quarantine` handles them.
@@ -212,15 +260,20 @@ async fn plan(
     item_of: impl Fn(&DeadLetter) -> Option<PlanItem>,
 ) -> Result<Plan, Error> {
     filter.check()?;
-    let listed = list(stack, items_max.saturating_add(1)).await?;
+    let listed = match filter.keys.as_slice() {
+        [] => list(stack, items_max.saturating_add(1)).await?,
+        keys => find(stack, keys).await?,
+    };
     let mut selected: Vec<&DeadLetter> =
         listed.iter().filter(|(cause, letter)| filter.takes(cause, letter)).map(|(_, letter)| letter).collect();
     selected.sort_by_key(|letter| letter.dead_lettered_at);
     let examined = selected.len();
     let not_found = filter.keys.iter().collect::<BTreeSet<_>>().into_iter();
-    let not_found = not_found.filter_map(|key| not_found_reason(&listed, filter, key, &item_of)).collect();
+    let not_found: Vec<NotFound> =
+        not_found.filter_map(|key| not_found_reason(&listed, filter, key, &item_of)).collect();
     let mut items: Vec<PlanItem> = selected.into_iter().filter_map(item_of).collect();
-    let capped = items.len() > items_max || listed.not_received > 0;
+    let has_all_named = !filter.keys.is_empty() && not_found.is_empty();
+    let capped = items.len() > items_max || (listed.not_received > 0 && !has_all_named);
     items.truncate(items_max);
     let filter = json!({ "dead_letters": filter });
     Draft { verb, filter, items, capped, continue_at: None, examined, not_found }.into_plan(stack).await
@@ -319,10 +372,28 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
     Ok(waiting)
 }
 
-/// Deletes dead letters and takes their notes off the list of items that need attention.
+/// Deletes the messages of all items of a plan that are discarded. One search of a long queue then finds all of them.
+pub(crate) async fn delete_discarded(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    let keys = items.iter().filter_map(|item| {
+        let key = if item.action == Action::DiscardDeadLetter {
+            item.key.clone()
+        } else {
+            item.event_id.as_ref().filter(|_| item.action == Action::DiscardQuarantined).map(EventId::to_string)
+        };
+        Some((key?, item.has_message))
+    });
+    delete_messages(stack, &stack.dlq, keys).await
+}
+
+/// Deletes dead letters, and takes their notes off the list of items that need attention.
 pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
     let keys = items.iter().filter_map(|item| Some((item.key.clone()?, item.has_message)));
     delete_messages(stack, &stack.dlq, keys).await?;
+    clear_notes(stack, items).await
+}
+
+/// Takes the notes of deleted dead letters off the list of items that need attention.
+pub(crate) async fn clear_notes(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
     for event_id in items.iter().filter_map(|item| item.event_id.as_ref()) {
         stack.inbox.clear_retry(event_id).await?;
     }
@@ -365,101 +436,4 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     }
     let note = stack.inbox.get_note(id).await?;
     Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))
-}
-
-/// Describes a message, together with its cause. `limit` is the largest number of entries that were read from each list of the index.
-async fn describe(
-    stack: &Stack,
-    message: &ReceivedMessage,
-    marked: &[Attention],
-    quarantined: &[Attention],
-    limit: usize,
-) -> Result<(String, DeadLetter), Error> {
-    let entry =
-        |entries: &[Attention], id: &EventId| entries.iter().find(|one| one.event_id.as_ref() == Some(id)).cloned();
-    let blank = DeadLetter {
-        kind: LetterKind::Unreadable,
-        key: key_of(message),
-        message_id: Some(message.message_id.clone()),
-        event_id: None,
-        call_id: None,
-        origin: None,
-        event_type: None,
-        receives: None,
-        error: None,
-        dead_lettered_at: message.sent_at,
-        in_index: false,
-        index_cause: None,
-        event: None,
-    };
-    Ok(match content_of(message) {
-        Content::Event(content) => {
-            let event = content.event;
-            let note = stack.inbox.get_note(&event.event_id).await?;
-            let error = note.as_ref().and_then(|note| note.error.clone());
-            let entry = entry(marked, &event.event_id);
-            let cause = error.clone().or_else(|| entry.as_ref()?.cause.clone());
-            let letter = DeadLetter {
-                kind: LetterKind::Event,
-                event_id: Some(event.event_id.clone()),
-                call_id: Some(event.call_id.clone()),
-                origin: Some(event.origin),
-                event_type: Some(event.event_type.clone()),
-                receives: note.as_ref().map(|note| note.attempts),
-                error,
-                // If the list was cut, the note tells: it is the item that the index names.
-                in_index: entry.is_some()
-                    || (marked.len() >= limit && note.as_ref().is_some_and(|note| note.dead_lettered_at.is_some())),
-                dead_lettered_at: note.and_then(|note| note.dead_lettered_at).unwrap_or(message.sent_at),
-                index_cause: entry.and_then(|entry| entry.cause),
-                event: Some(Box::new(event)),
-                ..blank
-            };
-            (cause.unwrap_or_else(|| "unknown: the consumer wrote no note".to_owned()), letter)
-        }
-        Content::Notice(notice) => {
-            let entry = entry(quarantined, &notice.quarantined);
-            let letter = DeadLetter {
-                kind: LetterKind::QuarantineNotice,
-                origin: notice.quarantined.origin(),
-                call_id: entry.as_ref().and_then(|entry| entry.call_id.clone()),
-                event_id: Some(notice.quarantined),
-                error: Some(notice.reason.clone()),
-                // Nobody knows whether a list that was cut names it, so no difference is shown.
-                in_index: entry.is_some() || quarantined.len() >= limit,
-                ..blank
-            };
-            (notice.reason, letter)
-        }
-        Content::Unreadable(error) => {
-            let text = error.to_string();
-            // Nothing could have marked it in the index.
-            (text.clone(), DeadLetter { error: Some(text), in_index: true, ..blank })
-        }
-    })
-}
-
-/// Describes an entry of the index that no received message belongs to.
-async fn of_index(stack: &Stack, entry: &Attention) -> Result<(String, DeadLetter), Error> {
-    let note = match &entry.event_id {
-        Some(id) => stack.inbox.get_note(id).await?,
-        None => None,
-    };
-    let error = note.as_ref().and_then(|note| note.error.clone());
-    let letter = DeadLetter {
-        kind: LetterKind::Event,
-        key: entry.event_id.as_ref().map_or_else(|| entry.item_key.clone(), EventId::to_string),
-        message_id: None,
-        event_id: entry.event_id.clone(),
-        call_id: entry.call_id.clone(),
-        origin: entry.origin,
-        event_type: entry.event_type.clone(),
-        receives: note.map(|note| note.attempts),
-        error: error.clone(),
-        dead_lettered_at: entry.at,
-        in_index: true,
-        index_cause: entry.cause.clone(),
-        event: None,
-    };
-    Ok((error.or_else(|| entry.cause.clone()).unwrap_or_else(|| "unknown".to_owned()), letter))
 }

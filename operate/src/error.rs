@@ -41,7 +41,7 @@ pub enum Error {
     Decode(&'static str),
     #[error(
         "not found in the queue, and so not deleted: {missing}. The queue holds {hidden} more that could not be received: another \
-         reader hides them for up to two minutes, or they are behind ten others of their call. Go on with the run later"
+         reader hides them for a few minutes, or they are behind ten others of their call. Go on with the run later"
     )]
     HiddenMessages { missing: usize, hidden: u64 },
     #[error(transparent)]

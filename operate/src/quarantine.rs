@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::json;
-use switchhook_aws::inbox::{Attention, AttentionKind, Reread, StoredEvent};
+use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, Reread, StoredEvent};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
 
 use crate::attention;
@@ -21,6 +21,8 @@ use crate::stack::Stack;
 
 /// Default limit on the events that a list shows.
 pub const LISTED_DEFAULT: usize = 1_000;
+/// Entries of one page of the index of quarantined events.
+const INDEX_PAGE_MAX: i32 = 1_000;
 /// Longest time for which the notice of ingress is in the dead-letter queue, in milliseconds. SQS keeps no message for longer.
 const NOTICE_MS_MAX: i64 = 14 * 24 * 60 * 60 * 1_000;
 
@@ -169,9 +171,7 @@ async fn plan(
     action: Action,
 ) -> Result<Plan, Error> {
     filter.check()?;
-    let listed = list(stack, items_max.saturating_add(LISTED_DEFAULT)).await?;
-    let (mut selected, others): (Vec<Quarantined>, Vec<Quarantined>) =
-        listed.into_iter().partition(|event| filter.takes(event));
+    let (mut selected, others) = select(stack, filter, items_max).await?;
     let marked: BTreeSet<EventId> = selected.iter().map(|event| event.event_id.clone()).collect();
     let mut not_found = Vec::new();
     for event_id in &filter.event_ids {
@@ -209,7 +209,7 @@ async fn plan(
             }
         }
     }
-    selected.sort_by_key(|event| event.quarantined_at);
+    selected.sort_by(|a, b| (a.quarantined_at, &a.event_id).cmp(&(b.quarantined_at, &b.event_id)));
     let examined = selected.len();
     let capped = selected.len() > items_max;
     selected.truncate(items_max);
@@ -227,12 +227,47 @@ async fn plan(
     Draft { verb, filter, items, capped, continue_at: None, examined, not_found }.into_plan(stack).await
 }
 
-/// Takes events off the list of quarantined ones and deletes their notices. Called when an event is discarded, and when a
-/// reprocessed one is queued: from then on it is like any other event.
-pub(crate) async fn clear(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+/// Selects from the list of quarantined events: the earliest that match the filter, more than `items_max` if there are more. Returns them
+/// with those that the filter names and whose sender or cause is another.
+///
+/// A dead-letter queue gives out the earliest notices first, so a run need not search far for those of the earliest events.
+async fn select(
+    stack: &Stack,
+    filter: &QuarantineFilter,
+    items_max: usize,
+) -> Result<(Vec<Quarantined>, Vec<Quarantined>), Error> {
+    let (mut selected, mut others) = (Vec::new(), Vec::new());
+    let (first, last) = (Timestamp::from_millis(0), Timestamp::from_millis(i64::MAX));
+    for shard in 0..ATTENTION_SHARDS {
+        let mut pages = stack.inbox.attention_between(AttentionKind::Quarantined, shard, first, last, INDEX_PAGE_MAX);
+        let mut of_shard = 0;
+        while of_shard <= items_max
+            && let Some(page) = pages.next().await?
+        {
+            for event in page.items.into_iter().filter_map(of_index) {
+                if filter.takes(&event) {
+                    of_shard += 1;
+                    selected.push(event);
+                } else if filter.event_ids.contains(&event.event_id) {
+                    others.push(event);
+                }
+            }
+        }
+    }
+    Ok((selected, others))
+}
+
+/// Takes events off the list of quarantined ones.
+pub(crate) async fn clear_marks(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
     for key in items.iter().filter_map(|item| item.key.as_ref()) {
         stack.inbox.clear_attention(key).await?;
     }
+    Ok(())
+}
+
+/// Ends the reprocessing of events that are queued or in their calls: takes them off the list, and deletes their notices.
+pub(crate) async fn finish_reprocess(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    clear_marks(stack, items).await?;
     let keys = items.iter().filter_map(|item| Some((item.event_id.as_ref()?.to_string(), item.has_message)));
     dead_letters::delete_messages(stack, &stack.dlq, keys).await
 }

@@ -7,7 +7,8 @@
 //! **Each item is checked again before the run acts.** If the call has changed since the plan, so that it would not end in the
 //! planned state, the item is skipped and named. A run makes no phone ring that its plan did not count.
 
-use std::fmt;
+mod id;
+
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{ProviderEvent, Timestamp, Transition};
+use switchhook_domain::{Disposition, EventId, ProviderEvent, Timestamp, Transition};
 
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment, Operation};
@@ -30,42 +31,14 @@ use crate::plan::{Action, CallSummary, Effect, KEPT_FOR, NAMED_MAX, Plan, PlanId
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
+pub use id::RunId;
+
 /// Default rate of a run, in items per second.
 pub const RATE_DEFAULT: u32 = 50;
 /// Largest number of items in a page, unless one call has more.
 const PAGE_MAX: usize = 50;
 /// Calls that are checked at the same time.
 const CONCURRENCY: usize = 8;
-
-/// Id of a run, such as `r-7f3a90c1d2e4`. The run of a plan has the digits of the plan, so a plan has one run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RunId(String);
-
-impl RunId {
-    /// Id as an operator wrote it.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// Returns the id of the run of a plan.
-    #[must_use]
-    pub fn of_plan(plan: &PlanId) -> Self {
-        Self(format!("r-{}", plan.as_str().trim_start_matches("p-")))
-    }
-
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,10 +253,14 @@ struct PageWork {
     copies: Vec<PlanItem>,
     /// Items whose dead letter or notice is deleted once their event is in its call.
     finishing: Vec<PlanItem>,
+    /// Replayed events that were quarantined. They are taken off the list once they are queued.
+    unquarantined: Vec<EventId>,
 }
 
 impl Held<'_> {
     async fn carry_out(mut self, progress: Progress<'_>) -> Result<Run, Error> {
+        let left = self.plan.items.get(self.run.position..).unwrap_or_default();
+        dead_letters::delete_discarded(self.stack, left).await?;
         while self.run.position < self.plan.items.len() {
             let started = self.stack.now();
             let until = self.page_end();
@@ -349,6 +326,9 @@ impl Held<'_> {
             }
         }
         self.stack.events_queue.send_again(&work.sends).await?;
+        for event_id in &work.unquarantined {
+            self.stack.inbox.clear_attention(event_id.as_str()).await?;
+        }
         for drift in &work.refolds {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
             drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?);
@@ -416,6 +396,9 @@ impl Held<'_> {
                             continue;
                         }
                         trace_id.clone_from(&stored.trace_id);
+                        if stored.disposition == Some(Disposition::Quarantined) && item.action != Action::Reprocess {
+                            work.unquarantined.push(stored.event_id.clone());
+                        }
                     }
                     let run = self.run.id.to_string();
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));

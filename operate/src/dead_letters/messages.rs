@@ -1,22 +1,36 @@
 //! Messages of a dead-letter queue: received, shown again, and deleted by key.
 //!
 //! A key is the id of a message's event, or the id of the message.
+//!
+//! **Every search ends, however long the queue is.** The messages that it has received are hidden until it shows them again. A search
+//! stops before the first of them comes again by itself, and when a round of requests brings nothing new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
-use switchhook_domain::{EventId, ProviderEvent};
+use switchhook_domain::{EventId, ProviderEvent, Timestamp};
 
+use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
 
-/// Time for which received messages are hidden from other receivers. A list shows them again at its end.
+/// Time for which a search hides the messages of a short queue from other receivers.
 const HIDDEN: Duration = Duration::from_secs(120);
+/// Further time for each message of the queue. Eight requests at a time bring 80 messages, and others show or delete them. So a search from
+/// another continent, with 200 ms for a request, takes this time.
+const HIDDEN_PER_MESSAGE: Duration = Duration::from_millis(5);
+/// Longest time for which a search hides messages. It is enough for 120,000 messages, and a queue hides no more at a time.
+const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60);
 /// Longest wait for messages that another reader hides. A list hides them for a moment.
 const HIDDEN_WAIT: Duration = Duration::from_secs(20);
 /// Time between two searches for hidden messages.
 const HIDDEN_POLL: Duration = Duration::from_secs(2);
+/// Requests of a search at the same time.
+const CONCURRENCY: usize = 8;
+/// Messages of one request, which SQS limits.
+const REQUEST_MAX: usize = 10;
 
 /// Deletes the messages with these keys. The value of a key is true if its message was in the queue before. A key without a message is
 /// not an error: a run that is repeated finds it deleted.
@@ -32,13 +46,18 @@ pub(crate) async fn delete_messages(
     queue: &Queue,
     keys: impl IntoIterator<Item = (String, bool)>,
 ) -> Result<(), Error> {
-    let mut keys: BTreeMap<String, bool> = keys.into_iter().collect();
+    let keys: BTreeMap<String, bool> = keys.into_iter().collect();
+    let mut missing: BTreeSet<String> = keys.keys().cloned().collect();
     let give_up_at = stack.now().plus(HIDDEN_WAIT);
-    // Messages of one call come ten at a time: the next ones follow when these are deleted.
-    while !keys.is_empty() {
-        let Taken { found, others } = take(queue, &keys).await?;
-        if found.is_empty() {
-            let missing = keys.values().filter(|was_in_queue| **was_in_queue).count();
+    while !missing.is_empty() {
+        let before = missing.len();
+        let mut search = Search::start(stack, queue).await?;
+        let deleted = search.delete(&keys, &mut missing).await;
+        let others = search.end().await?;
+        deleted?;
+        // The search may have found others of the same call behind those that it deleted.
+        if missing.len() == before {
+            let missing = missing.iter().filter(|key| keys.get(*key) == Some(&true)).count();
             let hidden = queue.depth().await?.saturating_sub(others);
             if missing == 0 || hidden == 0 {
                 break;
@@ -48,34 +67,29 @@ pub(crate) async fn delete_messages(
             }
             tokio::time::sleep(HIDDEN_POLL).await;
         }
-        for (key, message) in &found {
-            keys.remove(key);
-            keys.remove(&message.message_id);
-        }
-        queue.delete(&receipts(found.into_iter().map(|(_, message)| message))).await?;
     }
     Ok(())
 }
 
-/// Receives messages until the queue returns none or `goes_on` is false, and then shows all of them again.
-pub(super) async fn receive(
+/// Hands the messages of a queue to `take`, until it returns false or all have come. Then shows all of them again. Returns their number.
+pub(crate) async fn receive(
+    stack: &Stack,
     queue: &Queue,
-    goes_on: impl Fn(&[ReceivedMessage]) -> bool,
-) -> Result<Vec<ReceivedMessage>, Error> {
-    let mut all: Vec<ReceivedMessage> = Vec::new();
-    let mut result = Ok(());
-    while goes_on(&all) {
-        match queue.receive(HIDDEN).await {
-            Ok(page) if page.is_empty() => break,
-            Ok(page) => all.extend(page),
-            Err(error) => {
-                result = Err(error.into());
-                break;
+    mut take: impl FnMut(Vec<ReceivedMessage>) -> bool + Send,
+) -> Result<u64, Error> {
+    let mut search = Search::start(stack, queue).await?;
+    let received = loop {
+        match search.next().await {
+            Ok(messages) => {
+                if messages.is_empty() || !take(messages) {
+                    break Ok(());
+                }
             }
+            Err(error) => break Err(error),
         }
-    }
-    let released = release_messages(queue, all.iter().cloned()).await;
-    result.and(released).map(|()| all)
+    };
+    let number = search.end().await?;
+    received.map(|()| number)
 }
 
 /// Reads these events from the messages of the dead-letter queue. Those that are not found are left out.
@@ -86,20 +100,18 @@ pub(super) async fn events_in_queue(
     let mut found = BTreeMap::new();
     let give_up_at = stack.now().plus(HIDDEN_WAIT);
     while !missing.is_empty() {
-        let keys: BTreeSet<String> = missing.iter().map(EventId::to_string).collect();
-        let is_complete = |so_far: &[ReceivedMessage]| {
-            let received: BTreeSet<String> = so_far.iter().map(key_of).collect();
-            keys.is_subset(&received)
-        };
-        let messages = receive(&stack.dlq, |so_far| !is_complete(so_far)).await?;
-        let hidden = stack.dlq.depth().await?.saturating_sub(messages.len() as u64);
-        for message in &messages {
-            if let Content::Event(content) = content_of(message)
-                && missing.remove(&content.event.event_id)
-            {
-                found.insert(content.event.event_id.clone(), content.event);
+        let received = receive(stack, &stack.dlq, |messages| {
+            for message in &messages {
+                if let Content::Event(content) = content_of(message)
+                    && missing.remove(&content.event.event_id)
+                {
+                    found.insert(content.event.event_id.clone(), content.event);
+                }
             }
-        }
+            !missing.is_empty()
+        });
+        let received = received.await?;
+        let hidden = stack.dlq.depth().await?.saturating_sub(received);
         if hidden == 0 || stack.now() >= give_up_at {
             break;
         }
@@ -108,58 +120,87 @@ pub(super) async fn events_in_queue(
     Ok(found)
 }
 
-/// Messages that were received to find some of them.
-struct Taken {
-    /// Messages with a wanted key, each with its key. They stay hidden.
-    found: Vec<(String, ReceivedMessage)>,
-    /// Number of the other messages, which are shown again.
-    others: u64,
+/// One search of a queue. [`Search::end`] must follow, or the messages stay hidden for a while.
+struct Search<'a> {
+    stack: &'a Stack,
+    queue: &'a Queue,
+    hidden_for: Duration,
+    ends_at: Timestamp,
+    /// Requests of the next round.
+    requests: usize,
+    /// Receipts of the hidden messages, by the ids of the messages.
+    hidden: BTreeMap<String, String>,
 }
 
-/// Receives messages until each key is found or the queue returns none.
-async fn take(queue: &Queue, keys: &BTreeMap<String, bool>) -> Result<Taken, Error> {
-    let mut found: Vec<(String, ReceivedMessage)> = Vec::new();
-    let mut others = Vec::new();
-    let mut missing: BTreeSet<&String> = keys.keys().collect();
-    let mut result = Ok(());
-    while !missing.is_empty() {
-        let page = match queue.receive(HIDDEN).await {
-            Ok(page) => page,
-            Err(error) => {
-                result = Err(error.into());
+impl<'a> Search<'a> {
+    async fn start(stack: &'a Stack, queue: &'a Queue) -> Result<Self, Error> {
+        let depth = u32::try_from(queue.depth().await?).unwrap_or(u32::MAX);
+        let hidden_for = HIDDEN_PER_MESSAGE.saturating_mul(depth).saturating_add(HIDDEN).min(HIDDEN_MAX);
+        let ends_at = stack.now().plus(hidden_for * 5 / 6);
+        Ok(Self { stack, queue, hidden_for, ends_at, requests: 1, hidden: BTreeMap::new() })
+    }
+
+    /// Receives the next messages. None at the end of the search.
+    async fn next(&mut self) -> Result<Vec<ReceivedMessage>, Error> {
+        let mut new = Vec::new();
+        if self.stack.now() >= self.ends_at {
+            return Ok(new);
+        }
+        let (queue, hidden_for) = (self.queue, self.hidden_for);
+        let round = join_all((0..self.requests).map(|_| queue.receive(hidden_for))).await;
+        let (mut failed, mut is_at_end) = (None, false);
+        for messages in round {
+            match messages {
+                Ok(messages) => {
+                    is_at_end |= messages.is_empty();
+                    for message in messages {
+                        if self.hidden.insert(message.message_id.clone(), message.receipt.clone()).is_none() {
+                            new.push(message);
+                        }
+                    }
+                }
+                Err(error) => failed = Some(Error::from(error)),
+            }
+        }
+        self.requests = if is_at_end { 1 } else { (self.requests * 2).min(CONCURRENCY) };
+        failed.map_or(Ok(new), Err)
+    }
+
+    /// Deletes the messages with these keys while it receives, until none is missing.
+    async fn delete(&mut self, keys: &BTreeMap<String, bool>, missing: &mut BTreeSet<String>) -> Result<(), Error> {
+        while !missing.is_empty() {
+            let messages = self.next().await?;
+            if messages.is_empty() {
                 break;
             }
-        };
-        if page.is_empty() {
-            break;
-        }
-        for message in page {
-            let key = key_of(&message);
-            if keys.contains_key(&key) || keys.contains_key(&message.message_id) {
+            let of_key = messages.into_iter().map(|message| (key_of(&message), message));
+            let is_wanted = |(key, message): &(String, ReceivedMessage)| {
+                keys.contains_key(key) || keys.contains_key(&message.message_id)
+            };
+            let found: Vec<(String, ReceivedMessage)> = of_key.filter(is_wanted).collect();
+            let receipts: Vec<String> = found.iter().map(|(_, message)| message.receipt.clone()).collect();
+            let queue = self.queue;
+            let deleted = receipts.chunks(REQUEST_MAX).map(|some| async move { queue.delete(some).await });
+            concurrently(CONCURRENCY, deleted).await?;
+            for (key, message) in found {
                 missing.remove(&key);
                 missing.remove(&message.message_id);
-                found.push((key, message));
-            } else {
-                others.push(message);
+                self.hidden.remove(&message.message_id);
             }
         }
+        Ok(())
     }
-    if result.is_err() {
-        others.extend(found.drain(..).map(|(_, message)| message));
+
+    /// Shows the hidden messages again. Returns their number.
+    async fn end(self) -> Result<u64, Error> {
+        let number = self.hidden.len() as u64;
+        let receipts: Vec<(String, Duration)> =
+            self.hidden.into_values().map(|receipt| (receipt, Duration::ZERO)).collect();
+        let queue = self.queue;
+        let shown = receipts.chunks(REQUEST_MAX).map(|some| async move { queue.delay(some).await });
+        concurrently(CONCURRENCY, shown).await?;
+        Ok(number)
     }
-    let taken = Taken { found, others: others.len() as u64 };
-    let released = release_messages(queue, others).await;
-    result.and(released).map(|()| taken)
-}
-
-async fn release_messages(queue: &Queue, messages: impl IntoIterator<Item = ReceivedMessage>) -> Result<(), Error> {
-    let receipts: Vec<(String, Duration)> =
-        messages.into_iter().map(|message| (message.receipt, Duration::ZERO)).collect();
-    Ok(queue.delay(&receipts).await?)
-}
-
-fn receipts(messages: impl Iterator<Item = ReceivedMessage>) -> Vec<String> {
-    messages.map(|message| message.receipt).collect()
 }
 
 /// Content of a message of the dead-letter queue.

@@ -34,6 +34,9 @@ const FIFO_ID_MAX: usize = 128;
 /// Receives after which a queue that returned nothing counts as empty.
 const EMPTY_RECEIVES_MAX: u32 = 3;
 
+/// Codes with which SQS refuses the receipt of a message whose visibility timeout is over. A FIFO queue answers with the second.
+const EXPIRED_RECEIPT: [&str; 3] = ["MessageNotInflight", "InvalidParameterValue", "ReceiptHandleIsInvalid"];
+
 const BACKOFF_BASE: Duration = Duration::from_secs(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -274,7 +277,7 @@ impl Queue {
     }
 
     /// Hides messages for a while, after which the queue delivers them again. `receipts` pairs each receipt handle with
-    /// its delay.
+    /// its delay. A message whose visibility timeout is over is delivered again anyway, so an expired receipt is no error.
     ///
     /// # Errors
     /// [`Error::ChangeVisibility`]. The queue then delivers the messages again after its own visibility timeout.
@@ -291,7 +294,8 @@ impl Queue {
                 request = request.entries(entry);
             }
             let answer = request.send().await.map_err(|error| Error::ChangeVisibility(Box::new(error)))?;
-            if let Some(failed) = answer.failed.first() {
+            let is_expired = |code: &str| EXPIRED_RECEIPT.iter().any(|expired| code.ends_with(expired));
+            if let Some(failed) = answer.failed.iter().find(|failed| !is_expired(failed.code())) {
                 return Err(Error::ChangeVisibility(failed.code().into()));
             }
         }

@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use serde_json::Value;
 use switchhook_domain::{EventId, Provider};
+use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{
-    DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, list, plan_discard, plan_redrive,
+    DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, find, list, plan_discard, plan_redrive,
 };
 use switchhook_operate::plan::Verb;
+use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
-use switchhook_tests::{World, down, generic, is_request_to};
+use switchhook_tests::{World, down, generic, is_request_to, text};
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, options, stack};
 
+/// Time of a slow request: less than an attempt of the client may take.
+const SLOW: Duration = Duration::from_millis(900);
+/// Notices of a long queue.
+const NOTICES: usize = 1_400;
 const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: None, all: true };
 
 /// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
@@ -212,6 +218,47 @@ async fn run_does_not_wait_for_the_message_of_a_dead_letter_that_had_none() {
         let left = listed(&world).await;
         assert!(left.iter().all(|(_, letter)| letter.key != "generic:e1"), "{left:#?}");
     }
+}
+
+/// A stack whose dead-letter queue holds more notices than ten a request, one request after another, read in two minutes. Returns the id of
+/// the last notice's event.
+async fn with_many_notices() -> (World, EventId) {
+    let world = World::stopped();
+    for number in 0..NOTICES {
+        world.post(Provider::Generic, &format!("not JSON {number}")).await;
+    }
+    let (_, answer) = world.post(Provider::Generic, "the last one").await;
+    world.set_fault_hook(|call| (call.operation == "ReceiveMessage").then_some(Fault::Delay(SLOW)));
+    (world, EventId::new(text(&answer["event_id"])))
+}
+
+#[tokio::test(start_paused = true)]
+async fn search_of_a_long_queue_ends() {
+    let (world, last) = with_many_notices().await;
+    let stack = stack(&world);
+    let letters = find(&stack, &["generic:nobody".to_owned()]).await.unwrap();
+    assert_eq!((letters.iter().count(), letters.not_received), (0, 0));
+    let all = list(&stack, usize::MAX).await.unwrap();
+    assert_eq!((all.iter().count(), all.not_received), (NOTICES + 1, 0));
+    let found = find(&stack, &[last.to_string()]).await.unwrap();
+    assert_eq!(found.iter().map(|(_, letter)| letter.key.as_str()).collect::<Vec<_>>(), [last.as_str()]);
+    let depth = world.cloud.services().sqs().depth(EVENTS_DEAD_LETTER_QUEUE).unwrap();
+    assert_eq!((depth.visible, depth.in_flight), (NOTICES + 1, 0), "all are shown again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn notices_of_a_long_queue_are_deleted() {
+    let (world, last) = with_many_notices().await;
+    let stack = stack(&world);
+    let only = QuarantineFilter { event_ids: vec![last], ..QuarantineFilter::default() };
+    let plan = quarantine::plan_discard(&stack, &only, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    assert_eq!(world.dead_letters().len(), NOTICES);
+    let all = QuarantineFilter { all: true, ..QuarantineFilter::default() };
+    let plan = quarantine::plan_discard(&stack, &all, NOTICES).await.unwrap();
+    assert_eq!((plan.items.len(), plan.capped), (NOTICES, false));
+    carry_out(&stack, &plan).await;
+    assert!(world.dead_letters().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Disposition, EventId, Origin, Provider};
+use switchhook_operate::plan::EFFECTS_MAX;
 use switchhook_operate::quarantine::{
     LISTED_DEFAULT, QuarantineFilter, QuarantinedBy, ReadNow, list, plan_discard, plan_reprocess, show,
 };
 use switchhook_operate::{Error, Refusal};
-use switchhook_tests::{World, generic, text};
+use switchhook_tests::{MINUTE, World, generic, text};
 
 use super::{MAX, carry_out, carry_out_in_two, stack};
+use crate::repair::{everything, plan_replay};
 
 /// Posts a body that no version can read. Returns its id.
 pub(crate) async fn unreadable(world: &World) -> EventId {
@@ -23,9 +25,16 @@ pub(crate) async fn unreadable(world: &World) -> EventId {
 /// Stores an event as a version did that could not read its body: under the hash of the body, with the notice of ingress. This
 /// version can read the body.
 pub(crate) async fn quarantined_by_older_version(world: &World, call_id: &str, disposition: Disposition) -> EventId {
-    let event_id = EventId::new(format!("generic:sha256-{call_id}"));
-    let event = NewEvent {
-        event_id: event_id.clone(),
+    let event = event_of_older_version(world, call_id, disposition);
+    assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+    let stack = stack(world);
+    stack.dlq.send_quarantine_notice(&event.event_id, "the body is not a JSON object", "trace").await.unwrap();
+    event.event_id
+}
+
+fn event_of_older_version(world: &World, call_id: &str, disposition: Disposition) -> NewEvent {
+    NewEvent {
+        event_id: EventId::new(format!("generic:sha256-{call_id}")),
         call_id: None,
         origin: Origin::Provider(Provider::Generic),
         event_type: String::new(),
@@ -40,11 +49,7 @@ pub(crate) async fn quarantined_by_older_version(world: &World, call_id: &str, d
         decision: None,
         cause: None,
         trace_id: "trace".to_owned(),
-    };
-    assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
-    let stack = stack(world);
-    stack.dlq.send_quarantine_notice(&event_id, "the body is not a JSON object", "trace").await.unwrap();
-    event_id
+    }
 }
 
 fn all() -> QuarantineFilter {
@@ -106,14 +111,67 @@ async fn event_that_was_made_foldable_and_never_queued_is_finished_by_a_repetiti
     let stored = world.inbox.get(&event_id).await.unwrap().unwrap();
     let _ = world.inbox.make_foldable(&stored, None).await.unwrap();
     let stack = stack(&world);
-    let plan = plan_reprocess(&stack, &only(&event_id), MAX).await.unwrap();
+    assert_eq!(
+        list(&stack, LISTED_DEFAULT).await.unwrap()[0].event_id,
+        event_id,
+        "it needs attention until it is queued"
+    );
+    let plan = plan_reprocess(&stack, &all(), MAX).await.unwrap();
     carry_out(&stack, &plan).await;
     world.quiesce().await;
     assert!(world.call("c1").await.contains_event(&event_id));
     assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty());
+    assert!(world.dead_letters().is_empty());
     // Once more changes nothing.
     let again = plan_reprocess(&stack, &only(&event_id), MAX).await.unwrap();
     assert_eq!(carry_out(&stack, &again).await.result(), "0 done, 1 unchanged, 0 skipped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn quarantined_event_that_is_replayed_is_off_the_list() {
+    let world = World::new();
+    let event_id = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
+    let stack = stack(&world);
+    carry_out(&stack, &plan_replay(&stack, &everything()).await).await;
+    world.quiesce().await;
+    assert!(world.call("c1").await.contains_event(&event_id));
+    assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_of_a_long_plan_is_folded() {
+    let world = World::new();
+    let calls = EFFECTS_MAX + 1;
+    for number in 0..calls {
+        quarantined_by_older_version(&world, &format!("c{number}"), Disposition::Quarantined).await;
+    }
+    let stack = stack(&world);
+    let plan = plan_reprocess(&stack, &all(), MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.calls, plan.effects.len()), (calls, calls, EFFECTS_MAX));
+    assert_eq!(carry_out(&stack, &plan).await.result(), format!("{calls} done, 0 unchanged, 0 skipped"));
+    world.quiesce().await;
+    assert_eq!(world.call(&format!("c{EFFECTS_MAX}")).await.history.len(), 1);
+    assert!(world.dead_letters().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_event_behind_many_others_is_selected() {
+    let world = World::new();
+    let event_id = unreadable(&world).await;
+    let stack = stack(&world);
+    let cause = list(&stack, LISTED_DEFAULT).await.unwrap()[0].cause.clone().unwrap();
+    world.wait(MINUTE).await;
+    for number in 0..=LISTED_DEFAULT {
+        let event = event_of_older_version(&world, &format!("c{number}"), Disposition::Quarantined);
+        assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+    }
+    let filter = QuarantineFilter { cause: Some(cause), ..QuarantineFilter::default() };
+    let plan = plan_discard(&stack, &filter, 1).await.unwrap();
+    assert_eq!((plan.items.len(), plan.capped), (1, false), "{plan:?}");
+    assert_eq!(plan.items[0].event_id.as_ref(), Some(&event_id));
+    let earliest = plan_discard(&stack, &all(), 1).await.unwrap();
+    assert_eq!((earliest.items.len(), earliest.capped), (1, true));
+    assert_eq!(earliest.items[0].event_id.as_ref(), Some(&event_id));
 }
 
 #[tokio::test(start_paused = true)]

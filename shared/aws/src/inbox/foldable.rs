@@ -17,7 +17,7 @@ impl Inbox {
     /// Makes a recorded or quarantined event foldable, if this version of the program can fold it. `config` is the entry that its
     /// provider has now, by which it may be read too. The stored item loses its disposition, and gets its call, its type, and the result
     /// of `config`. The body and the id stay. So the sweep, the refold and the drift check treat it like any other event. The caller
-    /// must then queue it.
+    /// must then queue it, and take its mark away only after that: until then, the mark keeps it on the list of quarantined events.
     ///
     /// An event that is foldable already gets only the decision that `config` found. The caller must then have its call folded again.
     ///
@@ -79,7 +79,7 @@ impl Inbox {
         if decision.is_some() {
             update.push_str(", decision = :decision");
         }
-        update.push_str(" REMOVE disposition, attention, attention_at, cause");
+        update.push_str(" REMOVE disposition");
         let mut condition = "attribute_exists(event_id) AND attribute_exists(disposition)".to_owned();
         // The call, the type and the reading come from the body. If the person was forgotten since, they must not come back.
         if stored.erased_at.is_none() {
