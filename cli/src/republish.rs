@@ -15,6 +15,7 @@ Examples:
   switchhook republish --call appointment:appt_201
   switchhook republish --since 2h --stack switchhook
   switchhook republish --failed --yes --reason 'the event bus is up again'
+  switchhook republish --failed --since 2026-11-20T09:00:00Z
 
 The domain events are derived again from the stored calls, with the same ids and the same content. Subscribers recognise events
 that they already have by the id. No stored data changes, and the command can be repeated. A call whose row cannot be read is named,
@@ -25,7 +26,8 @@ the webhooks that its row remembers: ten, as a rule. Use --since for earlier one
 
 --since selects the calls that received an event, or were settled, since that time. --failed reads the messages of the relay's
 failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. It does
-not find a settled call whose last event waited in the queue for more than six hours, as after a redrive: use --call for those.
+not find a settled call whose last event waited in the queue for more than six hours, as after a redrive: use --call for those. If more
+calls were written than a plan holds (--max), it prints the --since with which --failed goes on. The last of these plans deletes the messages.
 
 Exit status: 0 if done or planned, 1 if there is nothing to publish, 2 if not all events could be published, 3 if it was refused.";
 
@@ -39,16 +41,16 @@ pub(crate) struct Republish {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false, args = ["plan"])]
+#[group(required = true, multiple = true, args = ["plan"])]
 struct Selection {
     /// Id of a call; can be repeated
-    #[arg(long = "call", value_name = "CALL")]
+    #[arg(long = "call", value_name = "CALL", conflicts_with_all = ["since", "failed", "plan"])]
     calls: Vec<String>,
     /// All calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
-    #[arg(long, value_name = "TIME", value_parser = since::parse)]
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
     since: Option<Since>,
-    /// All calls whose domain events the relay gave up on
-    #[arg(long)]
+    /// All calls whose domain events the relay gave up on; with --since, those that were written since that time
+    #[arg(long, conflicts_with = "plan")]
     failed: bool,
 }
 
@@ -67,10 +69,11 @@ impl Republish {
 
 impl Selection {
     fn filter(&self, now: Timestamp) -> RepublishFilter {
-        match self.since {
-            Some(since) => RepublishFilter::Since(since.at(now)),
-            None if self.failed => RepublishFilter::Failed,
-            None => RepublishFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+        let since = self.since.map(|since| since.at(now));
+        match (self.failed, since) {
+            (true, since) => RepublishFilter::Failed(since),
+            (false, Some(since)) => RepublishFilter::Since(since),
+            (false, None) => RepublishFilter::Calls(self.calls.iter().map(CallId::new).collect()),
         }
     }
 }

@@ -28,8 +28,6 @@ use crate::stack::Stack;
 const LOOK_BACK: Duration = Duration::from_secs(6 * 60 * 60);
 /// Difference of the clocks of the stream and of the functions.
 const CLOCK_MARGIN: Duration = Duration::from_secs(60);
-/// Time for which the messages of the failures queue are hidden from other receivers while they are read.
-const HIDDEN: Duration = Duration::from_secs(120);
 /// Rows read at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -42,8 +40,9 @@ pub enum RepublishFilter {
     /// Calls that received an event, or were settled, since this time, and the events of entities that were received since then.
     Since(#[serde(with = "crate::time_text")] Timestamp),
     /// Calls that were written since the relay gave up, as the messages of its failures queue say. Events of entities that may have
-    /// been folded since then are selected too.
-    Failed,
+    /// been folded since then are selected too. With a time, only those that were written or received since then: a plan goes on there
+    /// after one that reached its limit.
+    Failed(#[serde(with = "crate::time_text::optional")] Option<Timestamp>),
 }
 
 /// Call, or entity with one of its events.
@@ -116,16 +115,19 @@ pub async fn plan(
             continue_at = selection::earliest(&mut subjects, items_max).filter(|at| at > since);
             (subjects.into_iter().map(|(_, subject)| item(subject)).collect(), Vec::new())
         }
-        RepublishFilter::Failed => {
+        RepublishFilter::Failed(after) => {
             let failures = failures(stack).await?;
-            let subjects = written_since_failure(stack, &failures, now, progress).await?;
-            (subjects.into_iter().map(item).collect(), failures)
+            let mut subjects = written_since_failure(stack, &failures, *after, now, progress).await?;
+            examined = subjects.len();
+            continue_at =
+                selection::earliest(&mut subjects, items_max).filter(|at| after.is_none_or(|after| *at > after));
+            (subjects.into_iter().map(|(_, subject)| item(subject)).collect(), failures)
         }
     };
     let examined = examined.max(items.len());
     let capped = examined > items_max;
     items.truncate(items_max);
-    // The messages are deleted last, and only by a plan that holds every call and event.
+    // The messages are deleted last, and only by a plan that holds every call and event, or all that earlier plans left.
     let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
         has_message: true,
         ..PlanItem::of_key(Action::DeleteRelayFailure, failure.message_id.clone())
@@ -142,21 +144,11 @@ pub async fn plan(
 /// The errors of the queue.
 pub async fn failures(stack: &Stack) -> Result<Vec<RelayFailure>, Error> {
     let mut messages = Vec::new();
-    let mut result = Ok(());
-    loop {
-        match stack.relay_failures_queue.receive(HIDDEN).await {
-            Ok(page) if page.is_empty() => break,
-            Ok(page) => messages.extend(page),
-            Err(error) => {
-                result = Err(Error::from(error));
-                break;
-            }
-        }
-    }
-    let receipts: Vec<(String, Duration)> =
-        messages.iter().map(|message| (message.receipt.clone(), Duration::ZERO)).collect();
-    stack.relay_failures_queue.delay(&receipts).await?;
-    result?;
+    let received = dead_letters::receive(stack, &stack.relay_failures_queue, |more| {
+        messages.extend(more);
+        true
+    });
+    received.await?;
     let failure = |message: switchhook_aws::queue::ReceivedMessage| {
         let content: Option<Failure> = serde_json::from_str(&message.body).ok();
         let first_at = content.and_then(|content| Timestamp::parse_rfc3339(&content.batch.first_at));
@@ -255,35 +247,43 @@ pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result
     dead_letters::delete_messages(stack, &stack.relay_failures_queue, ids).await
 }
 
-/// Returns the calls and events that were written since the first failure. Such calls are open, or were settled since then, or received an event since
-/// then or shortly before. The events of entities that arrived in this time may have been folded since the failure.
+/// Returns the calls and events that were written since the first failure, and since `after`, with their times. Such calls are open, or were
+/// settled since then, or received an event since then or shortly before. The events of entities that arrived in this time may have been
+/// folded since the failure.
 async fn written_since_failure(
     stack: &Stack,
     failures: &[RelayFailure],
+    after: Option<Timestamp>,
     now: Timestamp,
     progress: Progress<'_>,
-) -> Result<BTreeSet<Subject>, Error> {
-    let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(BTreeSet::new()) };
-    let since = first_at.minus(CLOCK_MARGIN);
+) -> Result<Vec<(Timestamp, Subject)>, Error> {
+    let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(Vec::new()) };
+    let since = after.into_iter().fold(first_at.minus(CLOCK_MARGIN), Timestamp::max);
     let received = selection::calls_since(&stack.inbox, &stack.calls, since.minus(LOOK_BACK), now, progress).await?;
     let (entities, calls): (selection::SelectedCalls, selection::SelectedCalls) =
         received.into_iter().partition(|(id, _)| id.is_entity());
-    let of_entities = entities.into_iter().flat_map(subjects_in).map(|(_, subject)| subject);
+    let of_entities = entities.into_iter().flat_map(subjects_in);
+    let of_entities = of_entities.filter(|(at, _)| after.is_none_or(|after| *at >= after));
     let mut candidates: BTreeSet<CallId> = calls.into_keys().collect();
     candidates.extend(selection::open_calls(&stack.calls).await?);
+    let subject = |call_id: CallId| -> Subject { (call_id, None) };
     let written = candidates.into_iter().map(|call_id| async move {
         match stack.calls.resolve(&call_id).await {
             Ok(resolved) => {
                 let call = resolved.call.filter(|call| call.updated_at >= since);
-                Ok(call.map(|call| call.call_id))
+                Ok(call.map(|call| (call.updated_at, subject(call.call_id))))
             }
             // The run names a row that cannot be read.
-            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(call_id)),
+            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {
+                Ok(Some((since, subject(call_id))))
+            }
             Err(error) => Err(Error::from(error)),
         }
     });
     let written = concurrently(CONCURRENCY, written).await?.into_iter().flatten();
-    Ok(written.map(|call_id| (call_id, None)).chain(of_entities).collect())
+    // Two ids may lead to one call.
+    let unique: BTreeSet<(Timestamp, Subject)> = written.chain(of_entities).collect();
+    Ok(unique.into_iter().collect())
 }
 
 async fn publish(bus: &Bus, events: Vec<OutboxEvent>) -> Result<u64, switchhook_aws::Error> {

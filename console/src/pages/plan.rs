@@ -167,7 +167,7 @@ async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
         Kind::Republish => {
             let failed = form.get("failed") == Some("yes");
             let calls = RepublishFilter::Calls(call().into_iter().collect());
-            let filter = if failed { RepublishFilter::Failed } else { calls };
+            let filter = if failed { RepublishFilter::Failed(None) } else { calls };
             republish::plan(stack, &filter, most, &mut |_, _| {}).await?
         }
         Kind::Verify => {
@@ -417,7 +417,10 @@ fn left_out(plan: &Plan) -> Markup {
             p { "The effect on " (hidden) " is not worked out, because a plan shows " (EFFECTS_MAX) ". The run makes none of their phones ring." }
         }
         @if plan.capped {
-            p { (why_capped(plan)) " Run it, and then make the next plan." }
+            @match plan.continue_at {
+                Some(at) => p { (why_capped(plan)) " Run it, and then go on in the terminal with --since " (at.to_string()) "." },
+                None => p { (why_capped(plan)) " Run it, and then make the next plan." },
+            }
         }
         @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
         (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
@@ -434,6 +437,9 @@ fn why_capped(plan: &Plan) -> String {
         return "More may match: the plan has reached its limit, or the dead-letter queue did not give out all its messages. Of one \
                 call, it gives at most ten at a time."
             .to_owned();
+    }
+    if plan.continue_at.is_some() {
+        return "The plan has reached a limit, so more may match.".to_owned();
     }
     // A plan of the terminal may have another limit than this page's plans.
     let selected = plan.found();

@@ -100,20 +100,51 @@ async fn row_that_cannot_be_read_is_named_and_the_others_are_published() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn plans_that_reached_their_limit_publish_all_that_the_relay_gave_up() {
+    let mut world = World::new();
+    relay_gives_up(&mut world, &["c1", "c2", "c3"]).await;
+    for call in ["c2", "c1", "c3"] {
+        world.accept(Provider::Generic, &generic(call, &format!("{call}-later"), "ANSWERED", 9)).await;
+        world.wait(MINUTE).await;
+    }
+    let stack = stack(&world);
+    let (mut names, mut after) = (Vec::new(), None);
+    loop {
+        let made = plan(&stack, &RepublishFilter::Failed(after), 1, &mut |_, _| {}).await.unwrap();
+        names.extend(made.items.iter().filter_map(|item| item.call_id.clone()).map(|call| call.to_string()));
+        assert_eq!(made.capped, made.continue_at.is_some(), "{made:?}");
+        carry_out(&stack, &made).await;
+        after = made.continue_at;
+        if after.is_none() {
+            break;
+        }
+        assert!(!failures(&stack).await.unwrap().is_empty(), "the last plan deletes the messages");
+    }
+    assert_eq!(names, ["c2", "c1", "c3"]);
+    assert!(failures(&stack).await.unwrap().is_empty());
+}
+
+/// Has these calls receive an event, one a minute, while the bus is down for longer than the relay retries a record.
+async fn relay_gives_up(world: &mut World, calls: &[&str]) {
+    world.cloud.bus().fail_entries(Some(Arc::new(|_| Some("ThrottlingException".to_owned()))));
+    for (second, call) in (0..).zip(calls) {
+        world.accept(Provider::Generic, &generic(call, call, "RINGING", second)).await;
+        world.wait(MINUTE).await;
+    }
+    world.skip(HOUR * 22).await;
+    world.wait(HOUR).await;
+    world.clear_faults();
+    world.quiesce().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_relay_gave_up_is_published_and_its_messages_are_deleted() {
     let mut world = World::new();
     world.accept(Provider::Generic, &generic("before", "e0", "ENDED", 0)).await;
     // The call is settled after its inactivity timeout.
     world.wait(HOUR).await;
     world.skip(HOUR * 7).await;
-    // The bus is down for longer than the relay retries a record.
-    world.cloud.bus().fail_entries(Some(Arc::new(|_| Some("ThrottlingException".to_owned()))));
-    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.quiesce().await;
-    world.skip(HOUR * 22).await;
-    world.wait(HOUR).await;
-    world.clear_faults();
-    world.quiesce().await;
+    relay_gives_up(&mut world, &["c1"]).await;
     let stack = stack(&world);
     let failed = failures(&stack).await.unwrap();
     assert!(!failed.is_empty());
@@ -121,7 +152,7 @@ async fn what_the_relay_gave_up_is_published_and_its_messages_are_deleted() {
     assert_eq!(failures(&stack).await.unwrap(), failed, "the messages are visible again");
     let before = published("before");
 
-    let plan = planned(&stack, &RepublishFilter::Failed).await;
+    let plan = planned(&stack, &RepublishFilter::Failed(None)).await;
     let names: Vec<&str> = plan.items.iter().filter_map(|item| item.call_id.as_ref()).map(CallId::as_str).collect();
     assert_eq!(names, ["c1"], "{plan:?}");
     let run = carry_out_in_two(&stack, &plan).await;
@@ -129,7 +160,7 @@ async fn what_the_relay_gave_up_is_published_and_its_messages_are_deleted() {
     assert!(published("c1") > 0);
     assert_eq!(published("before"), before);
     assert!(failures(&stack).await.unwrap().is_empty());
-    let nothing = planned(&stack, &RepublishFilter::Failed).await;
+    let nothing = planned(&stack, &RepublishFilter::Failed(None)).await;
     assert!(nothing.items.is_empty(), "{nothing:?}");
 }
 
