@@ -14,7 +14,7 @@ Examples:
   switchhook run list
 
 Lists the latest runs: state, position, result, who and why. A run that is `unfinished` is being carried out, or was interrupted; if
-it does not move any more, go on with `switchhook run resume`.
+it does not move any more, go on with `switchhook run resume`. The list has every run of the last day, up to --max.
 
 Exit status: 0 if there are runs, 1 if there is none, 2 if the stack could not be reached.";
 
@@ -26,7 +26,7 @@ A run stores its position after each page of items, so it goes on from any machi
 and left alone. If another process still carries the run out, that process stops. The rate and the reason are those of the
 start. A plan is kept for a day, so a run that was interrupted can be resumed for that time.
 
-Exit status: 0 if the run is finished, 1 if it was stopped again or was a redrive that left an event alone, 2 if the stack could not be
+Exit status: 0 if the run is finished, 1 if it was stopped again, or left an event alone that it was to fold, 2 if the stack could not be
 reached, 3 if there is no such run or it is finished already.";
 
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ impl List {
 
 fn print(runs: &[run::Run], out: &mut impl Write) -> io::Result<()> {
     if runs.is_empty() {
-        return writeln!(out, "There is no run: no operator has repaired anything.");
+        return writeln!(out, "No run was found: no operator has carried a repair out in the last day.");
     }
     for run in runs {
         let state = match run.state {

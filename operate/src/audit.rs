@@ -9,14 +9,17 @@
 
 mod operation;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Serialize};
-use switchhook_aws::inbox::{AttentionKind, DocumentKind, audit_id};
+use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::hide_number;
 use switchhook_domain::{EventId, OperatorAction, Timestamp};
 
 use crate::attention;
 use crate::error::{Error, Refusal};
+use crate::plan::KEPT_FOR;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
@@ -25,8 +28,8 @@ pub use operation::{Direct, Operation};
 /// Number of consecutive digits of a reason that may be a phone number.
 const NUMBER_DIGITS_MIN: usize = 9;
 
-/// Fewest of the latest audit records among which runs are looked for. Changes without a plan have records too.
-const SEARCHED_FOR_RUNS: usize = 200;
+/// Audit records of one page, when runs are looked for among them. Changes without a plan have records too.
+const RECORDS_PAGE_MAX: i32 = 200;
 
 /// Moment of an operation that a record is about, or the reading of a payload that is not masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,16 +109,35 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<AuditRecord>, Error
     Ok(records)
 }
 
-/// Returns the ids of the runs that the latest audit records are about, at most `limit`, the latest first.
+/// Returns the ids of the runs that the latest audit records are about, at most `limit`, the latest first. Reads at least the records of the
+/// time in which a run can be resumed, unless it finds enough runs before.
 pub(crate) async fn run_ids(stack: &Stack, limit: usize) -> Result<Vec<String>, Error> {
-    let mut ids: Vec<String> = Vec::new();
-    for entry in attention::all(stack, AttentionKind::Audit, limit.saturating_mul(3).max(SEARCHED_FOR_RUNS)).await? {
-        let run = audit_id(&entry.item_key).and_then(|id| id.split('/').next()).filter(|id| id.starts_with("r-"));
-        if let Some(run) = run.filter(|run| ids.len() < limit && !ids.iter().any(|id| id == run)) {
-            ids.push(run.to_owned());
+    let resumable_since = stack.now().minus(KEPT_FOR);
+    let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
+    for shard in 0..ATTENTION_SHARDS {
+        let mut pages = stack.inbox.attention_pages(AttentionKind::Audit, shard, None, Some(RECORDS_PAGE_MAX));
+        let mut of_shard = BTreeSet::new();
+        while of_shard.len() < limit
+            && let Some(page) = pages.next().await?
+        {
+            for entry in &page.items {
+                let run =
+                    audit_id(&entry.item_key).and_then(|id| id.split('/').next()).filter(|id| id.starts_with("r-"));
+                if let Some(run) = run {
+                    of_shard.insert(run.to_owned());
+                    let at = latest.entry(run.to_owned()).or_insert(entry.at);
+                    *at = entry.at.max(*at);
+                }
+            }
+            if page.items.last().is_some_and(|entry| entry.at < resumable_since) {
+                break;
+            }
         }
     }
-    Ok(ids)
+    let mut runs: Vec<(Timestamp, String)> = latest.into_iter().map(|(run, at)| (at, run)).collect();
+    runs.sort_by(|a, b| b.cmp(a));
+    runs.truncate(limit);
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
 /// Things that a change without a plan is about.

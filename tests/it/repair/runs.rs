@@ -1,9 +1,11 @@
 //! Runs: one per plan, audited, at a rate.
 
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use serde_json::Value;
 use switchhook_local::INBOX_TABLE;
+use switchhook_operate::audit::{self, Direct};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::run::{self, RunOptions, RunState};
 use switchhook_operate::{Error, Refusal};
@@ -57,6 +59,22 @@ async fn nothing_is_done_without_an_audit_record() {
     let records = world.items(INBOX_TABLE).await;
     let key = |item: &switchhook_tests::Item| format!("{:?}", item["event_id"]);
     assert_eq!(records.iter().filter(|item| key(item).contains("audit:")).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_of_the_last_day_is_listed_behind_any_number_of_other_changes() {
+    let world = World::stopped();
+    let stack = stack_of(&world);
+    post_unqueued(&world, "c1", "e1", "RINGING", 0).await;
+    let plan = plan_replay(&stack, &everything()).await;
+    let run = carry_out(&stack, &plan).await.unwrap();
+    for _ in 0..250 {
+        world.wait(Duration::from_secs(60)).await;
+        let begun = audit::begin(&stack, Direct::CancelCall, None, audit::Subject::default()).await.unwrap();
+        audit::finish(&stack, begun, audit::Counts::default()).await.unwrap();
+    }
+    let listed = run::list(&stack, 20).await.unwrap();
+    assert_eq!(listed, [run]);
 }
 
 #[tokio::test(start_paused = true)]
