@@ -21,11 +21,12 @@ use switchhook_domain::{
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::events::entity_fate;
+use crate::events::{entity_fate, ids_of};
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
 
+const MINUTE_MS: i64 = 60_000;
 /// Reads at the same time.
 const CONCURRENCY: usize = 16;
 /// Number of events that arrived in a few minutes, above which the next minutes are read one by one.
@@ -34,10 +35,10 @@ const BUSY: usize = 1_000;
 const EXAMINED_MAX: usize = 1_000_000;
 /// Limit on the events that one plan reads to compare them with the filter.
 const READ_MAX: usize = 50_000;
-/// Minutes before the first event of a call in which its events are looked for, and after its last.
+/// Minutes before and after the creation of a call, and each of its attempts, in which its events are looked for.
 const AROUND_MINUTES: i64 = 60;
-/// Limit on the minutes in which the events of one call are looked for, if no time is given.
-const CALL_MINUTES_MAX: usize = 240;
+/// Limit on the minutes in which the events of one call are looked for, if no time is given: a day. The plan says where the next goes on.
+const CALL_MINUTES_MAX: usize = 24 * 60;
 
 /// Disposition that events are selected by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -178,12 +179,21 @@ async fn matches(
             matches.take(stack, filter, vec![candidate], items_max).await?;
         }
     }
-    let minutes = minutes_of(filter, row.as_ref(), now);
+    // A provider may report a call under its own id of an attempt.
+    let ids: BTreeSet<CallId> =
+        row.as_ref().map(ids_of).unwrap_or_default().into_iter().chain(filter.call.clone()).collect();
+    let mut minutes = minutes_of(filter, row.as_ref(), now);
+    let not_searched = minutes.get(CALL_MINUTES_MAX).filter(|_| filter.since.is_none()).copied();
+    if not_searched.is_some() {
+        minutes.truncate(CALL_MINUTES_MAX);
+    }
     let all = minutes.len() as u64;
-    let shards_of = |minute: i64| match &filter.call {
-        // All events of a call are in one shard of their minute.
-        Some(call_id) => vec![stack.inbox.shard_of_call(call_id, minute)],
-        None => stack.inbox.received_shards(minute).collect(),
+    let shards_of = |minute: i64| -> BTreeSet<u64> {
+        match &filter.call {
+            // All events under one id are in one shard of their minute.
+            Some(_) => ids.iter().map(|id| stack.inbox.shard_of_call(id, minute)).collect(),
+            None => stack.inbox.received_shards(minute).collect(),
+        }
     };
     // The events that the plan takes are among the first of each shard.
     let most = if filter.needs_no_read() { items_max } else { READ_MAX }.saturating_add(seen.len() + 1);
@@ -192,7 +202,7 @@ async fn matches(
         let (some, later) = rest.split_at(ahead.min(rest.len()));
         rest = later;
         let buckets = some.iter().flat_map(|minute| shards_of(*minute).into_iter().map(move |shard| (*minute, shard)));
-        let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter, most));
+        let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter, &ids, most));
         let found = concurrently(CONCURRENCY, found).await?;
         let mut candidates: Vec<Candidate> = found.into_iter().flatten().collect();
         // Busy minutes are read one by one, so that little is read beyond the limit. Quiet ones are read at the same time.
@@ -203,9 +213,10 @@ async fn matches(
         done += some.len() as u64;
         progress(done, all);
         if matches.continue_at.is_some() {
-            break;
+            return Ok(matches);
         }
     }
+    matches.continue_at = not_searched.map(|minute| Timestamp::from_millis(minute * MINUTE_MS));
     Ok(matches)
 }
 
@@ -232,24 +243,36 @@ fn minutes_of(filter: &ReplayFilter, row: Option<&Call>, now: Timestamp) -> Vec<
     match (filter.since, row) {
         (Some(since), _) => (minute_of(since)..=minute_of(until)).collect(),
         (None, Some(row)) => {
-            let times = || row.history.iter().map(|entry| entry.received_at);
-            let first = times().min().unwrap_or(row.created_at).min(row.created_at);
-            // More events of an open call may have arrived at any time.
-            let last = if row.is_settled() { times().max().unwrap_or(row.updated_at) } else { now };
-            let range = minute_of(first) - AROUND_MINUTES..=(minute_of(last) + AROUND_MINUTES).min(minute_of(until));
-            range.take(CALL_MINUTES_MAX).collect()
+            let received = row.history.iter().map(|entry| entry.received_at);
+            let known: Vec<Timestamp> = received.chain([row.created_at]).collect();
+            let first = known.iter().min().copied().unwrap_or(row.created_at);
+            let mut spans: Vec<(Timestamp, Timestamp)> = known.into_iter().map(|at| (at, at)).collect();
+            spans.extend(row.attempts().iter().map(|attempt| (attempt.started_at, attempt.last_event_at)));
+            if !row.is_settled() {
+                // The latest attempt may go on, and the provider may report one that the row does not know.
+                let latest = row.attempts().last().map_or(now, |attempt| attempt.started_at);
+                spans.extend([(latest, now), (now, now)]);
+            }
+            // The times of attempts are those of the provider, whose clock may be wrong.
+            let around = |(start, end): (Timestamp, Timestamp)| {
+                let minutes = minute_of(start.max(first)) - AROUND_MINUTES..=minute_of(end) + AROUND_MINUTES;
+                minutes.take(CALL_MINUTES_MAX)
+            };
+            let minutes: BTreeSet<i64> = spans.into_iter().flat_map(around).collect();
+            minutes.into_iter().take_while(|minute| *minute <= minute_of(until)).collect()
         }
         (None, None) => Vec::new(),
     }
 }
 
 /// Reads the events that one shard received in one minute, and that the index knows to match: the first `most` of them, or a few
-/// more.
+/// more. `ids` are the ids of the call that the filter names.
 async fn received(
     stack: &Stack,
     minute: i64,
     shard: u64,
     filter: &ReplayFilter,
+    ids: &BTreeSet<CallId>,
     most: usize,
 ) -> Result<Vec<Candidate>, Error> {
     let mut found = Vec::new();
@@ -258,7 +281,7 @@ async fn received(
         let is_wanted = |event: &ReceivedEvent| {
             filter.since.is_none_or(|since| since <= event.received_at)
                 && filter.until.is_none_or(|until| event.received_at <= until)
-                && filter.call.as_ref().is_none_or(|call| event.call_id.as_ref() == Some(call))
+                && (filter.call.is_none() || event.call_id.as_ref().is_some_and(|id| ids.contains(id)))
                 && filter.matches_origin(&event.event_id)
         };
         found.extend(page.items.into_iter().filter(is_wanted).map(|event| Candidate {

@@ -81,7 +81,7 @@ pub async fn unfolded(stack: &Stack, call: &Call, until: Option<Timestamp>) -> R
 }
 
 /// Returns the ids under which a provider may report a call: its own, and those that are derived from its attempts.
-fn ids_of(call: &Call) -> BTreeSet<CallId> {
+pub(crate) fn ids_of(call: &Call) -> BTreeSet<CallId> {
     let of_attempt = call.attempt_records.iter().filter_map(|record| {
         let provider_call_id = record.provider_call_id.as_deref()?;
         Some(CallId::new(derived_call_id(record.provider?, provider_call_id)))

@@ -1,9 +1,11 @@
 //! Replay of events that are in their call, and of events that ingress did not let in.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use serde_dynamo::AttributeValue;
-use switchhook_domain::{CallId, Provider};
+use serde_json::json;
+use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::INBOX_TABLE;
 use switchhook_operate::plan::{Action, EFFECTS_MAX, Verb};
 use switchhook_operate::run::{self, RunOptions};
@@ -14,6 +16,7 @@ use super::{
     carry_out, consume_all, everything, generic, of_call, options, plan_replay, post_folded, post_unqueued, stack_of,
     summary,
 };
+use crate::outbound::{call_request, create};
 
 #[tokio::test(start_paused = true)]
 async fn event_that_is_in_its_call_is_not_queued_again() {
@@ -136,6 +139,29 @@ async fn phone_behind_the_first_calls_of_a_plan_does_not_ring_uncounted() {
     assert!(run.skipped[0].reason.contains("did not count it"), "{:?}", run.skipped);
     consume_all(&world).await;
     assert_eq!(world.call(&call_id).await.job.as_str(), "IN_PROGRESS");
+}
+
+/// A call that was created long before its attempt. The provider also reports the attempt under its own id.
+#[tokio::test(start_paused = true)]
+async fn event_of_a_late_attempt_is_found_under_each_id_of_the_call() {
+    let mut world = World::new();
+    let mut request = call_request("busy");
+    request["due_at"] = json!(world.now().plus(MINUTE * 15 * 60).to_string());
+    let call_id = create(&world, &request).await;
+    world.skip(MINUTE * 15 * 60).await;
+    world.wait(MINUTE * 5).await;
+    world.stop();
+    let call = world.call(&call_id).await;
+    let attempt = call.attempt_records[0].clone();
+    let provider_call_id = attempt.provider_call_id.unwrap();
+    let derived = format!("{}:{provider_call_id}", attempt.provider.unwrap());
+    let mut expected: BTreeSet<EventId> = call.history.iter().map(|entry| entry.source_event_id.clone()).collect();
+    for (event_id, id) in [("lost-1", &call_id), ("lost-2", &derived)] {
+        expected.insert(post_unqueued(&world, id, event_id, "RINGING", 0).await);
+    }
+    let stack = stack_of(&world);
+    let plan = plan_replay(&stack, &of_call(&call_id)).await;
+    assert_eq!((plan.examined, plan.capped), (expected.len(), false), "{plan:?}");
 }
 
 #[tokio::test(start_paused = true)]
