@@ -36,15 +36,17 @@ pub async fn plan_refill(
     let selected = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
     let open: BTreeSet<CallId> = selection::open_calls(&stack.calls).await?.into_iter().collect();
     let calls: BTreeSet<&CallId> = selected.keys().chain(&open).collect();
-    let rows = read_rows(stack, calls.into_iter().cloned().collect()).await?;
+    let times = |call: Call| (call.call_id, call.updated_at);
+    let rows = read_rows(stack, calls.into_iter().cloned().collect(), &times).await?;
     let examined = rows.len();
     // An open call is selected whenever it was written. Any other is selected up to the time of its last event or settlement.
-    let found_until = |call: &Call| {
-        let last_at = selected.get(&call.call_id).filter(|_| !open.contains(&call.call_id)).map(|found| found.last_at);
-        last_at.map_or(call.updated_at, |at| at.min(call.updated_at))
+    let found_until = |call_id: &CallId, updated_at: Timestamp| {
+        let last_at = selected.get(call_id).filter(|_| !open.contains(call_id)).map(|found| found.last_at);
+        last_at.map_or(updated_at, |at| at.min(updated_at))
     };
-    let written = rows.iter().filter(|call| call.updated_at >= since);
-    let mut calls: Vec<(Timestamp, CallId)> = written.map(|call| (found_until(call), call.call_id.clone())).collect();
+    let written = rows.into_iter().filter(|(_, updated_at)| *updated_at >= since);
+    let mut calls: Vec<(Timestamp, CallId)> =
+        written.map(|(call_id, updated_at)| (found_until(&call_id, updated_at), call_id)).collect();
     let capped = calls.len() > items_max;
     let continue_at = selection::earliest(&mut calls, items_max).filter(|at| *at > since);
     let items = calls.into_iter().map(|(_, call_id)| PlanItem::of_call(Action::Refill, call_id)).collect();
@@ -69,21 +71,23 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
             calls.extend(page.items);
         }
     }
-    let rows = read_rows(stack, calls).await?;
     let is_later = |call: &Call| match call.job {
         Job::Pending { due_at } => due_at > now,
         // Its booking has called it off, and may call it back.
         Job::Canceled => call.plan.as_ref().is_some_and(|plan| plan.due_at > now),
         Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed => false,
     };
-    let stopped = rows.iter().filter(|call| {
-        call.created_at <= since
+    let stopped = |call: Call| {
+        let is_stopped = call.created_at <= since
             && call.stop_unknown(&stack.policy(), now).is_some()
-            && !(keep_not_due && is_later(call))
-    });
-    let mut items: Vec<PlanItem> = stopped.map(|call| PlanItem::of_call(Action::Stop, call.call_id.clone())).collect();
+            && !(keep_not_due && is_later(&call));
+        is_stopped.then(|| PlanItem::of_call(Action::Stop, call.call_id))
+    };
+    let rows = read_rows(stack, calls, &stopped).await?;
+    let examined = rows.len();
+    let mut items: Vec<PlanItem> = rows.into_iter().flatten().collect();
     let filter = json!({ "since": since.to_string(), "keep_not_due": keep_not_due });
-    let (examined, capped) = (rows.len(), items.len() > items_max);
+    let capped = items.len() > items_max;
     items.truncate(items_max);
     Draft { verb: Verb::Stop, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
         .into_plan(stack)
@@ -135,12 +139,17 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     Ok(())
 }
 
-async fn read_rows(stack: &Stack, calls: Vec<CallId>) -> Result<Vec<Call>, Error> {
+/// Reads the rows of calls, and keeps of each what `kept` returns: a row takes kilobytes, and there may be a million.
+async fn read_rows<T: Send>(
+    stack: &Stack,
+    calls: Vec<CallId>,
+    kept: &(impl Fn(Call) -> T + Sync),
+) -> Result<Vec<T>, Error> {
     let read = calls.iter().map(|call_id| async move {
         match stack.calls.get_call(call_id).await {
             // `verify` names a row that cannot be read.
             Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
-            other => other,
+            other => other.map(|call| call.map(kept)),
         }
     });
     Ok(concurrently(CONCURRENCY, read).await?.into_iter().flatten().collect())

@@ -168,20 +168,19 @@ pub async fn verify(
     let resolved = named.into_iter().map(|(id, events)| locate(stack, id, events));
     let resolved = concurrently(CONCURRENCY, resolved).await?;
     let mut report = VerifyReport::default();
-    let mut rows: BTreeMap<CallId, (Call, Vec<EventId>)> = BTreeMap::new();
+    // Only the ids are kept. Each row is read again when it is compared, so that few of them are in memory at a time.
+    let mut rows = CallEvents::new();
     let mut lost = CallEvents::new();
     for located in resolved {
         match located {
-            Located::Row(call, events) => {
-                rows.entry(call.call_id.clone()).or_insert((*call, Vec::new())).1.extend(events);
-            }
+            Located::Row(call_id, events) => rows.entry(call_id).or_default().extend(events),
             Located::NoRow(call_id, events) => lost.entry(call_id).or_default().extend(events),
             Located::Unreadable(call_id, error) => {
                 report.findings.push(Finding { call_id, problem: Problem::Unreadable { error } });
             }
         }
     }
-    let verified = rows.into_values().map(|(call, events)| verify_call(stack, call, events));
+    let verified = rows.into_iter().map(|(call_id, events)| verify_call(stack, call_id, events));
     for finding in concurrently(CONCURRENCY, verified).await? {
         match finding {
             Some(finding) => report.findings.push(finding),
@@ -253,8 +252,8 @@ pub async fn plan_repair(
 
 /// Place to which the id of a call leads.
 enum Located {
-    /// The row, and the events that were received for the call under its own id.
-    Row(Box<Call>, Vec<EventId>),
+    /// There is a row under this id. The events were received for the call under the same id.
+    Row(CallId, Vec<EventId>),
     /// There is no row under this id, which is the end of an alias if there is one.
     NoRow(CallId, Vec<EventId>),
     Unreadable(CallId, String),
@@ -262,8 +261,8 @@ enum Located {
 
 async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
     match stack.calls.resolve(&call_id).await {
-        Ok(Resolved { call: Some(call), alias: None }) => Ok(Located::Row(Box::new(call), events)),
-        Ok(Resolved { call: Some(call), alias: Some(_) }) => Ok(Located::Row(Box::new(call), Vec::new())),
+        Ok(Resolved { call: Some(call), alias: None }) => Ok(Located::Row(call.call_id, events)),
+        Ok(Resolved { call: Some(call), alias: Some(_) }) => Ok(Located::Row(call.call_id, Vec::new())),
         Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
         Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
             Ok(Located::Unreadable(call_id, error.to_string()))
@@ -275,8 +274,17 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.
 ///
 /// `received` are events of the call that were received since the operator's time. Others are searched around its attempts.
-async fn verify_call(stack: &Stack, mut call: Call, received: Vec<EventId>) -> Result<Option<Finding>, Error> {
+async fn verify_call(stack: &Stack, call_id: CallId, received: Vec<EventId>) -> Result<Option<Finding>, Error> {
     let finding = |call_id: &CallId, problem| Ok(Some(Finding { call_id: call_id.clone(), problem }));
+    let mut call = match stack.calls.get_call(&call_id).await {
+        Ok(Some(call)) => call,
+        // The row has expired meanwhile.
+        Ok(None) => return Ok(None),
+        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return finding(&call_id, Problem::Unreadable { error: error.to_string() });
+        }
+        Err(error) => return Err(error.into()),
+    };
     for _ in 0..READS_MAX {
         let now = stack.now();
         let rebuilt = forecast::rebuild(stack, Some(&call), &call.call_id, now).await?.map(|next| next.call);
