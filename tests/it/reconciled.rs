@@ -518,6 +518,9 @@ async fn refold_that_would_take_too_long_leaves_the_row_to_the_next_drift_run() 
     let lines = world.logged("refold_too_long");
     assert_eq!(lines.len(), 1);
     assert_eq!(json!([lines[0]["function"], lines[0]["call_id"]]), json!(["consumer", "c1"]));
+    // The note tells the sweep that this event does not wait for its fold.
+    let note = world.inbox.get_note(&EventId::new(text(&lines[0]["event_id"]))).await.unwrap().unwrap();
+    assert_eq!(note.cause.as_deref(), Some("refold_too_long"));
 
     world.clear_faults();
     world.wait(HOUR).await;

@@ -16,7 +16,7 @@ use switchhook_aws::queue::Message;
 use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
 
 use crate::reconciler::{Reconciler, Report};
-use crate::unfolded::UNFOLDED_FOR;
+use crate::unfolded::Unfolded;
 
 /// Kinds that are published.
 const KINDS: [AttentionKind; 3] = [AttentionKind::DeadLettered, AttentionKind::Quarantined, AttentionKind::Retrying];
@@ -47,6 +47,24 @@ struct Found {
     last_at: Option<Timestamp>,
 }
 
+impl Found {
+    /// Names the first of all items, which are in `first` so far.
+    fn named(mut self) -> Self {
+        self.last_at = self.first.iter().map(|one| one.at).max();
+        self.first.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
+        self.first.truncate(NAMED_MAX);
+        self
+    }
+}
+
+impl Unfolded {
+    /// Events that were marked after this time.
+    fn after(&self, after: Timestamp) -> Found {
+        let first: Vec<Attention> = self.marks.iter().filter(|mark| mark.at > after).cloned().collect();
+        Found { count: first.len() as u64, is_more: self.is_more, first, last_at: None }.named()
+    }
+}
+
 /// Result of marking dead letters.
 struct Marked {
     /// Events that had no mark.
@@ -62,7 +80,12 @@ impl Marked {
 
 impl Reconciler {
     /// Marks dead letters without a note, and publishes notices about new trouble.
-    pub(crate) async fn notify(&self, report: &mut Report, stop_at: Timestamp) -> Result<(), Error> {
+    pub(crate) async fn notify(
+        &self,
+        unfolded: &Unfolded,
+        report: &mut Report,
+        stop_at: Timestamp,
+    ) -> Result<(), Error> {
         let before = self.inbox.attention_cursor().await?;
         let mut after = before.clone();
         let depth = self.dlq.depth().await?;
@@ -78,7 +101,13 @@ impl Reconciler {
             if seen.published_at.is_some_and(|at| now < at.plus(PAUSE)) || self.is_time_up(stop_at) {
                 continue;
             }
-            let found = self.find_new(kind, seen.until, now.minus(distance(kind))).await?;
+            let found = match kind {
+                AttentionKind::Retrying => unfolded.after(seen.until),
+                AttentionKind::DeadLettered
+                | AttentionKind::Quarantined
+                | AttentionKind::Conflict
+                | AttentionKind::Audit => self.find_new(kind, seen.until, now.minus(BEHIND)).await?,
+            };
             let Some(until) = found.last_at else { continue };
             self.bus.publish_attention(&event_of(kind, (seen.until, until), &found)).await?;
             *seen = SeenUntil { until, published_at: Some(now) };
@@ -97,10 +126,7 @@ impl Reconciler {
             found.is_more |= page.next.is_some();
             found.first.extend(page.items);
         }
-        found.last_at = found.first.iter().map(|one| one.at).max();
-        found.first.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
-        found.first.truncate(NAMED_MAX);
-        Ok(found)
+        Ok(found.named())
     }
 
     /// Reads the messages of the dead-letter queue, which has about `depth` of them, and marks their events.
@@ -146,16 +172,6 @@ impl Reconciler {
     /// Messages behind ten others of their call cannot be read at all, so a run does not wait for them.
     async fn is_all_read(&self, read: u64, depth: u64) -> Result<bool, Error> {
         Ok(read >= depth || self.dlq.in_flight().await? <= read)
-    }
-}
-
-/// Age from which an item is published. An event that is folded by then has left the index.
-const fn distance(kind: AttentionKind) -> Duration {
-    match kind {
-        AttentionKind::Retrying => UNFOLDED_FOR,
-        AttentionKind::DeadLettered | AttentionKind::Quarantined | AttentionKind::Conflict | AttentionKind::Audit => {
-            BEHIND
-        }
     }
 }
 

@@ -38,7 +38,7 @@ use crate::discovery::DISCOVER_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
-use crate::unfolded::UNFOLDED_FOR;
+use crate::unfolded::{UNFOLDED_FOR, Unfolded};
 
 /// Limits of the runs, for the model of `switchhook simulate`.
 pub mod limits {
@@ -109,10 +109,11 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
-        if let Err(error) = self.find_unfolded(&mut report).await {
+        let unfolded = self.find_unfolded(&mut report).await.unwrap_or_else(|error| {
             report.failed += 1;
             first_error.get_or_insert(error);
-        }
+            Unfolded::default()
+        });
         if let Err(error) = self.count_stuck(&mut report).await {
             report.failed += 1;
             first_error.get_or_insert(error);
@@ -127,7 +128,7 @@ impl Reconciler {
         if let Err(error) = self.discover(&mut report, started.plus(DISCOVER_UNTIL), trace_id).await {
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.notify(&mut report, started.plus(RUN_MAX)).await {
+        if let Err(error) = self.notify(&unfolded, &mut report, started.plus(RUN_MAX)).await {
             report.failed += 1;
             first_error.get_or_insert(error);
         }

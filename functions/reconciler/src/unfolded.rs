@@ -18,38 +18,58 @@ use crate::reconciler::{Reconciler, Report};
 /// Time since the first try after which an event that is not folded is trouble. P1EventsNotFoldedAlarm has the same limit.
 pub(crate) const UNFOLDED_FOR: Duration = Duration::from_secs(5 * 60);
 /// Limit on the marks per shard that one run looks at.
-const MARKS_MAX: i32 = 100;
+const MARKS_MAX: i32 = 250;
+
+/// Marks of events that have not been folded for [`UNFOLDED_FOR`].
+#[derive(Debug, Default)]
+pub(crate) struct Unfolded {
+    /// The oldest marks of each shard.
+    pub(crate) marks: Vec<Attention>,
+    /// True if there are more.
+    pub(crate) is_more: bool,
+}
 
 impl Reconciler {
-    /// Finds the oldest event that is not known to be folded. Removes marks of events that are folded.
-    pub(crate) async fn find_unfolded(&self, report: &mut Report) -> Result<(), Error> {
+    /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others.
+    pub(crate) async fn find_unfolded(&self, report: &mut Report) -> Result<Unfolded, Error> {
         let now = self.clock.now();
-        let mut oldest = report.swept_until;
+        let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
+        let (mut oldest, mut unfolded) = (report.swept_until, Unfolded::default());
         for shard in 0..ATTENTION_SHARDS {
-            let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
             let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, MARKS_MAX);
-            for Attention { event_id, call_id, at, .. } in pages.next().await?.into_iter().flat_map(|page| page.items) {
-                let (Some(event_id), Some(call_id)) = (event_id, call_id) else { continue };
-                if !self.is_folded(&call_id, &event_id).await {
-                    oldest = Some(oldest.map_or(at, |oldest| oldest.min(at)));
-                    break;
+            let Some(page) = pages.next().await? else { continue };
+            unfolded.is_more |= page.next.is_some();
+            let mut marks = page.items.into_iter();
+            for mark in marks.by_ref() {
+                let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { continue };
+                if self.is_folded(call_id, event_id).await {
+                    self.inbox.clear_retry(event_id).await?;
+                    continue;
                 }
-                self.inbox.clear_retry(&event_id).await?;
+                oldest = Some(oldest.map_or(mark.at, |oldest| oldest.min(mark.at)));
+                unfolded.marks.push(mark);
+                break;
             }
+            unfolded.marks.extend(marks);
         }
         report.unfolded_ms = oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
-        Ok(())
+        Ok(unfolded)
     }
 
-    /// True if the call or entity includes the event. An event or a row that cannot be read leaves that open, and counts as not folded.
+    /// True if the call or entity includes the event, or somebody removed the event from the inbox. What cannot be read leaves that open,
+    /// and counts as not folded.
     async fn is_folded(&self, call_id: &CallId, event_id: &EventId) -> bool {
-        if !call_id.is_entity() {
-            let resolved = self.calls.resolve_eventual(call_id).await;
-            return resolved.is_ok_and(|it| it.call.is_some_and(|call| call.contains_event(event_id)));
+        let stored = match self.inbox.get(event_id).await {
+            Ok(Some(stored)) => stored,
+            Ok(None) => return true,
+            Err(_) => return false,
+        };
+        if call_id.is_entity() {
+            let event = self.inbox.renormalize(&stored).await;
+            let entity = self.calls.entity_eventual(call_id).await;
+            return matches!((event, entity), (Ok(Some(event)), Ok(Some(entity))) if entity.includes_event(&event));
         }
-        let Ok(Some(entity)) = self.calls.entity_eventual(call_id).await else { return false };
-        let Ok(Some(stored)) = self.inbox.get(event_id).await else { return false };
-        let event = self.inbox.renormalize(&stored).await;
-        event.is_ok_and(|event| event.is_some_and(|event| entity.includes_event(&event)))
+        let resolved = self.calls.resolve_eventual(call_id).await;
+        resolved.is_ok_and(|it| it.call.is_some_and(|call| call.contains_event(event_id)))
     }
 }

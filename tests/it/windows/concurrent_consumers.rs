@@ -62,8 +62,8 @@ async fn of_two_consumers_on_one_call_the_loser_folds_again() {
     assert_eq!((slow.len(), fast.len()), (2, 4));
     assert_eq!(
         world.requests(),
-        [("GetItem".to_owned(), 3), ("PutItem".to_owned(), 2), ("UpdateItem".to_owned(), 2)].into(),
-        "the loser must read the call again, and must not write it; two messages came twice and may have notes"
+        [("GetItem".to_owned(), 3), ("PutItem".to_owned(), 2), ("UpdateItem".to_owned(), 4)].into(),
+        "the loser must read the call again, and must not write it; two messages came twice, each a minute late, and may have marks"
     );
     let call = world.call("c1").await;
     assert_eq!((call.version, call.history.len()), (1, 6));

@@ -44,6 +44,7 @@ async fn schedule_that_fires_twice_makes_one_deadline_of_it() {
     assert_eq!((call.history.len(), call.is_settled()), (2, true));
     world.relay().await;
     assert_snapshot!(world.timeline(), @r"
+    operator.attention/retrying/0-1767226500000-1 operator.attention
     c1/1 call.initiated
     c1/2 call.ringing
     c1/3 call.inconclusive

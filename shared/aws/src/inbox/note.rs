@@ -9,9 +9,6 @@ use super::table::Inbox;
 use crate::dynamodb::{ConditionalWrite, number, text};
 use crate::error::Error;
 
-/// Cause of an event that is not folded, if the consumer did not note why.
-const UNFOLDED: &str = "not_folded";
-
 /// Note on an event: why it was not folded, or how often that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
@@ -102,7 +99,8 @@ impl Inbox {
         Ok(write.is_applied())
     }
 
-    /// Marks an event that its call lacks minutes after its receipt, as one that is retried since then. Keeps what the consumer noted.
+    /// Marks an event that its call lacks minutes after its receipt, as one that is retried since then. Keeps what the consumer noted,
+    /// and has no cause of its own.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
@@ -116,8 +114,7 @@ impl Inbox {
             .condition_expression("attribute_not_exists(attention) AND attribute_not_exists(disposition)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, call_id = :call, origin = :origin, #type = :type, \
-                 cause = if_not_exists(cause, :cause), attempts = if_not_exists(attempts, :none), \
-                 expires_at = if_not_exists(expires_at, :end)",
+                 attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end)",
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&AttentionKind::Retrying.key(&item_key)))
@@ -125,7 +122,6 @@ impl Inbox {
             .expression_attribute_values(":call", text(stored.call_id.as_ref().map_or("", CallId::as_str)))
             .expression_attribute_values(":origin", text(stored.origin.as_str()))
             .expression_attribute_values(":type", text(&stored.event_type))
-            .expression_attribute_values(":cause", text(UNFOLDED))
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":end", number(self.expires_at(now)));
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
