@@ -60,7 +60,7 @@ async fn events_that_the_relay_gave_up_are_published() {
     world.quiesce().await;
     let stack = stack_of(&world);
     assert!(!failures(&stack).await.unwrap().is_empty());
-    let (published, left) = republished(&world, &RepublishFilter::Failed).await;
+    let (published, left) = republished(&world, &RepublishFilter::Failed(None)).await;
     // A stale event was never announced.
     assert_eq!(published, ["x-pay:e1", "x-pay:e3", "x-pay:e4"]);
     assert_eq!(left, Vec::<String>::new());

@@ -143,8 +143,8 @@ fn call_of(providers: &[Provider]) -> Call {
 
 /// Returns the call after a dial through this provider, which accepted it and did not make it.
 fn in_vain_through(call: &Call, provider: Provider, now: i64) -> Call {
-    let claim = call.claim("token", provider, LEASE, true, &POLICY, at(now)).unwrap().call;
-    let started = claim.start_dial("token", "dial", provider, &POLICY, at(now)).unwrap();
+    let claim = call.claim("token", provider, LEASE, true, &POLICY, at(now)).expect("pending").call;
+    let started = claim.start_dial("token", "dial", provider, &POLICY, at(now)).expect("claimed");
     folded(&started.transition.call, &started.transition.call.not_dialled_event(&started.attempt, "p", at(now)))
 }
 
