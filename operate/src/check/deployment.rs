@@ -157,7 +157,7 @@ fn readable(parameters: &BTreeMap<String, String>) -> Finding {
 }
 
 fn usable(window: &str) -> Result<(), String> {
-    window.parse().and_then(|window: CallingWindow| window.check()).map_err(|error| error.to_string())
+    window.parse::<CallingWindow>().and_then(|window| window.check()).map_err(|error| error.to_string())
 }
 
 /// Judges each resource by its state. Returns the first failure, else the first note, else that all are right.
