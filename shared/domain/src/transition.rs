@@ -23,6 +23,10 @@ pub(crate) const WINDOW_CLOSED: &str = "window_closed";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 
+/// Highest number of another system's attempt that the numbers of later dials are above. A system may send any number, and no dial
+/// could follow the highest one that there is.
+const FOREIGN_NUMBER_MAX: u32 = 1_000;
+
 /// Dial that a dialer may send to the provider as soon as `transition` is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialStarted {
@@ -142,11 +146,13 @@ impl Call {
         Some(DialStarted { transition: call.rederive(Cause::Worker, policy, now), attempt, is_last_attempt })
     }
 
-    /// Returns the key of the next dial: the lowest number that no attempt has, among those above the number of records. So it is above
-    /// the numbers of all earlier dials, whatever numbers other systems give their attempts.
+    /// Returns the number of the next dial, which is above the numbers of all attempts. Numbers above [`FOREIGN_NUMBER_MAX`] do not
+    /// count, but none of them is used twice.
     fn free_number(&self) -> Option<AttemptKey> {
-        let is_free = |key: &AttemptKey| self.attempt_records.iter().all(|record| record.key.as_ref() != Some(key));
-        (self.attempt_records.len() + 1..).map(|number| AttemptKey::new(number.to_string())).find(is_free)
+        let keys = || self.attempt_records.iter().filter_map(|record| record.key.as_ref());
+        let numbers = keys().filter_map(|key| key.as_str().parse::<u32>().ok());
+        let highest = numbers.filter(|number| *number <= FOREIGN_NUMBER_MAX).max().unwrap_or(0);
+        (highest + 1..).map(|number| AttemptKey::new(number.to_string())).find(|key| keys().all(|held| held != key))
     }
 
     /// Returns the attempt that this dial started, and true if the retry policy allows no attempt after it. `None` if this dial
