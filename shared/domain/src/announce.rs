@@ -208,7 +208,11 @@ fn appointment_announcements(
         let ended = AnnouncementKind::AppointmentEnded(reason);
         // The booking may have another call by now, or the call may be resumed. Nobody but the calendar knows what became of the
         // appointment. But a dial or a retry that was announced must not look as if it went on.
-        let is_known = reason != EndReason::Stopped(StopReason::BookingChanged) || last.is_some();
+        // A user who cancels such a call later ends nothing more.
+        let result = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.is_job_result());
+        let is_called_off = reason == EndReason::Stopped(StopReason::BookingChanged)
+            || result == Some(AnnouncementKind::JobCanceled(StopReason::BookingChanged));
+        let is_known = !is_called_off || last.is_some();
         // Another reason alone is not announced, as in `job_announcement`.
         let is_new = is_known && last.map(AnnouncementKind::status) != Some(ended.status());
         let source = source_of_end(call, None, cause, now);
