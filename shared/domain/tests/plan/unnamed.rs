@@ -6,7 +6,12 @@ use super::*;
 
 /// Returns a report of another system that names no attempt.
 fn unnamed(id: &str, kind: EventKind, now: i64) -> ProviderEvent {
-    let mut event = reports(id, "1", kind, now);
+    // A refusal implies the same as a confirmation: somebody answered.
+    let implying = if kind == EventKind::UserDeclined { EventKind::UserConfirmed } else { kind };
+    let mut event = reports(id, "1", implying, now);
+    for call_event in event.call_events.iter_mut().filter(|call_event| !call_event.implied) {
+        call_event.kind = kind;
+    }
     event.event_id = EventId::new(format!("generic:{id}"));
     event.origin = Origin::Provider(Provider::Generic);
     (event.attempt, event.provider_call_id) = (None, None);
