@@ -7,6 +7,7 @@
 //! nothing is lost if a run is interrupted. Deleting a dead letter never removes the stored event.
 
 mod describe;
+mod letter;
 mod messages;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +18,10 @@ use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_aws::queue::ReceivedMessage;
-use switchhook_domain::{
-    CallId, Disposition, EntityPosition, EventId, FoldOutcome, Origin, ProviderEvent, Timestamp, fold,
-};
+use switchhook_domain::{Disposition, EntityPosition, EventId, FoldOutcome, Origin, ProviderEvent, fold};
 
 use self::describe::{describe, of_index};
+pub use self::letter::{DeadLetter, LetterKind};
 pub(crate) use self::messages::{delete_messages, receive};
 use self::messages::{events_in_queue, key_of};
 use crate::attention;
@@ -57,45 +57,6 @@ pub struct Cause {
     pub cause: String,
     /// The earliest first.
     pub letters: Vec<DeadLetter>,
-}
-
-/// Content of a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LetterKind {
-    /// An event that the consumer could not fold.
-    Event,
-    /// A notice that ingress could not read a webhook.
-    QuarantineNotice,
-    /// A message that Switchhook did not send, or that a newer version sent.
-    Unreadable,
-}
-
-/// One dead letter.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeadLetter {
-    pub kind: LetterKind,
-    /// Id of the event, or else of the message. Other commands take it.
-    pub key: String,
-    /// Id of the message. `None` if only the index names the dead letter.
-    pub message_id: Option<String>,
-    pub event_id: Option<EventId>,
-    pub call_id: Option<CallId>,
-    pub origin: Option<Origin>,
-    pub event_type: Option<String>,
-    /// Number of receives before the message came to this queue. `None` if there is no note on the event.
-    pub receives: Option<u32>,
-    pub error: Option<String>,
-    #[serde(with = "crate::time_text")]
-    pub dead_lettered_at: Timestamp,
-    /// True if the index of items that need attention names it. Notices of unreadable webhooks are listed as quarantined there.
-    pub in_index: bool,
-    /// Cause in the index, for example `read_call`. `None` if the index does not name the dead letter.
-    #[serde(skip)]
-    pub index_cause: Option<String>,
-    /// Event of the message, for a redrive of an event that the inbox no longer holds.
-    #[serde(skip)]
-    pub event: Option<Box<ProviderEvent>>,
 }
 
 /// Selection of dead letters.

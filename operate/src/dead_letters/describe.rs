@@ -4,8 +4,8 @@ use switchhook_aws::inbox::Attention;
 use switchhook_aws::queue::ReceivedMessage;
 use switchhook_domain::EventId;
 
+use super::letter::{DeadLetter, LetterKind};
 use super::messages::{Content, content_of, key_of};
-use super::{DeadLetter, LetterKind};
 use crate::error::Error;
 use crate::stack::Stack;
 

@@ -668,17 +668,16 @@ fn second_report_of_a_failure_after_an_answer_is_stale() {
     }
 }
 
-/// The sender's clock is two minutes ahead, which is more than the time between its attempts.
 #[test]
 fn attempts_of_a_sender_are_ordered_by_its_own_clock() {
     use EventKind::{InProgress, NoAnswer, Ringing, UserConfirmed, VoicemailDetected};
     for ahead in [0, 120] {
         let sent = |id: &str, attempt: Option<&str>, kind: EventKind, time: i64| {
             let mut event = event(id, attempt, kind, Some(time + ahead), time);
-            let implied = |kind| CallEvent { kind, implied: true, occurred_at: None, ..event.call_events[0].clone() };
-            let implied = [implied(Ringing), implied(InProgress)];
             if matches!(kind, VoicemailDetected | UserConfirmed) {
-                drop(event.call_events.splice(0..0, implied));
+                let own = event.call_events[0].clone();
+                let implied = |kind| CallEvent { kind, implied: true, occurred_at: None, ..own.clone() };
+                drop(event.call_events.splice(0..0, [implied(Ringing), implied(InProgress)]));
             }
             event
         };

@@ -212,8 +212,9 @@ async fn read_plan(world: &World, stored: u64, cap: usize, since: Timestamp) -> 
     assert!(!read.requests.contains_key("Scan"), "{read:?}");
     let browser = Browser::open(&console(world, false)).await;
     let page = browser.get(&format!("/plan?id={}", plan.id)).await;
+    let next = plan.continue_at.unwrap();
     let limit = format!(
-        "The plan has reached its limit of {cap} items, so more may match. Run it, and then make the next plan."
+        "The plan has reached a limit, so more may match. Run it, and then go on in the terminal with --since {next}."
     );
     assert!(page.contains(&limit), "{}", page.html);
     assert!(page.contains("The effect on ") && page.contains("is not worked out, because a plan shows 500"));
