@@ -70,7 +70,8 @@ async fn run_of_the_last_day_is_listed_behind_any_number_of_other_changes() {
     let run = carry_out(&stack, &plan).await.unwrap();
     for _ in 0..250 {
         world.wait(Duration::from_secs(60)).await;
-        let begun = audit::begin(&stack, Direct::CancelCall, None, audit::Subject::default()).await.unwrap();
+        let subject = audit::Subject { call_id: Some("c2".to_owned()), ..audit::Subject::default() };
+        let begun = audit::begin(&stack, Direct::CancelCall, None, subject).await.unwrap();
         audit::finish(&stack, begun, audit::Counts::default()).await.unwrap();
     }
     let listed = run::list(&stack, 20).await.unwrap();
