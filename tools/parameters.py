@@ -31,7 +31,10 @@ def parameters(environment: str, others: list[str]) -> dict[str, str]:
     # No pattern of the template knows the time zones. This machine may know none either, and the functions read any case.
     zone, known = values.get("CallingWindow", "").strip('"').partition(" ")[0], {name.lower() for name in available_timezones()}
     if zone and known and zone.lower() not in known:
-        raise SystemExit(f"CallingWindow has no time zone of the IANA database: {zone}. One is Europe/London.")
+        raise SystemExit(
+            f"CallingWindow: this machine knows no time zone {zone}. Name one of the IANA database, such as Europe/London. "
+            "For an old name such as US/Eastern it may need the package tzdata-legacy."
+        )
     return values
 
 

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(webhooks.webhooks_per_day_max(&traffic), 28.8e6);
         assert_eq!(webhooks.effect, Effect::RefusesWebhooks);
         let dials = resource(&traffic, "dials per second, all through one provider");
-        assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 1.0, "{dials:?}");
+        assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 0.97, "{dials:?}");
         let dialers = resource(&traffic, "dialers at work");
         assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
         let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
