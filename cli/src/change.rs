@@ -283,8 +283,8 @@ fn finish(
 /// Returns the end of a command whose run has ended. One that folds events and left an event alone did not reach its aim.
 fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
     let has_left_events = match run.verb {
-        // A dead letter that cannot be redriven stays in the queue.
-        Verb::Redrive => run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count) > 0,
+        // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten.
+        Verb::Redrive | Verb::Forget => run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count) > 0,
         Verb::Replay | Verb::Reprocess => run.counts.skipped > 0,
         Verb::DiscardDeadLetters
         | Verb::DiscardQuarantined
@@ -292,8 +292,7 @@ fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
         | Verb::Verify
         | Verb::Copy
         | Verb::Refill
-        | Verb::Stop
-        | Verb::Forget => false,
+        | Verb::Stop => false,
     };
     let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && !has_left_events;
     match run.state {
@@ -394,8 +393,11 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         write!(out, "More may match: the plan has reached its limit, or a queue did not give out all its messages.")?;
         match plan.continue_at {
             Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
-            None if plan.skipped_count == 0 => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
-            None => writeln!(out, " Raise --max: a repetition selects the items that cannot be processed again.")?,
+            None if !plan.items.is_empty() => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
+            None => writeln!(
+                out,
+                " Nothing of it can be processed: name other items, or raise --max. Of one call, a queue gives out ten messages at a time."
+            )?,
         }
     }
     let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();

@@ -256,7 +256,8 @@ fn minutes_of(filter: &ReplayFilter, row: Option<&Call>, now: Timestamp) -> Vec<
             // The times of attempts are those of the provider, whose clock may be wrong.
             let around = |(start, end): (Timestamp, Timestamp)| {
                 let minutes = minute_of(start.max(first)) - AROUND_MINUTES..=minute_of(end) + AROUND_MINUTES;
-                minutes.take(CALL_MINUTES_MAX)
+                // One more than a plan searches, so that the next plan goes on before the first minute that is left out.
+                minutes.take(CALL_MINUTES_MAX + 1)
             };
             let minutes: BTreeSet<i64> = spans.into_iter().flat_map(around).collect();
             minutes.into_iter().take_while(|minute| *minute <= minute_of(until)).collect()

@@ -127,8 +127,10 @@ pub async fn plan(
     let examined = examined.max(items.len());
     let capped = examined > items_max;
     items.truncate(items_max);
-    // The messages are deleted last, and only by a plan that holds every call and event, or all that earlier plans left.
-    let messages = failures.iter().filter(|_| !capped).map(|failure| PlanItem {
+    // The messages are deleted last, and only by a plan that holds every call and event. Nobody knows whether the plans before a plan with a
+    // time were carried out.
+    let is_whole = !capped && matches!(filter, RepublishFilter::Failed(None));
+    let messages = failures.iter().filter(|_| is_whole).map(|failure| PlanItem {
         has_message: true,
         ..PlanItem::of_key(Action::DeleteRelayFailure, failure.message_id.clone())
     });
@@ -258,8 +260,9 @@ async fn written_since_failure(
     progress: Progress<'_>,
 ) -> Result<Vec<(Timestamp, Subject)>, Error> {
     let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(Vec::new()) };
-    let since = after.into_iter().fold(first_at.minus(CLOCK_MARGIN), Timestamp::max);
-    let received = selection::calls_since(&stack.inbox, &stack.calls, since.minus(LOOK_BACK), now, progress).await?;
+    let from = first_at.minus(CLOCK_MARGIN);
+    let since = after.into_iter().fold(from, Timestamp::max);
+    let received = selection::calls_since(&stack.inbox, &stack.calls, from.minus(LOOK_BACK), now, progress).await?;
     let (entities, calls): (selection::SelectedCalls, selection::SelectedCalls) =
         received.into_iter().partition(|(id, _)| id.is_entity());
     let of_entities = entities.into_iter().flat_map(subjects_in);

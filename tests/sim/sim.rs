@@ -41,6 +41,7 @@ pub(crate) struct Acknowledged {
     pub(crate) event_id: String,
     /// True if it was answered `accepted`.
     pub(crate) is_accepted: bool,
+    pub(crate) at: Instant,
 }
 
 /// The result of one [`CallRequest`](crate::requests::CallRequest).

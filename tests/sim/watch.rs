@@ -9,11 +9,15 @@ use switchhook_aws::calls::Found;
 use switchhook_domain::{AttemptState, Call, CallId, EventId};
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE, REPAIR_QUEUE};
 use switchhook_tests::{contract, text};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::law::Law;
 use crate::mutation::Mutation;
 use crate::sim::{Acknowledged, Sim};
+
+/// Time from the receipt of a webhook until the sweep has queued it again, if it is missing: two minutes and the rest of a minute, and two
+/// runs that may fail.
+const SWEPT_WITHIN: Duration = Duration::from_secs(5 * 60);
 
 impl Sim {
     /// Checks the laws on all changes every second.
@@ -103,11 +107,14 @@ impl Sim {
         if is_accepted && all.iter().any(|known| known.is_accepted && known.event_id == event_id) {
             self.state().report_violation(Law::AcceptedOnce, event_id.clone());
         }
-        all.push(Acknowledged { webhook, event_id, is_accepted });
+        all.push(Acknowledged { webhook, event_id, is_accepted, at: Instant::now() });
     }
 
-    /// Returns true if every queue is empty and every call is settled.
+    /// Returns true if every queue is empty, every call is settled, and the sweep has looked for each acknowledged webhook.
     pub(crate) fn is_over(&self) -> bool {
+        if self.acknowledged.borrow().iter().any(|webhook| webhook.at.elapsed() < SWEPT_WITHIN) {
+            return false;
+        }
         let cloud = &self.world.cloud;
         let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;
         let settled = self.observed.borrow().calls.values().all(|call| call.settled_at.is_some());

@@ -16,7 +16,7 @@ use switchhook_aws::queue::Message;
 use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
 
 use crate::reconciler::{Reconciler, Report};
-use crate::unfolded::Unfolded;
+use crate::unfolded::{UNFOLDED_FOR, Unfolded};
 
 /// Kinds that are published.
 const KINDS: [AttentionKind; 3] = [AttentionKind::DeadLettered, AttentionKind::Quarantined, AttentionKind::Retrying];
@@ -102,6 +102,10 @@ impl Reconciler {
                 continue;
             }
             let found = match kind {
+                // The oldest marks of a shard fill the list, so later ones are read for themselves.
+                AttentionKind::Retrying if unfolded.is_more => {
+                    self.find_new(kind, seen.until, now.minus(UNFOLDED_FOR)).await?
+                }
                 AttentionKind::Retrying => unfolded.after(seen.until),
                 AttentionKind::DeadLettered
                 | AttentionKind::Quarantined

@@ -424,7 +424,8 @@ impl Reconciler {
 ///
 /// `events` are those of the report, the ending last. An ending that says how the attempt ended counts alone, so that it can
 /// disagree with all that the call shows. One that does not say whether anybody answered counts together with the other events.
-/// Example: Telnyx's `normal_clearing`.
+/// Example: Telnyx's `normal_clearing`. So does one that says that the provider dialled nobody: it is no ending if the attempt counts all the
+/// same.
 fn reported_lifecycle(
     call: &Call,
     attempt: &AttemptState,
@@ -434,7 +435,8 @@ fn reported_lifecycle(
     let ending = events.last()?;
     let fold_into = |call, events| fold(call, events, policy, ending.received_at).transition;
     let alone = fold_into(None, std::slice::from_ref(ending))?.call.attempts().pop()?;
-    if alone.has_ended() {
+    let says_not_dialled = ending.call_events.iter().any(|event| event.never_dialled.is_some());
+    if alone.has_ended() && !says_not_dialled {
         return Some(alone.lifecycle_label());
     }
     let attempts = fold_into(Some(call), events)?.call.attempts();

@@ -5,7 +5,7 @@
 //! the sweep one that it finds not folded. Events that arrived after the time up to which the sweep has come are not known to be folded.
 //!
 //! A mark may stay although its event is folded: if the fold came between the sweep's read of the call and its mark. So a mark counts
-//! only while the call lacks the event, and is removed otherwise.
+//! for the age only while the call lacks the event, and is removed otherwise. The marks behind it are taken as they are.
 
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ impl Reconciler {
         let now = self.clock.now();
         let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
         let (mut oldest, mut unfolded) = (report.swept_until, Unfolded::default());
+        let age = |oldest: Option<Timestamp>| oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
+        // An error below must not hide that the sweep does not come on.
+        report.unfolded_ms = age(oldest);
         for shard in 0..ATTENTION_SHARDS {
             let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, MARKS_MAX);
             let Some(page) = pages.next().await? else { continue };
@@ -51,8 +54,8 @@ impl Reconciler {
                 break;
             }
             unfolded.marks.extend(marks);
+            report.unfolded_ms = age(oldest);
         }
-        report.unfolded_ms = oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
         Ok(unfolded)
     }
 

@@ -90,7 +90,9 @@ impl Scheduler {
             }
             self.claim_for(&BTreeSet::from([provider]), flow, report, started, trace_id).await?;
             if !flow.calls_wait(provider, self.clock.now()).await? {
+                // They were counted before.
                 report.waiting -= calls.len() as u64;
+                report.due -= calls.len() as u64;
                 self.claim_all(flow, calls, Turn::Woken, report, trace_id).await?;
             }
         }

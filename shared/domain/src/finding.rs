@@ -104,7 +104,8 @@ impl Call {
         }
     }
 
-    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. The event keeps the record of the dial in the row, so a late report of this dial is not taken for a report of the next one.
+    /// Returns the event that says that the provider took a dial under this id, and dialled nobody. The event keeps the record of the dial
+    /// in the row, so a late report of this dial is not taken for a report of the next one.
     #[must_use]
     pub fn not_dialled_event(&self, attempt: &AttemptKey, provider_call_id: &str, now: Timestamp) -> ProviderEvent {
         let name = format!("{attempt}/not_dialled");

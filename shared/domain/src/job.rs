@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 
 /// Pause after the first dial of an attempt that reached nobody, although the provider had accepted it or its answer was lost. The
 /// pause doubles with each such dial of the attempt, without a limit. So no pause is longer than the time for which nobody has dialled the
-/// call.
+/// call, up to the 16th such dial of the call.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
 /// Number of such dials of a call from which on all of them count, those of earlier attempts too. So a call never uses up
 /// [its room](Call::has_room_for_dial) by waiting.
@@ -248,11 +248,14 @@ impl Call {
         self.end_reason_by_policy(plan, attempts, latest).is_none().then(|| self.drawn_retry_at(plan, latest))
     }
 
-    /// Returns the drawn due time of a retry. It is not before the call was due first: an attempt of another system may end earlier.
+    /// Returns the drawn due time of a retry. It is not before the call was due first: an attempt of another system may end earlier. A dial
+    /// of Switchhook's shows that it was due, also if the row was lost and does not know of a trigger.
     fn drawn_retry_at(&self, plan: &Plan, latest: &AttemptState) -> Timestamp {
         let key = self.attempt_key(latest);
         let drawn = plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at);
-        self.first_due_at().map_or(drawn, |due_at| due_at.max(drawn))
+        let dialled_at = self.attempt_records.iter().filter_map(|record| record.dialled_at).min();
+        let first = self.first_due_at().map(|due_at| dialled_at.map_or(due_at, |dialled_at| dialled_at.min(due_at)));
+        first.map_or(drawn, |first| first.max(drawn))
     }
 
     /// Returns the reason why a call that Switchhook places has ended without success.

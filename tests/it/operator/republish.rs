@@ -118,9 +118,12 @@ async fn plans_that_reached_their_limit_publish_all_that_the_relay_gave_up() {
         if after.is_none() {
             break;
         }
-        assert!(!failures(&stack).await.unwrap().is_empty(), "the last plan deletes the messages");
     }
     assert_eq!(names, ["c2", "c1", "c3"]);
+    // Nobody knows whether the plans before the last one were carried out. So only a plan of everything deletes the messages.
+    assert!(!failures(&stack).await.unwrap().is_empty());
+    let whole = planned(&stack, &RepublishFilter::Failed(None)).await;
+    carry_out(&stack, &whole).await;
     assert!(failures(&stack).await.unwrap().is_empty());
 }
 

@@ -63,6 +63,8 @@ impl ProviderHealth {
         if booked > 0 {
             let interval = self.current_interval(pace.interval, now);
             let time = interval.saturating_mul(u32::try_from(booked).unwrap_or(u32::MAX));
+            // Rounded up, so that single bookings keep to the rate too.
+            let time = Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
             next.booked_until = Some(self.booking_start(now).plus(time));
             next.places_booked = first.saturating_add(booked);
             if self.call_limit.calls_max(pace.calls_max, now).is_some() {
