@@ -128,7 +128,7 @@ async fn booking_schedules_a_call_and_its_end_calls_it_off() {
     world.skip(MINUTE * 115).await;
     world.wait(MINUTE * 10).await;
     assert_eq!(world.cloud.fake().dials(), []);
-    // Whether the appointment is over, the webhook of the calendar tells.
+    // The webhook of the calendar tells whether the appointment is over.
     assert_eq!(world.published_types(&id), ["call.canceled"]);
     let status = world.status(&EventId::new("x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z")).await;
     assert_eq!(text(&status["status"]), "processed", "{status}");

@@ -65,9 +65,9 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     // The trigger reads the call, and the health of its provider. It books a place, with one more read and a write.
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
-    // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. Of each other provider that
-    // has an API, it reads one page of the calls that wait for it alone, and one page per shard of those that name others too. It also reads
-    // each due call, and books their places in the dial rate: two reads and one write for each page with due calls.
+    // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. For each other provider
+    // that has an API, it reads one page of the calls that wait for it alone. Of those that name others too, it reads one page per shard. It
+    // also reads each due call, and books their places in the dial rate: two reads and one write for each page with due calls.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
     }

@@ -18,8 +18,8 @@ use crate::law::{Law, Violation};
 use crate::mutation::{InboxEvent, Mutation};
 use crate::plan::{FaultKind, Plan};
 
-/// Longest lag of an index behind its table. DynamoDB promises no limit, and normally takes a fraction of a second. The smallest margin
-/// for it, that of the notices to operators, is 20 s.
+/// Longest lag of an index behind its table. DynamoDB promises no limit, and normally takes a fraction of a second. The notices to
+/// operators have the smallest margin for it: 20 s.
 const INDEX_LAG_MS_MAX: u64 = 10_000;
 
 /// The result of a run.

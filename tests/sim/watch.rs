@@ -15,8 +15,8 @@ use crate::law::Law;
 use crate::mutation::Mutation;
 use crate::sim::{Acknowledged, Sim};
 
-/// Time from the receipt of a webhook until the sweep has queued it again, if it is missing: two minutes and the rest of a minute, and two
-/// runs that may fail.
+/// Time from the receipt of a webhook until the sweep has queued it again, if it is missing. The sweep waits for two minutes and the rest of
+/// a minute. Two of its runs may fail.
 const SWEPT_WITHIN: Duration = Duration::from_secs(5 * 60);
 
 impl Sim {

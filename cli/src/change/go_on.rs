@@ -1,4 +1,4 @@
-//! How an operator goes on with a run that was stopped.
+//! The advice to an operator whose run was stopped by an error.
 
 use std::io::{self, Write};
 

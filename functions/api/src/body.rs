@@ -145,36 +145,14 @@ pub(crate) const fn can_place_calls(provider: Provider) -> bool {
     }
 }
 
-/// True if this provider may call a SIP address. LiveKit adds the host of its trunk to what it is asked to call.
+/// True if this provider may call a SIP address. LiveKit does not: it adds the host of its trunk to each address.
 const fn calls_sip_addresses(provider: Provider) -> bool {
-    match provider {
-        Provider::Retell
-        | Provider::Twilio
-        | Provider::Vapi
-        | Provider::Telnyx
-        | Provider::ElevenLabs
-        | Provider::Plivo
-        | Provider::Vonage
-        | Provider::Bland
-        | Provider::SignalWire => true,
-        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => false,
-    }
+    can_place_calls(provider) && !matches!(provider, Provider::LiveKit)
 }
 
 /// True if this provider gets the metadata in the query of a URL.
 const fn gets_metadata_in_url(provider: Provider) -> bool {
-    match provider {
-        Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::SignalWire => true,
-        Provider::Retell
-        | Provider::Vapi
-        | Provider::Telnyx
-        | Provider::ElevenLabs
-        | Provider::LiveKit
-        | Provider::Daily
-        | Provider::Bland
-        | Provider::Generic
-        | Provider::Configured(_) => false,
-    }
+    matches!(provider, Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::SignalWire)
 }
 
 /// Number of bytes that the metadata has in a query: `name=value&` for each entry, percent-encoded.

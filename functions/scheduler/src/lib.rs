@@ -18,8 +18,8 @@
 //! closed, the scheduler has it wait for the opening. So such calls take no place, and are no probe. The dialer checks both again.
 //!
 //! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule has the scheduler look at the
-//! provider again every ten seconds until the next run. **Calls that wait for a full provider come before those that are woken later**: a
-//! scheduler that was woken, and finds a free place at such a provider, claims the oldest calls instead.
+//! provider again every ten seconds until the next run. **Calls that wait for a full provider come before those that are woken later.**
+//! If a scheduler was woken and finds a free place at such a provider, it claims the oldest calls instead.
 
 mod claim;
 mod flow;

@@ -262,7 +262,7 @@ impl Targets {
         first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
     }
 
-    /// Returns what is searched in bodies: the ids of the calls and entities, their ids at their providers, the number and the
+    /// Returns the texts to search for in bodies: the ids of the calls and entities, their ids at their providers, the number and the
     /// appointment.
     fn needles(&self, filter: &ForgetFilter) -> Vec<Needle> {
         let records =

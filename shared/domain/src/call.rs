@@ -33,8 +33,8 @@ pub const CALL_ATTEMPTS_MAX: usize = 16;
 /// Maximum number of dials per call that reached nobody. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
 /// call has at most 48 records of dials.
 ///
-/// **It ends no call.** From the 17th such dial on, the pause after each is twice as long as the one before, and the pause before the
-/// 32nd dial is longer than a thousand years. So only triggers by hand use the room up. The call then stays PENDING.
+/// **It ends no call.** From the 17th such dial on, each pause is twice as long as the one before. The pause before the 32nd dial is
+/// longer than a thousand years. So only triggers by hand use the room up. The call then stays PENDING.
 pub const WITHDRAWN_DIALS_MAX: usize = 2 * CALL_ATTEMPTS_MAX;
 
 /// One call: one or several attempts to reach a person, or to be reached by a person.

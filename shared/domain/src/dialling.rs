@@ -61,7 +61,7 @@ impl Call {
         asks_next
     }
 
-    /// Returns what is known of the attempt that follows these: the latest attempts of the call.
+    /// Returns the state of the attempt that follows `attempts`, which are all attempts of the call.
     pub(crate) fn next_attempt(&self, attempts: &[AttemptState]) -> NextAttempt {
         let latest = attempts.last().map(|attempt| (attempt.started_at, attempt.index));
         let is_later = |dial: &(Timestamp, usize)| Some(*dial) > latest && self.is_withdrawn(dial.1);

@@ -57,8 +57,8 @@ impl Reading {
 /// Facts about a webhook for the log and the metrics. The stored event is the same without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadNotes {
-    /// True if the webhook names a call id that its sender may not use, such as one that starts with another provider's name, or any id
-    /// in a session of a web page. That id was ignored.
+    /// True if the webhook names a call id that its sender may not use. That id was ignored. Examples: an id that starts with another
+    /// provider's name, and any id in a session of a web page.
     pub reserved_call_id: bool,
     /// Provider's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The webhook was read
     /// by its other fields, or recorded if its type is unknown.

@@ -71,8 +71,7 @@ async fn provider_never_has_more_calls_than_configured_and_its_places_are_used()
     }
 }
 
-/// Of the calls that were created at least this number of milliseconds later than another one, those that were dialled before it by
-/// more than this time.
+/// Calls that were created this number of milliseconds later than another one, or more, and were dialled before it by more than this time.
 fn overtakers(dials: &[Dial], created: &BTreeMap<String, i64>, ms: i64) -> Vec<String> {
     let is_overtaken_by = |later: &Dial| {
         let created_ms = created[&later.call_id];

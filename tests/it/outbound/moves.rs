@@ -60,8 +60,8 @@ async fn dial_without_an_event_is_doubted_once_in_a_write_that_happens_anyway() 
         drop(world.requests());
         world.reconciler.run("test").await.unwrap();
         assert_eq!(moves(&world, call_id.as_str()).await, ["triggered", "dialled", "doubted"]);
-        // One to take requests from the budget, one to give back those that were not sent, one to move the wake-up time, and one to mark the
-        // event that the sweep queues again, because nobody folds here.
+        // One takes requests from the budget, one gives back those that were not sent, and one moves the wake-up time. One marks the event
+        // that the sweep queues again, because nobody folds here.
         let requests = world.requests();
         assert!(requests["UpdateItem"] <= 4, "{requests:?}");
     }

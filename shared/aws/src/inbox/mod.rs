@@ -3,8 +3,7 @@
 //! **An event is acknowledged only when it is both stored and queued, and the queue always receives the stored event.**
 //! An event is written on the condition that its id is free. If the id is taken, the refusal carries the stored item,
 //! and the event is queued again from that item, never from the request. A function that died between storing and
-//! queueing therefore loses nothing: the provider's retry or the reconciler's sweep finishes its work, and both use
-//! [`submit()`] and [`resend`].
+//! queueing therefore loses nothing: the provider's retry, by [`submit()`], or the reconciler's sweep finishes its work.
 //!
 //! Beside the events the table holds companion items, under keys that no event id can have:
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
@@ -52,6 +51,6 @@ pub use notice::{AttentionCursor, SeenUntil};
 pub use of_call::{READ_AT_ONCE_MAX, is_kept_without_event};
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use reread::Reread;
-pub use submit::{adopt, replaces, resend, submit, write_alias_and_adopt};
+pub use submit::{adopt, replaces, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;

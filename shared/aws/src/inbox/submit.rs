@@ -85,10 +85,7 @@ async fn adopt_reading(
 }
 
 /// Queues a stored event again. Does nothing if ingress decided that the event is not to be folded.
-///
-/// # Errors
-/// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
-pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<(), Error> {
+async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<(), Error> {
     match inbox.renormalize(stored).await? {
         Some(event) => queue.send(&event, &stored.trace_id).await,
         None => Ok(()),
@@ -99,7 +96,7 @@ pub async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Resul
 /// new messages belong to that call's message group, so the queue does not drop them as duplicates of the first ones.
 ///
 /// # Errors
-/// The same as [`resend`].
+/// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
 pub async fn adopt(
     inbox: &Inbox,
     queue: &Queue,

@@ -336,7 +336,7 @@ fn calls_that_wait_for_one_in_flight_to_end_come_first() {
     let woken = Pace { is_in_turn: false, ..free };
     let health = ProviderHealth::new(Provider::Retell);
     assert_eq!((health.calls_wait(&full, at(0)), health.free_places(&woken, at(0))), (false, 5));
-    // Whoever finds the provider full notes it, and nobody writes that again for half a minute.
+    // The scheduler that finds the provider full notes it. For half a minute, no other one writes that again.
     let (noted, booked) = health.book(1, &full, at(0)).expect("a note");
     assert_eq!((booked, noted.calls_wait(&full, at(0))), (0..0, true));
     assert_eq!(noted.book(1, &full, at(29)), None);
