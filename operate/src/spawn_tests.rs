@@ -42,6 +42,7 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { check::check(&any(), &any(), std::future::pending(), &mut |_| {}).await });
     can_be_spawned(async { check::clean_up(&any(), &any(), &mut |_| {}).await });
     can_be_spawned(async { copy::plan(&any(), &any(), any(), any()).await });
+    can_be_spawned(async { dead_letters::find(&any(), any()).await });
     can_be_spawned(async { dead_letters::list(&any(), any()).await });
     can_be_spawned(async { dead_letters::plan_discard(&any(), &any(), any()).await });
     can_be_spawned(async { dead_letters::plan_redrive(&any(), &any(), any()).await });
