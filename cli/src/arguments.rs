@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::audit::Audit;
+use crate::bench::Bench;
 use crate::call::Call;
 use crate::change::Ended;
 use crate::check::Check;
@@ -74,6 +75,8 @@ enum Verb {
     Dev(Dev),
     /// List what operators did
     Audit(Audit),
+    /// Measure a running stack with webhooks of invented calls, and remove them
+    Bench(Bench),
     /// Create, import, show, trigger, cancel and list calls that Switchhook places
     Call(Call),
     /// Walk the whole path of a deployed stack with one signed webhook, and remove what that made
@@ -181,6 +184,7 @@ pub(crate) fn run(
     let done: Result<Ended, Box<dyn Error>> = match switchhook.verb {
         Verb::Dev(dev) => dev.run(out, errors).map(ended).map_err(Into::into),
         Verb::Audit(audit) => audit.run(out).map_err(Into::into),
+        Verb::Bench(bench) => bench.run(out, errors).map_err(Into::into),
         Verb::Call(call) => call.run(out, errors).map(ended).map_err(Into::into),
         Verb::Check(check) => check.run(out).map(ended).map_err(Into::into),
         Verb::Completions(completions) => completions.run(Switchhook::command(), out).map(ended).map_err(Into::into),

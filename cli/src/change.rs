@@ -280,21 +280,23 @@ fn finish(
     Ok(ended(&run, plan))
 }
 
-/// Returns the end of a command whose run has ended. One that folds events and left an event alone did not reach its aim.
+/// Returns the end of a command whose run has ended. A run that left an item alone did not reach its aim.
 fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
-    let has_left_events = match run.verb {
-        // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten.
-        Verb::Redrive | Verb::Forget => run.counts.skipped + plan.map_or(0, |plan| plan.skipped_count) > 0,
-        Verb::Replay | Verb::Reprocess => run.counts.skipped > 0,
-        Verb::DiscardDeadLetters
+    let left_in_plan = match run.verb {
+        // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten. A call that cannot be
+        // repaired stays wrong.
+        Verb::Redrive | Verb::Forget | Verb::Verify => plan.map_or(0, |plan| plan.skipped_count),
+        // A selection by time may hold webhooks that never can be folded.
+        Verb::Replay
+        | Verb::Reprocess
+        | Verb::DiscardDeadLetters
         | Verb::DiscardQuarantined
         | Verb::Republish
-        | Verb::Verify
         | Verb::Copy
         | Verb::Refill
-        | Verb::Stop => false,
+        | Verb::Stop => 0,
     };
-    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && !has_left_events;
+    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && run.counts.skipped + left_in_plan == 0;
     match run.state {
         RunState::Finished if is_whole => Ended::Found,
         RunState::Finished | RunState::Unfinished => Ended::NotFound,
@@ -535,7 +537,8 @@ mod tests {
         assert_eq!(ended_with("redrive", 0, "finished"), Ended::Found);
         assert_eq!(ended_with("redrive", 1, "finished"), Ended::NotFound);
         assert_eq!([ended_with("replay", 1, "finished"), ended_with("reprocess", 1, "finished")], [Ended::NotFound; 2]);
-        assert_eq!([ended_with("replay", 0, "finished"), ended_with("verify", 1, "finished")], [Ended::Found; 2]);
+        assert_eq!([ended_with("verify", 1, "finished"), ended_with("republish", 1, "finished")], [Ended::NotFound; 2]);
+        assert_eq!(ended_with("replay", 0, "finished"), Ended::Found);
         assert_eq!(ended_with("replay", 0, "unfinished"), Ended::NotFound);
     }
 

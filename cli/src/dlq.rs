@@ -42,8 +42,8 @@ it was not folded in time), 2 if the command could not be carried out, 3 if it w
 const DISCARD_HELP: &str = "\
 Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can.
 
-Exit status: 0 if done or planned, 1 if nothing is selected or an id was not found, 2 if the command could not be carried out, 3 if it
-was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or a message did not come, 2 if the command could not
+be carried out, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod audit;
+mod bench;
 mod call;
 mod change;
 mod check;

@@ -36,8 +36,8 @@ not be carried out, 3 if it was refused.";
 const DISCARD_HELP: &str = "\
 Takes the events off the list, and deletes their notices from the dead-letter queue. The events stay in the inbox.
 
-Exit status: 0 if done or planned, 1 if nothing is selected or an id was not found, 2 if the command could not be carried out, 3 if it
-was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or a notice did not come, 2 if the command could not
+be carried out, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -28,7 +28,7 @@ use crate::attention;
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
+use crate::plan::{Action, LeftAlone, NotFound, Plan, PlanItem, Verb};
 use crate::stack::Stack;
 
 /// Default limit on the messages that a list receives.
@@ -197,18 +197,21 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     .await
 }
 
-/// Plans to delete dead letters. Their events stay in the inbox, and are not folded. Notices of unreadable webhooks are left out.
+/// Plans to delete dead letters. Their events stay in the inbox, and are not folded. Notices of webhooks that still are quarantined are left
+/// out.
 ///
 /// # Errors
 /// The same as [`plan_redrive`].
 pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize) -> Result<Plan, Error> {
-    plan(stack, filter, items_max, Verb::DiscardDeadLetters, |letter| match letter.kind {
-        LetterKind::Event | LetterKind::Unreadable => Some(PlanItem {
-            event_id: letter.event_id.clone(),
-            has_message: letter.message_id.is_some(),
-            ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone())
-        }),
-        LetterKind::QuarantineNotice => None,
+    plan(stack, filter, items_max, Verb::DiscardDeadLetters, |letter| {
+        // The run clears the note of an item's event. That of a notice may be retried since, and then needs its note.
+        let event_id = match letter.kind {
+            LetterKind::Event | LetterKind::Unreadable => letter.event_id.clone(),
+            LetterKind::QuarantineNotice if letter.in_index => return None,
+            LetterKind::QuarantineNotice => None,
+        };
+        let has_message = letter.message_id.is_some();
+        Some(PlanItem { event_id, has_message, ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone()) })
     })
     .await
 }
@@ -305,8 +308,8 @@ pub(crate) async fn read_lost_events(stack: &Stack, items: &mut [PlanItem]) -> R
 }
 
 /// Ends the redrive of events that were queued again: waits until each is in its call or is refused, and then deletes its dead
-/// letter. Returns the items that were not folded in time, whose dead letters stay.
-pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<PlanItem>, Error> {
+/// letter. Returns the items whose dead letters may stay: their events were not folded in time, or their messages did not come.
+pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Result<Vec<LeftAlone>, Error> {
     let mut waiting = items;
     let mut decided = Vec::new();
     let give_up_at = stack.now().plus(FOLD_WAIT);
@@ -314,10 +317,10 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
         let looked = concurrently(CONCURRENCY, waiting.iter().map(|item| is_decided(stack, item))).await?;
         let mut still = Vec::new();
         for (item, is_decided) in waiting.into_iter().zip(looked) {
-            match (is_decided, &item.event_id) {
-                (true, Some(event_id)) => decided.push((event_id.clone(), item.has_message)),
-                (true, None) => {}
-                (false, _) => still.push(item),
+            if is_decided {
+                decided.push(item);
+            } else {
+                still.push(item);
             }
         }
         waiting = still;
@@ -326,37 +329,31 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
         }
         tokio::time::sleep(FOLD_POLL).await;
     }
-    delete_messages(stack, &stack.dlq, decided.iter().map(|(id, has_message)| (id.to_string(), *has_message))).await?;
-    for (event_id, _) in &decided {
-        stack.inbox.clear_retry(event_id).await?;
-    }
-    Ok(waiting)
+    let hidden =
+        delete_messages(stack, &stack.dlq, &decided, |item| item.event_id.as_ref().map(EventId::as_str)).await?;
+    clear_notes(stack, &decided, &hidden).await?;
+    let reason = |item: &PlanItem| {
+        let id = item.event_id.as_ref().map_or("-", EventId::as_str);
+        format!("the event {id} is queued and was not folded in time, so its dead letter stays: redrive it again")
+    };
+    let late = waiting.into_iter().map(|item| (item.clone(), reason(&item)));
+    Ok(hidden.into_iter().chain(late).collect())
 }
 
-/// Deletes the messages of all items of a plan that are discarded. One search of a long queue then finds all of them.
-pub(crate) async fn delete_discarded(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    let keys = items.iter().filter_map(|item| {
-        let key = if item.action == Action::DiscardDeadLetter {
-            item.key.clone()
-        } else {
-            item.event_id.as_ref().filter(|_| item.action == Action::DiscardQuarantined).map(EventId::to_string)
-        };
-        Some((key?, item.has_message))
-    });
-    delete_messages(stack, &stack.dlq, keys).await
-}
-
-/// Deletes dead letters, and takes their notes off the list of items that need attention.
-pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    let keys = items.iter().filter_map(|item| Some((item.key.clone()?, item.has_message)));
-    delete_messages(stack, &stack.dlq, keys).await?;
-    clear_notes(stack, items).await
+/// Deletes dead letters, and takes their notes off the list of items that need attention. Returns the items whose messages did not come. They
+/// stay on the list.
+pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let hidden = delete_messages(stack, &stack.dlq, items, |item| item.key.as_deref()).await?;
+    clear_notes(stack, items, &hidden).await?;
+    Ok(hidden)
 }
 
 /// Takes the notes of deleted dead letters off the list of items that need attention.
-pub(crate) async fn clear_notes(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    for event_id in items.iter().filter_map(|item| item.event_id.as_ref()) {
-        stack.inbox.clear_retry(event_id).await?;
+async fn clear_notes(stack: &Stack, items: &[PlanItem], hidden: &[LeftAlone]) -> Result<(), Error> {
+    for item in items.iter().filter(|item| hidden.iter().all(|(left, _)| left != *item)) {
+        if let Some(event_id) = &item.event_id {
+            stack.inbox.clear_retry(event_id).await?;
+        }
     }
     Ok(())
 }

@@ -39,11 +39,6 @@ pub enum Error {
     Encode(#[source] serde_json::Error),
     #[error("could not read {0}: another version of this tool wrote it")]
     Decode(&'static str),
-    #[error(
-        "not found in the queue, and so not deleted: {missing}. The queue holds {hidden} more that could not be received: another \
-         reader hides them for a few minutes, or they are behind ten others of their call. Go on with the run later"
-    )]
-    HiddenMessages { missing: usize, hidden: u64 },
     #[error(transparent)]
     Refusal(#[from] Refusal),
 }
@@ -79,6 +74,8 @@ pub enum Refusal {
     LargeSecret { secret: &'static str, bytes: usize, most: usize },
     #[error("the selection is empty, and would match everything: {0}")]
     EmptyFilter(&'static str),
+    #[error("{text}; {advice}")]
+    NoKey { text: String, advice: String },
     #[error("a plan has at most {most} items, not {asked}")]
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]

@@ -13,6 +13,7 @@ mod act;
 mod attention;
 pub mod audit;
 mod aws;
+pub mod bench;
 pub mod calls;
 pub mod check;
 mod concurrent;

@@ -15,7 +15,7 @@ use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::events;
-use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
+use crate::plan::{Action, LeftAlone, NotFound, Plan, PlanItem, Verb};
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
@@ -257,19 +257,20 @@ async fn select(
     Ok((selected, others))
 }
 
-/// Takes events off the list of quarantined ones.
-pub(crate) async fn clear_marks(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+/// Takes events off the list of quarantined ones, and then deletes their notices: those that are discarded, and those that are queued or in
+/// their calls. Returns the items whose notices did not come. A plan that names such an event deletes its notice.
+pub(crate) async fn take_off(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     for key in items.iter().filter_map(|item| item.key.as_ref()) {
         stack.inbox.clear_attention(key).await?;
     }
-    Ok(())
+    dead_letters::delete_messages(stack, &stack.dlq, items, |item| item.event_id.as_ref().map(EventId::as_str)).await
 }
 
-/// Ends the reprocessing of events that are queued or in their calls: takes them off the list, and deletes their notices.
-pub(crate) async fn finish_reprocess(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    clear_marks(stack, items).await?;
-    let keys = items.iter().filter_map(|item| Some((item.event_id.as_ref()?.to_string(), item.has_message)));
-    dead_letters::delete_messages(stack, &stack.dlq, keys).await
+/// Returns an item that takes a replayed event off the list of quarantined ones. Nobody knows whether it has a notice. `None` for another
+/// item: a reprocessed event is taken off the list at its end.
+pub(crate) fn of_replay(item: &PlanItem) -> Option<PlanItem> {
+    let event_id = item.event_id.as_ref().filter(|_| matches!(item.action, Action::Replay | Action::Redrive))?;
+    Some(PlanItem { key: Some(event_id.to_string()), has_message: false, ..item.clone() })
 }
 
 fn of_index(entry: Attention) -> Option<Quarantined> {

@@ -243,10 +243,9 @@ async fn republish_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Re
     Ok(left)
 }
 
-/// Deletes messages of the failures queue. A message that is gone is not an error.
-pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
-    let ids = items.iter().filter_map(|item| Some((item.key.clone()?, item.has_message)));
-    dead_letters::delete_messages(stack, &stack.relay_failures_queue, ids).await
+/// Deletes messages of the failures queue. A message that is gone is not an error. Returns the items whose messages did not come.
+pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    dead_letters::delete_messages(stack, &stack.relay_failures_queue, items, |item| item.key.as_deref()).await
 }
 
 /// Returns the calls and events that were written since the first failure, and since `after`, with their times. Such calls are open, or were

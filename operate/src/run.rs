@@ -17,7 +17,7 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{Disposition, EventId, ProviderEvent, Timestamp, Transition};
+use switchhook_domain::{Disposition, ProviderEvent, Timestamp, Transition};
 
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment, Operation};
@@ -28,6 +28,7 @@ use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step};
 use crate::plan::{Action, CallSummary, Effect, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::quarantine;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
@@ -37,6 +38,8 @@ pub use id::RunId;
 pub const RATE_DEFAULT: u32 = 50;
 /// Largest number of items in a page, unless one call has more.
 const PAGE_MAX: usize = 50;
+/// Items in a page of a discard, which searches the whole dead-letter queue.
+const DISCARD_PAGE: usize = 1_000;
 /// Calls that are checked at the same time.
 const CONCURRENCY: usize = 8;
 
@@ -96,6 +99,8 @@ struct Held<'a> {
     plan: Plan,
     run: Run,
     version: u64,
+    /// True if another process may have done a part of the next page.
+    repeats_page: bool,
 }
 
 /// Starts the run of a plan that `verb` made. After each page it calls `progress`, which may stop the run; it can be resumed.
@@ -156,7 +161,7 @@ pub async fn start(
             None => return Err(Refusal::UnknownRun(run.id.to_string()).into()),
         }
     }
-    let held = Held { stack, plan, run, version: 1 };
+    let held = Held { stack, plan, run, version: 1, repeats_page: false };
     held.record(Moment::Started, now).await?;
     held.carry_out(progress).await
 }
@@ -175,7 +180,7 @@ pub async fn resume(stack: &Stack, id: &RunId, who: &str, progress: Progress<'_>
     let plan = Plan::load(stack, &run.plan_id).await?;
     run.holder = RandomIds::from_system().hex::<8>()?;
     who.clone_into(&mut run.who);
-    let mut held = Held { stack, plan, run, version };
+    let mut held = Held { stack, plan, run, version, repeats_page: true };
     held.save().await?;
     held.record(Moment::Resumed, held.run.updated_at).await?;
     held.carry_out(progress).await
@@ -253,19 +258,20 @@ struct PageWork {
     copies: Vec<PlanItem>,
     /// Items whose dead letter or notice is deleted once their event is in its call.
     finishing: Vec<PlanItem>,
+    /// Items that are counted as unchanged.
+    unchanged: Vec<PlanItem>,
     /// Replayed events that were quarantined. They are taken off the list once they are queued.
-    unquarantined: Vec<EventId>,
+    unquarantined: Vec<PlanItem>,
 }
 
 impl Held<'_> {
     async fn carry_out(mut self, progress: Progress<'_>) -> Result<Run, Error> {
-        let left = self.plan.items.get(self.run.position..).unwrap_or_default();
-        dead_letters::delete_discarded(self.stack, left).await?;
         while self.run.position < self.plan.items.len() {
             let started = self.stack.now();
             let until = self.page_end();
             let steps = self.process(until).await?;
             self.run.position = until;
+            self.repeats_page = false;
             self.save().await?;
             if progress(&self.run).is_break() {
                 return Ok(self.run);
@@ -284,9 +290,20 @@ impl Held<'_> {
     /// Returns the end of the page that starts at the position. The items of one call are in one page.
     fn page_end(&self) -> usize {
         let items = &self.plan.items;
-        // A part of a table has many items of its own.
-        let page_max = if self.run.verb == Verb::Copy { 1 } else { PAGE_MAX };
-        let size = usize::try_from(self.run.rate).unwrap_or(page_max).clamp(1, page_max);
+        let of_rate = |page_max| usize::try_from(self.run.rate).unwrap_or(page_max).clamp(1, page_max);
+        let size = match self.run.verb {
+            // A part of a table has many items of its own.
+            Verb::Copy => 1,
+            Verb::DiscardDeadLetters | Verb::DiscardQuarantined => DISCARD_PAGE,
+            Verb::Replay
+            | Verb::Redrive
+            | Verb::Reprocess
+            | Verb::Republish
+            | Verb::Verify
+            | Verb::Refill
+            | Verb::Stop
+            | Verb::Forget => of_rate(PAGE_MAX),
+        };
         let mut end = (self.run.position + size).min(items.len());
         let call_before = |index: usize| items.get(index).and_then(|item| item.call_id.as_ref());
         while end < items.len() && call_before(end).is_some() && call_before(end) == call_before(end - 1) {
@@ -326,17 +343,16 @@ impl Held<'_> {
             }
         }
         self.stack.events_queue.send_again(&work.sends).await?;
-        for event_id in &work.unquarantined {
-            self.stack.inbox.clear_attention(event_id.as_str()).await?;
-        }
+        let mut left = quarantine::take_off(self.stack, &work.unquarantined).await?;
         for drift in &work.refolds {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
             drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?);
         }
-        let mut left = act::act(self.stack, &self.plan, &work.acts).await?;
+        left.extend(act::act(self.stack, &self.plan, &work.acts).await?);
         left.extend(act::finish(self.stack, work.finishing).await?);
         for (item, reason) in left {
-            self.run.counts.done = self.run.counts.done.saturating_sub(1);
+            let Counts { unchanged, done, .. } = &mut self.run.counts;
+            *(if work.unchanged.contains(&item) { unchanged } else { done }) -= 1;
             self.run.skip(&item, reason);
         }
         let mut steps = page.len() as u64;
@@ -383,6 +399,8 @@ impl Held<'_> {
                 (Some(_), Step::Refold(_)) if index >= planned_items => {}
                 (_, Step::Unchanged | Step::ReadsDifferently(_)) => {
                     self.run.counts.unchanged += 1;
+                    work.unchanged.push(item.clone());
+                    work.unquarantined.extend(quarantine::of_replay(item).filter(|_| self.repeats_page));
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
                 (Some(objection), Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act) => {
@@ -396,9 +414,8 @@ impl Held<'_> {
                             continue;
                         }
                         trace_id.clone_from(&stored.trace_id);
-                        if stored.disposition == Some(Disposition::Quarantined) && item.action != Action::Reprocess {
-                            work.unquarantined.push(stored.event_id.clone());
-                        }
+                        let was_quarantined = stored.disposition == Some(Disposition::Quarantined) || self.repeats_page;
+                        work.unquarantined.extend(quarantine::of_replay(item).filter(|_| was_quarantined));
                     }
                     let run = self.run.id.to_string();
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));

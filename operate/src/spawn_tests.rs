@@ -10,8 +10,8 @@ use crate::events::Tail;
 use crate::mask::Masker;
 use crate::plan::Plan;
 use crate::{
-    Stack, StackNames, audit, calls, check, copy, dead_letters, dials, events, forget, providers, quarantine, recover,
-    repair, replay, republish, run, search, secrets, selection, stack, status, timeline, verify,
+    Stack, StackNames, audit, bench, calls, check, copy, dead_letters, dials, events, forget, providers, quarantine,
+    recover, repair, replay, republish, run, search, secrets, selection, stack, status, timeline, verify,
 };
 
 /// Compiles only if a task of its own can run the future.
@@ -37,6 +37,8 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { audit::finish(&any(), any(), any()).await });
     can_be_spawned(async { audit::list(&any(), any()).await });
     can_be_spawned(async { audit::record_unmasking(&any(), &any(), &any::<String>()).await });
+    can_be_spawned(async { bench::bench(&any(), &any(), std::future::pending(), &mut |_, _| {}).await });
+    can_be_spawned(async { bench::clean_up(&any(), &any()).await });
     can_be_spawned(async { calls::list(&any(), &any()).await });
     can_be_spawned(async { calls::stuck(&any(), any()).await });
     can_be_spawned(async { check::check(&any(), &any(), std::future::pending(), &mut |_| {}).await });

@@ -31,6 +31,7 @@ const fn direct(direct: Direct) -> Operation {
 const EFFECTS: &[(&str, Effect)] = &[
     ("dev", Effect::None),
     ("audit list", Effect::None),
+    ("bench", Effect::NotAudited("it removes everything that it has made")),
     ("call create", Effect::Audited(&[direct(Direct::CreateCall)])),
     ("call import", Effect::Audited(&[direct(Direct::ImportCalls)])),
     ("call show", Effect::None),

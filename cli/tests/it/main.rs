@@ -7,6 +7,7 @@
 )]
 
 mod audit;
+mod bench;
 mod call;
 mod check;
 mod configured;

@@ -5,7 +5,8 @@
 //! the sweep one that it finds not folded. Events that arrived after the time up to which the sweep has come are not known to be folded.
 //!
 //! A mark may stay although its event is folded: if the fold came between the sweep's read of the call and its mark. So a mark counts
-//! for the age only while the call lacks the event, and is removed otherwise. The marks behind it are taken as they are.
+//! for the age only while the call lacks the event, and is removed otherwise. The marks behind it are taken as they are, and so are all
+//! marks once the time for this is up.
 
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::reconciler::{Reconciler, Report};
 
 /// Time since the first try after which an event that is not folded is trouble. P1EventsNotFoldedAlarm has the same limit.
 pub(crate) const UNFOLDED_FOR: Duration = Duration::from_secs(5 * 60);
+/// Longest time for which a run looks at marks.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 /// Limit on the marks per shard that one run looks at.
 const MARKS_MAX: i32 = 250;
 
@@ -34,6 +37,7 @@ impl Reconciler {
     pub(crate) async fn find_unfolded(&self, report: &mut Report) -> Result<Unfolded, Error> {
         let now = self.clock.now();
         let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
+        let stop_at = now.plus(LOOK_MAX);
         let (mut oldest, mut unfolded) = (report.swept_until, Unfolded::default());
         let age = |oldest: Option<Timestamp>| oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
         // An error below must not hide that the sweep does not come on.
@@ -45,7 +49,7 @@ impl Reconciler {
             let mut marks = page.items.into_iter();
             for mark in marks.by_ref() {
                 let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { continue };
-                if self.is_folded(call_id, event_id).await {
+                if !self.is_time_up(stop_at) && self.is_folded(call_id, event_id).await {
                     self.inbox.clear_retry(event_id).await?;
                     continue;
                 }

@@ -47,7 +47,6 @@ fn advice(error: &Error, text: &str) -> String {
         | Error::FunctionFailed { .. }
         | Error::Encode(_)
         | Error::Decode(_)
-        | Error::HiddenMessages { .. }
         | Error::Refusal(_) => "run the check again; if it fails again, look at docs/first-deployment.md".to_owned(),
     }
 }

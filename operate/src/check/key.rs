@@ -1,22 +1,24 @@
-//! The key that signs the webhook of a check: the first key of the generic provider, from the stack's own secret.
+//! The key that signs the webhooks of a check or a benchmark: the first key of the generic provider, from the stack's own secret.
 
 use std::time::Duration;
 
+use http::{Method, Request};
 use switchhook_aws::sdk;
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{Entry, SecretHalf, SignedWebhook, WebhookConfig, sign_as_configured};
+use switchhook_providers::{Entry, SecretHalf, WebhookConfig, sign_as_configured};
 
 use super::advice;
 use super::step::Finding;
 use crate::aws::AwsServices;
 use crate::error::Error;
 use crate::stack::Stack;
+use crate::web::{self, WebError};
 
 /// Time after which every function has read a new version of the secret.
 pub(super) const READ_AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// Configuration of the generic provider, as the stack has stored it.
-pub(super) struct StoredKey {
+pub(crate) struct StoredKey {
     config: WebhookConfig,
     /// Time at which the secret was stored. `None` if it is not known.
     pub(super) stored_at: Option<Timestamp>,
@@ -24,7 +26,7 @@ pub(super) struct StoredKey {
 
 impl StoredKey {
     /// Reads the key. Returns the finding, also if there is no key.
-    pub(super) async fn read(stack: &Stack) -> Result<(Self, Finding), Finding> {
+    pub(crate) async fn read(stack: &Stack) -> Result<(Self, Finding), Finding> {
         let (text, stored_at) = match read(stack).await {
             Ok(secret) => secret,
             Err(error) => return Err(advice::failed(&error)),
@@ -50,10 +52,34 @@ impl StoredKey {
         Ok((Self { config, stored_at }, found))
     }
 
-    /// Signs a body of the generic provider.
-    pub(super) fn sign(&self, url: &str, body: &[u8], now: Timestamp) -> Option<SignedWebhook<String>> {
-        sign_as_configured(Provider::Generic, &self.config, url, body, now)
+    /// Returns the request of a webhook of the generic provider. `None` if the entry signs nothing.
+    ///
+    /// # Errors
+    /// The URL is not valid.
+    pub(crate) fn signed_webhook(
+        &self,
+        url: &str,
+        body: Vec<u8>,
+        now: Timestamp,
+    ) -> Result<Option<Request<Vec<u8>>>, WebError> {
+        web::base_url(url)?;
+        let Some(signed) = sign_as_configured(Provider::Generic, &self.config, url, &body, now) else {
+            return Ok(None);
+        };
+        let mut request =
+            Request::builder().method(Method::POST).uri(&signed.url).header("content-type", signed.content_type);
+        for (name, value) in &signed.headers {
+            request = request.header(name, value);
+        }
+        request.body(body).map(Some).map_err(|source| WebError::Request { url: url.to_owned(), source })
     }
+}
+
+/// URL that webhooks of the generic provider are posted to. `webhook_url` is the base URL, if it differs from that of the API.
+pub(crate) fn url_of_webhooks(stack: &Stack, webhook_url: Option<&str>) -> String {
+    let base = webhook_url.unwrap_or(&stack.names.api_url).trim_end_matches('/');
+    let base = base.trim_end_matches("/webhooks/{provider}").trim_end_matches("/webhooks/generic");
+    format!("{base}/webhooks/generic")
 }
 
 async fn read(stack: &Stack) -> Result<(String, Option<Timestamp>), Error> {

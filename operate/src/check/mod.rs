@@ -29,6 +29,7 @@ use step::Steps;
 use walk::{Made, Walk};
 
 pub use id::{CheckId, NotACheckId};
+pub(crate) use key::{StoredKey, url_of_webhooks};
 pub use step::{Finding, Step, StepResult};
 
 /// Default time limit of each wait.

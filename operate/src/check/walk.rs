@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{Method, Request};
+use http::Method;
 use serde_json::{Value, json};
 use switchhook_aws::sign;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep};
 
 use super::advice;
 use super::id::CheckId;
-use super::key::{READ_AGAIN, StoredKey};
+use super::key::{READ_AGAIN, StoredKey, url_of_webhooks};
 use super::step::{Finding, Steps};
 use super::subscription::Subscription;
 use crate::error::Error;
 use crate::events::Fate;
 use crate::stack::Stack;
-use crate::web::{self, Response, WebError};
+use crate::web::{self, Response};
 
 /// Steps of the walk of a deployed stack, before the clean-up. A local stack has no bus to subscribe to.
 pub(super) const DEPLOYED: [&str; 7] = ["key", "subscription", "webhook", "inbox", "fold", "call", "domain event"];
@@ -128,32 +128,18 @@ impl Walk<'_> {
 
     /// Returns the finding, and true if a key that ingress has not read yet may be the reason.
     async fn post_once(&self, key: &StoredKey) -> Result<(Finding, bool), Error> {
-        let (now, url) = (self.stack.now(), self.url());
+        let (now, url) = (self.stack.now(), url_of_webhooks(self.stack, self.webhook_url));
         let body = json!({
             "event_id": self.id.as_str(), "event_type": ENDING, "occurred_at": now.to_string(),
             "call_id": self.id.as_str(), "call": {"sid": self.id.as_str()},
         });
         let body = body.to_string().into_bytes();
-        let Some(signed) = key.sign(&url, &body, now) else {
+        let Some(request) = key.signed_webhook(&url, body, now)? else {
             return Ok((Finding::failed("the key signs nothing", "give the generic provider a key"), false));
         };
-        web::base_url(&url)?;
-        let mut request =
-            Request::builder().method(Method::POST).uri(&signed.url).header("content-type", signed.content_type);
-        for (name, value) in &signed.headers {
-            request = request.header(name, value);
-        }
-        let request = request.body(body).map_err(|source| WebError::Request { url: url.clone(), source })?;
         let answer = web::send_in_background(request, web::TIMEOUT).await?;
         let took = self.stack.now().millis_since(now);
         Ok(self.judge(&answer, &url, took))
-    }
-
-    /// URL that the webhook is posted to.
-    fn url(&self) -> String {
-        let base = self.webhook_url.unwrap_or(&self.stack.names.api_url).trim_end_matches('/');
-        let base = base.trim_end_matches("/webhooks/{provider}").trim_end_matches("/webhooks/generic");
-        format!("{base}/webhooks/generic")
     }
 
     fn judge(&self, answer: &Response, url: &str, took_ms: i64) -> (Finding, bool) {

@@ -14,6 +14,7 @@ use switchhook_domain::{EventId, ProviderEvent, Timestamp};
 
 use crate::concurrent::concurrently;
 use crate::error::Error;
+use crate::plan::{LeftAlone, PlanItem};
 use crate::stack::Stack;
 
 /// Time for which a search hides the messages of a short queue from other receivers.
@@ -27,27 +28,32 @@ const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60);
 const HIDDEN_WAIT: Duration = Duration::from_secs(20);
 /// Time between two searches for hidden messages.
 const HIDDEN_POLL: Duration = Duration::from_secs(2);
+/// Reason to leave an item alone whose message did not come.
+const HIDDEN_MESSAGE: &str = "its message did not come out of the queue: another reader hides it for a few minutes, or it is behind ten \
+                              others of its call, or it is deleted already. Plan it again later";
 /// Requests of a search at the same time.
 const CONCURRENCY: usize = 8;
 /// Messages of one request, which SQS limits.
 const REQUEST_MAX: usize = 10;
 
-/// Deletes the messages with these keys. The value of a key is true if its message was in the queue before. A key without a message is
-/// not an error: a run that is repeated finds it deleted.
+/// Deletes the messages of items. `key_of_item` names the message of an item. An item without a message is not left alone: a run that is
+/// repeated finds it deleted.
 ///
-/// It does not wait for a message that was not in the queue. It may have expired, and the eleventh message of another call is hidden for as
-/// long as that call's dead letters stay.
+/// Returns the items whose messages were in the queue when the plan was made and did not come for a while, although the queue holds messages
+/// that could not be received. They may be among these. The eleventh message of a call is hidden for as long as the ten before it
+/// stay, so nobody can tell such a message from one that is deleted.
 ///
 /// # Errors
-/// [`Error::HiddenMessages`] if messages of the queue could not be received for a while, so that they may be the missing ones.
-/// Nothing is lost then, and a repetition deletes them.
-pub(crate) async fn delete_messages(
+/// The errors of the queue. A repetition is safe.
+pub(crate) async fn delete_messages<'a>(
     stack: &Stack,
     queue: &Queue,
-    keys: impl IntoIterator<Item = (String, bool)>,
-) -> Result<(), Error> {
-    let keys: BTreeMap<String, bool> = keys.into_iter().collect();
-    let mut missing: BTreeSet<String> = keys.keys().cloned().collect();
+    items: &'a [PlanItem],
+    key_of_item: impl Fn(&'a PlanItem) -> Option<&'a str>,
+) -> Result<Vec<LeftAlone>, Error> {
+    let keys = items.iter().filter_map(|item| Some((key_of_item(item)?, item)));
+    let keys: BTreeMap<&str, &PlanItem> = keys.collect();
+    let mut missing: BTreeSet<&str> = keys.keys().copied().collect();
     let give_up_at = stack.now().plus(HIDDEN_WAIT);
     while !missing.is_empty() {
         let before = missing.len();
@@ -57,18 +63,18 @@ pub(crate) async fn delete_messages(
         deleted?;
         // The search may have found others of the same call behind those that it deleted.
         if missing.len() == before {
-            let missing = missing.iter().filter(|key| keys.get(*key) == Some(&true)).count();
-            let hidden = queue.depth().await?.saturating_sub(others);
-            if missing == 0 || hidden == 0 {
+            let items = missing.iter().filter_map(|key| keys.get(key)).filter(|item| item.has_message);
+            let expected: Vec<LeftAlone> = items.map(|item| ((*item).clone(), HIDDEN_MESSAGE.to_owned())).collect();
+            if expected.is_empty() || queue.depth().await? <= others {
                 break;
             }
             if stack.now() >= give_up_at {
-                return Err(Error::HiddenMessages { missing, hidden });
+                return Ok(expected);
             }
             tokio::time::sleep(HIDDEN_POLL).await;
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 /// Hands the messages of a queue to `take`, until it returns false or all have come. Then shows all of them again. Returns their number.
@@ -111,8 +117,7 @@ pub(super) async fn events_in_queue(
             !missing.is_empty()
         });
         let received = received.await?;
-        let hidden = stack.dlq.depth().await?.saturating_sub(received);
-        if hidden == 0 || stack.now() >= give_up_at {
+        if missing.is_empty() || stack.dlq.depth().await? <= received || stack.now() >= give_up_at {
             break;
         }
         tokio::time::sleep(HIDDEN_POLL).await;
@@ -167,7 +172,7 @@ impl<'a> Search<'a> {
     }
 
     /// Deletes the messages with these keys while it receives, until none is missing.
-    async fn delete(&mut self, keys: &BTreeMap<String, bool>, missing: &mut BTreeSet<String>) -> Result<(), Error> {
+    async fn delete(&mut self, keys: &BTreeMap<&str, &PlanItem>, missing: &mut BTreeSet<&str>) -> Result<(), Error> {
         while !missing.is_empty() {
             let messages = self.next().await?;
             if messages.is_empty() {
@@ -175,7 +180,7 @@ impl<'a> Search<'a> {
             }
             let of_key = messages.into_iter().map(|message| (key_of(&message), message));
             let is_wanted = |(key, message): &(String, ReceivedMessage)| {
-                keys.contains_key(key) || keys.contains_key(&message.message_id)
+                keys.contains_key(key.as_str()) || keys.contains_key(message.message_id.as_str())
             };
             let found: Vec<(String, ReceivedMessage)> = of_key.filter(is_wanted).collect();
             let receipts: Vec<String> = found.iter().map(|(_, message)| message.receipt.clone()).collect();
@@ -183,8 +188,8 @@ impl<'a> Search<'a> {
             let deleted = receipts.chunks(REQUEST_MAX).map(|some| async move { queue.delete(some).await });
             concurrently(CONCURRENCY, deleted).await?;
             for (key, message) in found {
-                missing.remove(&key);
-                missing.remove(&message.message_id);
+                missing.remove(key.as_str());
+                missing.remove(message.message_id.as_str());
                 self.hidden.remove(&message.message_id);
             }
         }

@@ -194,7 +194,6 @@ impl Error {
             | Self::MissingOutputs { .. }
             | Self::Encode(_)
             | Self::Decode(_)
-            | Self::HiddenMessages { .. }
             | Self::Refusal(_) => self.other(),
         }
     }

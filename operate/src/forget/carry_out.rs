@@ -80,7 +80,7 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
         }
         letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
     }
-    dead_letters::discard(stack, &letters).await?;
+    left.extend(dead_letters::discard(stack, &letters).await?);
     Ok(left)
 }
 

@@ -311,7 +311,8 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` (8)",
             Effect::Delays,
             "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
-             three wake queues beside the sweep, and 8 workers take turns",
+             three wake queues beside the sweep, and 8 workers take turns. `P1EventsNotFoldedAlarm` fires once the sweep is five minutes \
+             late",
         ),
         resource(
             "messages in the events queue",
@@ -323,7 +324,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             ),
             "`IndexShards`",
             Effect::Delays,
-            "The sweep takes the load for a backlog, and pauses",
+            "The sweep takes the load for a backlog, and pauses. `P1EventsNotFoldedAlarm` fires after five minutes",
         ),
         resource(
             "questions about silent calls per minute, all to one provider",

@@ -11,7 +11,7 @@ use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBO
 use switchhook_operate::dead_letters::{
     DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, find, list, plan_discard, plan_redrive,
 };
-use switchhook_operate::plan::Verb;
+use switchhook_operate::plan::{Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
@@ -130,41 +130,61 @@ async fn run_waits_for_dead_letters_that_another_reader_hides() {
     assert_eq!(world.dead_letters().len(), 0);
 }
 
-/// Starts the run of a plan while another reader hides the dead letters, and resumes it when they are visible again.
-async fn stops_and_finishes_later(verb: Verb) {
-    let world = with_dead_letters().await;
-    let stack = stack(&world);
-    let plan = if verb == Verb::Redrive {
+async fn plan_all(verb: Verb, world: &World) -> Plan {
+    let stack = stack(world);
+    if verb == Verb::Redrive {
         plan_redrive(&stack, &ALL, MAX).await.unwrap()
     } else {
         plan_discard(&stack, &ALL, MAX).await.unwrap()
-    };
-    hide(&world, Duration::from_secs(120));
-    let mut go_on = |_: &Run| ControlFlow::Continue(());
-    let stopped = run::start(&stack, &plan.id, verb, options(), &mut go_on).await;
-    assert!(matches!(stopped, Err(Error::HiddenMessages { missing: 2, hidden: 2 })), "{stopped:?}");
-    let id = RunId::of_plan(&plan.id);
-    let run = run::get(&stack, &id).await.unwrap().unwrap();
-    assert_eq!((run.state, run.position, run.counts.done), (RunState::Unfinished, 0, 0), "{run:?}");
-    assert_eq!(listed(&world).await.in_queue, 2, "they stay in the queue");
-
-    world.wait(Duration::from_secs(120)).await;
-    assert_eq!(world.dead_letters().len(), 2);
-    let run = run::resume(&stack, &id, "tester", &mut go_on).await.unwrap();
-    assert_eq!((run.state, world.dead_letters().len()), (RunState::Finished, 0), "{run:?}");
-    assert_eq!(listed(&world).await.iter().count(), 0);
-    let is_folded = world.load("c1").await.is_some_and(|call| call.contains_event(&EventId::new("generic:e1")));
-    assert_eq!(is_folded, verb == Verb::Redrive);
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn redrive_that_cannot_delete_its_dead_letters_stops_and_finishes_later() {
-    stops_and_finishes_later(Verb::Redrive).await;
+async fn hidden_dead_letters_are_left_alone_and_named() {
+    for verb in [Verb::Redrive, Verb::DiscardDeadLetters] {
+        let world = with_dead_letters().await;
+        let stack = stack(&world);
+        let plan = plan_all(verb, &world).await;
+        hide(&world, Duration::from_secs(120));
+        let run = carry_out(&stack, &plan).await;
+        assert_eq!(run.result(), "0 done, 0 unchanged, 2 skipped");
+        assert!(run.skipped[0].reason.contains("another reader hides it"), "{run:?}");
+        let left = listed(&world).await;
+        assert_eq!(left.in_queue, 2);
+        // The consumer has folded the events that were sent again. The others stay on the list.
+        assert_eq!(left.iter().count(), if verb == Verb::Redrive { 0 } else { 2 });
+
+        world.wait(Duration::from_secs(120)).await;
+        assert_eq!(world.dead_letters().len(), 2);
+        let run = carry_out(&stack, &plan_all(verb, &world).await).await;
+        assert_eq!((run.counts.skipped, world.dead_letters().len()), (0, 0), "{run:?}");
+        assert_eq!(listed(&world).await.iter().count(), 0);
+        let is_folded = world.load("c1").await.is_some_and(|call| call.contains_event(&EventId::new("generic:e1")));
+        assert_eq!(is_folded, verb == Verb::Redrive);
+    }
 }
 
+/// The run died after it had deleted the messages. The queue still holds messages that it cannot receive.
 #[tokio::test(start_paused = true)]
-async fn discard_that_cannot_delete_its_dead_letters_stops_and_finishes_later() {
-    stops_and_finishes_later(Verb::DiscardDeadLetters).await;
+async fn discard_that_was_killed_ends_beside_a_call_with_many_dead_letters() {
+    let world = with_dead_letters().await;
+    let stack = stack(&world);
+    let plan = plan_all(Verb::DiscardDeadLetters, &world).await;
+    let sqs = world.cloud.services().sqs();
+    for message in sqs.receive(EVENTS_DEAD_LETTER_QUEUE, 10, None).unwrap() {
+        let _ = sqs.delete(EVENTS_DEAD_LETTER_QUEUE, &message.receipt_handle).unwrap();
+    }
+    for number in 0..15 {
+        send_to_dlq(&world, &format!("{{{}}}", " ".repeat(number)), "another-call");
+    }
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.state, run.counts.skipped), (RunState::Finished, 2), "{run:?}");
+    let again =
+        LetterFilter { keys: vec!["generic:e1".to_owned(), "generic:e2".to_owned()], ..LetterFilter::default() };
+    let run = carry_out(&stack, &plan_discard(&stack, &again, MAX).await.unwrap()).await;
+    assert_eq!(run.result(), "2 done, 0 unchanged, 0 skipped");
+    let left = listed(&world).await;
+    assert!(left.iter().all(|(_, letter)| letter.event_id.is_none()), "{left:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +277,15 @@ async fn notices_of_a_long_queue_are_deleted() {
     let all = QuarantineFilter { all: true, ..QuarantineFilter::default() };
     let plan = quarantine::plan_discard(&stack, &all, NOTICES).await.unwrap();
     assert_eq!((plan.items.len(), plan.capped), (NOTICES, false));
-    carry_out(&stack, &plan).await;
+    let mut positions = Vec::new();
+    let mut stop_once = |run: &Run| {
+        positions.push(run.position);
+        if positions.len() == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    run::start(&stack, &plan.id, Verb::DiscardQuarantined, options(), &mut stop_once).await.unwrap();
+    assert_eq!(world.dead_letters().len(), 400, "an operator can stop a discard");
+    run::resume(&stack, &RunId::of_plan(&plan.id), "tester", &mut stop_once).await.unwrap();
+    assert_eq!(positions, [1_000, NOTICES]);
     assert!(world.dead_letters().is_empty());
 }
 
@@ -271,7 +299,7 @@ async fn discard_deletes_the_message_and_keeps_the_event() {
     assert!(matches!(none, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{none:?}");
     let plan = plan_discard(&stack, &ALL, MAX).await.unwrap();
     assert_eq!(plan.items.len(), 3, "{plan:?}");
-    let run = carry_out_in_two(&stack, &plan).await;
+    let run = carry_out(&stack, &plan).await;
     assert_eq!(run.result(), "3 done, 0 unchanged, 0 skipped");
     assert_eq!(world.dead_letters().len(), 1, "`quarantine` removes the notice");
     assert!(world.inbox.get(&EventId::new("generic:e1")).await.unwrap().is_some());

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Disposition, EventId, Origin, Provider};
+use switchhook_operate::dead_letters::{self, LetterFilter};
 use switchhook_operate::plan::EFFECTS_MAX;
 use switchhook_operate::quarantine::{
     LISTED_DEFAULT, QuarantineFilter, QuarantinedBy, ReadNow, list, plan_discard, plan_reprocess, show,
@@ -12,8 +13,8 @@ use switchhook_operate::quarantine::{
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, generic, text};
 
-use super::{MAX, carry_out, carry_out_in_two, stack};
-use crate::repair::{everything, plan_replay};
+use super::{MAX, carry_out, carry_out_in_two, carry_out_killed, stack};
+use crate::repair::{consume_all, everything, plan_replay};
 
 /// Posts a body that no version can read. Returns its id.
 pub(crate) async fn unreadable(world: &World) -> EventId {
@@ -136,6 +137,39 @@ async fn quarantined_event_that_is_replayed_is_off_the_list() {
     world.quiesce().await;
     assert!(world.call("c1").await.contains_event(&event_id));
     assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty());
+    assert!(world.dead_letters().is_empty(), "its notice is deleted too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn notice_of_an_event_that_is_no_longer_quarantined_can_be_discarded() {
+    let world = World::new();
+    let read_since = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
+    let hopeless = unreadable(&world).await;
+    world.inbox.clear_attention(read_since.as_str()).await.unwrap();
+    let stack = stack(&world);
+    let all = LetterFilter { all: true, ..LetterFilter::default() };
+    let plan = dead_letters::plan_discard(&stack, &all, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    let left = dead_letters::list(&stack, MAX).await.unwrap();
+    assert_eq!(left.iter().map(|(_, letter)| letter.key.as_str()).collect::<Vec<_>>(), [hopeless.as_str()]);
+}
+
+/// The run is killed at each of its requests in turn.
+#[tokio::test(start_paused = true)]
+async fn quarantined_event_whose_replay_was_killed_is_off_the_list_after_it_is_resumed() {
+    for requests in 0.. {
+        let world = World::stopped();
+        let event_id = quarantined_by_older_version(&world, "c1", Disposition::Quarantined).await;
+        let stack = stack(&world);
+        let plan = plan_replay(&stack, &everything()).await;
+        let (_, was_killed) = carry_out_killed(&world, &plan, requests, async || consume_all(&world).await).await;
+        consume_all(&world).await;
+        assert!(world.call("c1").await.contains_event(&event_id));
+        assert!(list(&stack, LISTED_DEFAULT).await.unwrap().is_empty(), "killed after {requests} requests");
+        if !was_killed {
+            break;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,130 @@
+//! `switchhook bench`: measures a running stack with webhooks of invented calls, and removes their traces.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use switchhook_operate::Error;
+use switchhook_operate::bench::{
+    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Options, RATE_DEFAULT, RATE_MAX, Report, Spread,
+};
+
+use crate::change::{ChangeError, Ended, progress_bar, refused};
+use crate::duration;
+use crate::stack_choice::{StackChoice, runtime};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchhook bench --to http://127.0.0.1:8787
+  switchhook bench --stack switchhook --calls 1000 --rate 100
+
+It signs three webhooks of each call with the stack's key of the generic provider, and posts them at the given rate, each on a new
+connection. It prints the answers, how long a sender waits for them, and the time from the receipt of a webhook until it is applied to its
+call. At the end it removes the calls and the events. Subscribers see the domain events of those calls, whose ids begin with `bench-`, and
+the webhooks cost what docs/cost.md says. Nobody is dialled.
+
+It needs the same permissions as `switchhook check` for its webhook, which docs/first-deployment.md lists.
+
+Exit status: 0 if all webhooks were accepted and applied, 1 if not, 2 if the stack could not be reached, 3 if it was refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    stack: StackChoice,
+    /// Number of calls
+    #[arg(long, value_name = "N", default_value_t = CALLS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(CALLS_MAX)))]
+    calls: u32,
+    /// Webhooks per second
+    #[arg(long, value_name = "N", default_value_t = RATE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
+    rate: u32,
+    /// URL that providers post to, if it is not the output ApiUrl: a custom domain, or CloudFront
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+    /// Time limit of the wait until all webhooks are applied
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
+    timeout: Duration,
+    /// Only remove what an earlier benchmark left behind, by its id
+    #[arg(long, value_name = "BENCH", conflicts_with_all = ["calls", "rate", "webhook_url", "timeout"])]
+    clean_up: Option<BenchId>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Bench {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+        let address = self.stack.address()?;
+        let runtime = runtime()?;
+        if let Some(id) = &self.clean_up {
+            let left = runtime.block_on(bench::clean_up(&address, id))?;
+            if self.json {
+                writeln!(out, "{:#}", json!({"bench_id": id.to_string(), "left": left}))?;
+            } else {
+                print_end(&id.to_string(), left, "", out)?;
+            }
+            return Ok(if left == 0 { Ended::Found } else { Ended::NotFound });
+        }
+        let options = Options {
+            calls: self.calls,
+            rate: self.rate,
+            webhook_url: self.webhook_url.clone(),
+            timeout: self.timeout,
+        };
+        let bar = progress_bar(self.json, "webhooks");
+        bar.set_length(u64::from(self.calls) * 3);
+        let stopped = async { drop(tokio::signal::ctrl_c().await) };
+        let mut made = None;
+        let mut progress = |id: &BenchId, sent: u64| {
+            made = Some(id.clone());
+            bar.set_position(sent);
+        };
+        let done = runtime.block_on(bench::bench(&address, &options, stopped, &mut progress));
+        bar.finish_and_clear();
+        let (stack, report) = match (done, made) {
+            (Ok(done), _) => done,
+            (Err(error @ Error::Refusal(_)), _) | (Err(error), None) => return refused(error, errors),
+            (Err(error), Some(id)) => {
+                writeln!(errors, "switchhook: what it sent stays. Remove it: switchhook bench --clean-up {id}")?;
+                return Err(error.into());
+            }
+        };
+        if self.json {
+            writeln!(out, "{:#}", json!(report))?;
+        } else {
+            print(&report, out)?;
+            print_end(&report.bench_id, report.left, &stack.options(), out)?;
+        }
+        Ok(if report.is_right() { Ended::Found } else { Ended::NotFound })
+    }
+}
+
+fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let Report { sent, webhooks, seconds, per_second, .. } = report;
+    writeln!(out, "{sent} of {webhooks} webhooks sent in {seconds:.1} s: {per_second:.1} per second")?;
+    for (answer, count) in &report.answers {
+        writeln!(out, "answered {answer}: {count}")?;
+    }
+    print_spread("answered after", report.answer_ms, out)?;
+    print_spread("applied after", report.applied_ms, out)?;
+    if report.not_applied > 0 {
+        writeln!(out, "accepted, and not applied in time: {}", report.not_applied)?;
+    }
+    Ok(())
+}
+
+fn print_spread(what: &str, spread: Option<Spread>, out: &mut impl Write) -> io::Result<()> {
+    let Some(Spread { p50, p95, p99, max }) = spread else { return Ok(()) };
+    writeln!(out, "{what:<14}  p50 {p50} ms, p95 {p95} ms, p99 {p99} ms, max {max} ms")
+}
+
+fn print_end(id: &str, left: u64, options: &str, out: &mut impl Write) -> io::Result<()> {
+    if left == 0 {
+        return writeln!(out, "{id}: its calls and events are removed");
+    }
+    writeln!(
+        out,
+        "{id}: calls with events that may still be folded: {left}. When they are, remove them: switchhook bench --clean-up {id} {options}"
+    )
+}

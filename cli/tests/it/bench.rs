@@ -1,0 +1,83 @@
+//! `switchhook bench`, on a `switchhook dev`.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, signal, text, wait_for, without_choice};
+
+fn dev(options: &[&str]) -> (Scratch, Stack) {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    let stack = Stack::start(&[&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"], options].concat());
+    (scratch, stack)
+}
+
+#[test]
+fn stack_is_measured_and_nothing_is_left() {
+    let (_scratch, stack) = dev(&[]);
+    let output = stack.switchhook(&["bench", "--calls", "8", "--rate", "40", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    assert_eq!(output.status.code(), Some(0), "{report:#}");
+    assert_eq!((&report["webhooks"], &report["accepted"], &report["left"]), (&json!(24), &json!(24), &json!(0)));
+    assert_eq!(report["answers"], json!({"200 accepted": 24}));
+    // The last webhook is sent 23 pauses after the first.
+    let seconds = report["seconds"].as_f64().expect("a number");
+    assert!(seconds >= 23.0 / 40.0, "{report:#}");
+    for spread in ["answer_ms", "applied_ms"] {
+        assert!(report[spread]["p50"].as_u64() <= report[spread]["max"].as_u64(), "{report:#}");
+    }
+    assert!(!text(&output.stdout).contains(KEY));
+    let id = report["bench_id"].as_str().expect("an id").trim_end_matches("-8").to_owned();
+    assert_eq!(stack.get(&format!("/call?id={id}-0")), None);
+    assert_eq!(stack.get(&format!("/event/status?id=generic:{id}-7-call.ringing")), None);
+    let events = stack.domain_events(None);
+    assert_eq!(events.iter().filter(|event| event.1 == "call.canceled").count(), 8, "{events:?}");
+
+    let output = stack.switchhook(&["bench", "--calls", "2", "--rate", "100"]);
+    let printed = text(&output.stdout);
+    assert!(printed.starts_with("6 of 6 webhooks sent in "), "{printed}");
+    assert!(printed.contains("\nanswered 200 accepted: 6\nanswered after  p50 "), "{printed}");
+    assert!(printed.ends_with("-2: its calls and events are removed\n"), "{printed}");
+}
+
+#[test]
+fn stopped_benchmark_removes_what_it_has_sent() {
+    let (_scratch, stack) = dev(&[]);
+    let mut command = Command::new(PROGRAM);
+    let command =
+        without_choice(command.args(["bench", "--to", &stack.url, "--calls", "100", "--rate", "5", "--json"]));
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
+    wait_for("a call of the benchmark", || {
+        let events = stack.domain_events(None);
+        if events.is_empty() { Err("no domain event".to_owned()) } else { Ok(()) }
+    });
+    signal("-INT", child.id());
+    let mut printed = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut printed).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "{printed}");
+    let report: Value = serde_json::from_str(&printed).expect("JSON");
+    assert!(report["sent"].as_u64() >= Some(1) && report["sent"].as_u64() < Some(300), "{report:#}");
+    assert_eq!((&report["not_applied"], &report["left"]), (&json!(0), &json!(0)), "{report:#}");
+    let id = report["bench_id"].as_str().expect("an id");
+    assert_eq!(stack.get(&format!("/call?id={}-0", id.trim_end_matches("-100"))), None);
+
+    let again = stack.switchhook(&["bench", "--clean-up", id]);
+    assert_eq!(
+        (again.status.code(), text(&again.stdout)),
+        (Some(0), format!("{id}: its calls and events are removed\n"))
+    );
+}
+
+#[test]
+fn stack_without_a_generic_key_is_refused() {
+    let scratch = Scratch::new();
+    let providers = scratch.providers();
+    std::fs::write(&providers, "{}").expect("the file is written");
+    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
+    let output = stack.switchhook(&["bench"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{errors}");
+    assert!(errors.contains("no key of the generic provider") || errors.contains("the secret is empty"), "{errors}");
+}
