@@ -12,10 +12,12 @@ NAMES = {"InboxTable": "InboxTableName", "CallsTable": "CallsTableName"}
 CAPACITIES = ("ReadCapacityUnits", "WriteCapacityUnits")
 # Default quotas of an account: units of one table or index, and of all of them together.
 TABLE_UNITS_MAX, ACCOUNT_UNITS_MAX = 40_000, 80_000
-# Tables and indexes with the capacities that every webhook uses. docs/cost.md reckons with these five, and with 5 units for each other one.
+# Tables and indexes with the capacities that every webhook uses, and `by_attention`, which every webhook writes while the consumer fails.
+# docs/cost.md reckons with these six, and with 5 units for each other one.
 BUSY = {
     "InboxTable": {"WriteCapacityUnits"},
     "by_received": {"WriteCapacityUnits"},
+    "by_attention": {"WriteCapacityUnits"},
     "CallsTable": {"ReadCapacityUnits", "WriteCapacityUnits"},
     "by_wake": {"WriteCapacityUnits"},
 }
