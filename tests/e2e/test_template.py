@@ -353,6 +353,14 @@ def test_a_line_of_the_access_log_is_json_whatever_is_missing():
     assert json.loads(re.sub(r"\$context\.[\w.]+", "-", line.replace("$context.status", "429")))["status"] == 429
 
 
+def test_refused_requests_are_counted_unless_they_only_read():
+    pattern = properties("HttpThrottlesFilter")["FilterPattern"]
+    routes = re.findall(r'\$\.route = "([^"]+)"', pattern)
+    assert pattern == "{ ($.status = 429) && (%s) }" % " || ".join(f'($.route = "{route}")' for route in routes)
+    counted = {key for key in ROUTES if any(fnmatch(key, route) for route in routes)}
+    assert counted == {key for key in ROUTES if not key.startswith("GET ")}
+
+
 # --- versions and deployments ----------------------------------------------------------------------------------------
 
 # Parameters whose change never needs a version of its own, and why.
@@ -759,7 +767,7 @@ def test_the_parameter_leaves_out_the_milder_alarms():
 
 # Alarms that tell of calls or events that are lost, doubled or stuck. Every stack has them unless somebody asks for P1 alone.
 TELL_OF_CALLS = {
-    "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsNotFoldedAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1WebhooksThrottledAlarm",
+    "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsNotFoldedAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1RequestsThrottledAlarm",
     "P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm", "P1SecretRefreshFailedAlarm", "P1ProviderDisabledAlarm",
     "P2RunErrorsAlarm", "P2RejectedWebhooksAlarm", "P2FewWebhooksAlarm", "P2StuckDialingAlarm", "P2TimeoutsAlarm", "P2DialRefusalsAlarm",
     "P2CircuitOpenAlarm", "P2DialInDoubtAlarm", "P2DialledBeforeAlarm", "P2DialFailedAlarm", "P2DialAccountMissingAlarm", "P2DialQueueAgeAlarm",

@@ -141,7 +141,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             default(parameter::WEBHOOK_RATE, "WebhookRatePerSecond"),
             "`WebhookRatePerSecond`",
             Effect::RefusesWebhooks,
-            "API Gateway answers 429, and P1-webhooks-throttled goes off",
+            "API Gateway answers 429, and P1-requests-throttled goes off",
         ),
         resource(
             "requests to the HTTP API per second",

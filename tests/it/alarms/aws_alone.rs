@@ -21,7 +21,7 @@ pub(super) struct Case {
 }
 
 pub(super) const CASES: &[Case] = &[
-    Case { alarm: "P1WebhooksThrottledAlarm", series: webhooks_throttled, values: (1.0, 0.0) },
+    Case { alarm: "P1RequestsThrottledAlarm", series: requests_throttled, values: (1.0, 0.0) },
     Case { alarm: "P1WebhookUrlErrorRateAlarm", series: webhook_url_errors, values: (6.0, 5.0) },
     Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
     Case { alarm: "P3FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
@@ -35,8 +35,8 @@ pub(super) const CASES: &[Case] = &[
     Case { alarm: "P3InboxExportAlarm", series: inbox_export, values: (1.0, 0.0) },
 ];
 
-/// The access log of the gateway counts the webhooks that were answered 429.
-fn webhooks_throttled() -> Vec<SeriesKey> {
+/// A filter of the gateway's access log counts the requests that were answered 429.
+fn requests_throttled() -> Vec<SeriesKey> {
     vec![SeriesKey::new("Switchhook/local", "throttled", &[])]
 }
 
