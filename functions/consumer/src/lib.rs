@@ -197,8 +197,31 @@ impl Consumer {
             .iter()
             .zip(messages)
             .filter(|(received, message)| receives_of(received) > 1 || message.event.received_at < late);
-        let cleared = join_all(retried.map(|(_, message)| self.inbox.clear_retry(&message.event.event_id))).await;
-        cleared.into_iter().try_for_each(|cleared| cleared.map(drop))
+        let ended = join_all(retried.map(|(_, message)| self.end_retry(message))).await;
+        ended.into_iter().collect()
+    }
+
+    /// Removes the mark of one event. If that fails, the event is folded all the same, and the reconciler removes the mark of a retried event.
+    /// It does not look at the marks of dead letters, so the message of a dead letter returns to the queue.
+    async fn end_retry(&self, message: &Message) -> Result<(), Error> {
+        let event = &message.event;
+        let Err(error) = self.inbox.clear_retry(&event.event_id).await else { return Ok(()) };
+        let note = self.inbox.get_note(&event.event_id).await;
+        if !note.is_ok_and(|note| note.is_none_or(|note| note.dead_lettered_at.is_none())) {
+            return Err(error);
+        }
+        let decision = Decision {
+            function: "consumer",
+            message: "mark of a folded event not removed, the reconciler removes it",
+            action_taken: "mark_not_removed",
+            provider: Some(event.origin.as_str()),
+            event_id: Some(event.event_id.as_str()),
+            call_id: Some(event.call_id.as_str()),
+            trace_id: Some(&message.trace_id),
+            ..Decision::from_error(Some(&error))
+        };
+        decision.log(self.clock.now(), true);
+        Ok(())
     }
 
     /// Folds events of one call: one read and one conditional write, repeated if another writer came first. Returns the counts

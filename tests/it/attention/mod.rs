@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod notices;
+mod removal;
 
 use std::time::Duration;
 
@@ -169,23 +170,6 @@ async fn event_that_the_consumer_decided_against_is_not_listed_as_retried() {
     }
     world.wait(MINUTE * 4).await;
     assert!(!world.logged("reconciled").is_empty());
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn mark_whose_removal_fails_is_removed_by_the_next_try() {
-    let world = World::stopped();
-    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.inject_fault("GetItem", CALLS_TABLE, 1, down());
-    world.consume(&world.receive()).await;
-    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
-    world.wait(MINUTE).await;
-    // Clearing the mark fails once: then the event is tried again, although it is folded.
-    world.inject_fault("UpdateItem", switchhook_local::INBOX_TABLE, 1, down());
-    assert_eq!(world.consume(&world.receive()).await, 0);
-    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
-    world.wait(MINUTE).await;
-    assert_eq!(world.consume(&world.receive()).await, 1);
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
