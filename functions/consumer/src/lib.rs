@@ -299,20 +299,15 @@ impl Consumer {
     /// Notes in the inbox why events were not folded, and publishes `webhook.quarantined` for those that were quarantined.
     async fn note_unfolded(&self, outcomes: &[(&ProviderEvent, FoldOutcome)], now: Timestamp) -> Result<(), Error> {
         for (event, outcome) in outcomes {
-            let (disposition, cause, error) = match outcome {
+            let note = match outcome {
                 FoldOutcome::Folded | FoldOutcome::Duplicate => continue,
-                FoldOutcome::Refused => {
-                    (Disposition::Refused, None, "the event's call does not exist, or was merged into another call")
-                }
-                FoldOutcome::Quarantined => {
-                    (Disposition::Quarantined, Some("call_full"), "the call has reached its limit of events")
-                }
-            };
-            let note = Note {
-                disposition: Some(disposition),
-                error: Some(error.to_owned()),
-                cause: cause.map(str::to_owned),
-                ..Note::default()
+                FoldOutcome::Refused => Note::no_call(),
+                FoldOutcome::Quarantined => Note {
+                    disposition: Some(Disposition::Quarantined),
+                    error: Some("the call has reached its limit of events".to_owned()),
+                    cause: Some("call_full".to_owned()),
+                    ..Note::default()
+                },
             };
             self.inbox.put_note(event, &note, now).await?;
             if *outcome == FoldOutcome::Quarantined {

@@ -24,11 +24,11 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::Page;
 use switchhook_aws::inbox::{
-    READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of,
+    Note, READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of,
 };
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{CallId, Entity, EventId, Timestamp, TraceId};
+use switchhook_domain::{CallId, Entity, EventId, Origin, ProviderEvent, Timestamp, TraceId};
 
 use crate::limits::SWEEP_MAX;
 use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
@@ -333,16 +333,28 @@ impl Reconciler {
     }
 
     /// Marks one stored event as not folded, and queues it. The mark comes first, so that the fold that follows removes it. Returns false
-    /// if the inbox no longer has the event, or it is not to be folded.
+    /// if the inbox no longer has the event, it is not to be folded, or it is refused.
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
         let Some(event) = self.inbox.renormalize(&stored).await? else { return Ok(false) };
+        if alias.is_some() && event.origin == Origin::Switchhook {
+            return self.refuse(&event).await.map(|()| false);
+        }
         self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
         match alias {
             Some(alias) => adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?,
             None => self.queue.send(&event, &stored.trace_id).await?,
         }
         Ok(true)
+    }
+
+    /// Notes that an event of Switchhook itself is refused, because its call became an alias. Nothing else would tell: the call that folded
+    /// the event is gone, or the event never reached the consumer, which refuses such events with the same note.
+    async fn refuse(&self, event: &ProviderEvent) -> Result<(), Error> {
+        if self.inbox.get_note(&event.event_id).await?.is_none() {
+            self.inbox.put_note(event, &Note::no_call(), self.clock.now()).await?;
+        }
+        Ok(())
     }
 
     pub(crate) fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {

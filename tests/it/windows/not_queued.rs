@@ -8,10 +8,11 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_aws::inbox::{SweepCursor, minute_of};
-use switchhook_domain::{EventId, Provider};
+use switchhook_aws::calls::Alias;
+use switchhook_aws::inbox::{AttentionKind, SweepCursor, minute_of};
+use switchhook_domain::{AttemptKey, CallId, EventId, Provider};
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, down, generic, text};
+use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, down, generic, text};
 
 use super::{CRASHED, NOTHING, status};
 use crate::traffic::noise;
@@ -303,4 +304,34 @@ async fn call_that_cannot_be_read_does_not_keep_the_sweep_from_others() {
     }
     let queued: Vec<String> = world.queued().iter().map(|message| text(&message["event"]["call_id"])).collect();
     assert!(queued.contains(&"lost".to_owned()), "{queued:?}");
+}
+
+/// Only the consumer knows that it refuses such an event, and here it never gets the event, or got it while the call was a call. A mark would
+/// stay as long as the event, and P1EventsNotFoldedAlarm would go on.
+#[tokio::test(start_paused = true)]
+async fn event_of_switchhook_whose_call_became_an_alias_is_refused_by_the_sweep() {
+    for is_queued in [false, true] {
+        let world = World::stopped();
+        world.accept(Provider::Generic, &generic("stray", "e1", "RINGING", 0)).await;
+        world.consume(&world.receive()).await;
+        world.wait(INACTIVITY_TIMEOUT).await;
+        if !is_queued {
+            world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
+        }
+        assert_eq!(world.reconciler.run("test").await.is_ok(), is_queued);
+        world.clear_faults();
+        let items = world.items(INBOX_TABLE).await;
+        let mut ids = items.iter().map(|item| serde_dynamo::from_attribute_value(item["event_id"].clone()).unwrap());
+        let deadline: String = ids.find(|id: &String| id.starts_with("switchhook:stray/")).unwrap();
+        world.consume(&world.receive()).await;
+        assert_eq!(world.call("stray").await.contains_event(&EventId::new(&deadline)), is_queued);
+        let alias = Alias { call_id: CallId::new("ours"), attempt: AttemptKey::new("1") };
+        drop(world.calls.write_alias(&CallId::new("stray"), &alias, INBOX_RETENTION, world.now()).await.unwrap());
+
+        world.wait(MINUTE * 3).await;
+        assert_eq!(world.reconciler.run("test").await.unwrap().requeued, 0);
+        assert_eq!(world.attention(AttentionKind::Retrying).await, [], "queued: {is_queued}");
+        let status = status(&world, &EventId::new(&deadline), &["status", "disposition"]).await;
+        assert_eq!(status, "status: processed\ndisposition: refused", "queued: {is_queued}");
+    }
 }

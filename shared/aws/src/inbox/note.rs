@@ -26,6 +26,16 @@ pub struct Note {
 }
 
 impl Note {
+    /// Note on an event whose call does not exist, or on one of Switchhook itself whose call became an alias.
+    #[must_use]
+    pub fn no_call() -> Self {
+        Self {
+            disposition: Some(Disposition::Refused),
+            error: Some("the event's call does not exist, or was merged into another call".to_owned()),
+            ..Self::default()
+        }
+    }
+
     /// Returns the reason why a person should look at the event, and since when. The time of a retry stays the same
     /// from try to try, so that the index is written once.
     fn attention(&self, now: Timestamp) -> Option<(AttentionKind, Timestamp)> {
