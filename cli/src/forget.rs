@@ -35,7 +35,7 @@ still be shown, verified and replayed. An event that arrives later is erased whe
 never dials a forgotten call again.
 
 A call that is waiting or under way is skipped: cancel it, or wait until it has ended. A number on the do-not-call list stays there,
-because the person asked not to be called. --also-do-not-call takes it off.
+because the person asked not to be called. --also-do-not-call takes it off, unless a call that has not ended has the number.
 
 What no command can erase: the provider's own records, backups and exports of the tables, the stream of the calls table (24 hours),
 and what subscribers stored. docs/privacy.md has the list. A reason that may hold a phone number is refused.

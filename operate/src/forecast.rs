@@ -4,6 +4,7 @@
 //! is exact, because a state is a function of the set of events. The domain events are those of one batch. If the
 //! consumer gets the events of a call in several batches, the call may also announce an ending and correct it at once.
 
+mod do_not_call;
 mod entity;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ use crate::error::Error;
 use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, Subject, due_at};
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
+
+pub(crate) use do_not_call::number_of;
 
 /// Concurrent reads of the events of one call.
 const CONCURRENCY: usize = 8;
@@ -141,6 +144,9 @@ pub(crate) async fn forecast(
             }
             (Action::Republish, None) if row.is_none() => Step::Skip("the call does not exist".to_owned()),
             (Action::Replay | Action::Reprocess, None) => Step::Skip("the item names no event".to_owned()),
+            (Action::UnblockNumber, None) => {
+                do_not_call::objection(stack, row.as_ref()).await?.map_or(Step::Act, Step::Skip)
+            }
             (
                 Action::Redrive
                 | Action::DiscardDeadLetter
@@ -149,7 +155,6 @@ pub(crate) async fn forecast(
                 | Action::DeleteRelayFailure
                 | Action::CopyPart
                 | Action::Refill
-                | Action::UnblockNumber
                 | Action::ForgetCall
                 | Action::EraseEvent
                 | Action::EraseConflict

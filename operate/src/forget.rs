@@ -25,6 +25,7 @@ use switchhook_domain::{CallId, EventId};
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
+use crate::forecast::number_of;
 use crate::plan::{Action, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
@@ -32,7 +33,6 @@ use crate::stack::Stack;
 pub(crate) use carry_out::carry_out;
 pub use request::{ForgetFilter, ForgetRequest};
 
-use request::number_of;
 use search::{Target, Targets};
 
 /// Number of unreadable events that a warning names.

@@ -7,11 +7,12 @@ use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::{creation_id, minute_of};
 use switchhook_domain::{CallId, EventId, Timestamp};
 
-use super::request::{ids_of, number_of};
+use super::request::ids_of;
 use super::search::received_in;
 use crate::concurrent::concurrently;
 use crate::dead_letters;
 use crate::error::Error;
+use crate::forecast::number_of;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem};
 use crate::stack::Stack;
 

@@ -38,11 +38,6 @@ pub struct ForgetRequest {
     pub also_do_not_call: bool,
 }
 
-/// Returns the number of the person: the calling number of an inbound call, else the called one.
-pub(super) fn number_of(call: &Call) -> Option<PhoneNumber> {
-    call.party().or_else(|| call.to.as_ref().map(PhoneNumber::canonical).filter(|_| call.direction.is_none()))
-}
-
 /// Returns the ids under which the webhooks of a call arrive: its own, and those that its attempts have at their providers.
 pub(super) fn ids_of(call: &Call) -> BTreeSet<CallId> {
     let attempts = call.attempt_records.iter().enumerate();

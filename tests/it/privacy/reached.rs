@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
+use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::Note;
 use switchhook_aws::queue::{MESSAGE_SCHEMA, Message};
-use switchhook_domain::{CallId, EventId, Provider};
+use switchhook_domain::{CallId, EventId, PhoneNumber, Provider};
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
@@ -225,6 +226,58 @@ async fn do_not_call_list_stays_unless_it_is_named() {
     }
     carry_out(&stack, &planned(&stack, calls(&["c2"]), true).await).await;
     assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+/// Otherwise forgetting a person who asked not to be called would make the phone ring.
+#[tokio::test(start_paused = true)]
+async fn number_of_a_call_that_has_not_ended_stays_on_the_do_not_call_list() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    let mut request = call_request("confirms");
+    request["to"] = json!(NUMBER);
+    request["due_at"] = json!(world.now().plus(HOUR).to_string());
+    let waiting = create(&world, &request).await;
+    world.wait(MINUTE).await;
+    let (code, answer) = send(&world, "PUT", "/do-not-call?number=%2B447700900123", None, &Value::Null).await;
+    assert!(code.is_success(), "{answer}");
+    let stack = stack(&world);
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    let blocked = PhoneNumber::new(NUMBER);
+
+    let plan = planned(&stack, calls(&["c1"]), true).await;
+    assert_eq!((plan.phones, plan.skipped_count), (0, 1), "{plan:#?}");
+    assert!(plan.skipped[0].reason.contains(&format!("the call {waiting} has it, and has not ended")), "{plan:#?}");
+    carry_out(&stack, &plan).await;
+    assert!(world.call("c1").await.forgotten_at.is_some() && list.contains(&blocked).await.unwrap());
+
+    // Another call of the number is created between a plan and its run.
+    finished_call(&world, "c2").await;
+    let (code, answer) = send(&world, "POST", &format!("/call/cancel?id={waiting}"), None, &Value::Null).await;
+    assert!(code.is_success(), "{answer}");
+    world.wait(MINUTE).await;
+    let plan = planned(&stack, calls(&["c2"]), true).await;
+    assert_eq!(plan.skipped_count, 0, "{plan:#?}");
+    let waiting = create(&world, &request).await;
+    let run = carry_out(&stack, &plan).await;
+    assert!(run.skipped[0].reason.contains(&waiting), "{run:#?}");
+    assert!(list.contains(&blocked).await.unwrap());
+    world.wait(HOUR * 2).await;
+    assert!(world.call(&waiting).await.has_ended() && world.cloud.fake().dials().is_empty(), "nothing rang");
+
+    carry_out(&stack, &planned(&stack, number(), true).await).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn number_stays_on_the_do_not_call_list_if_its_calls_cannot_be_found() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE).await;
+    let mut stack = stack(&world);
+    stack.names.settings.index_numbers = false;
+    let plan = planned(&stack, calls(&["c1"]), true).await;
+    assert_eq!(plan.skipped_count, 1, "{plan:#?}");
+    assert!(plan.skipped[0].reason.contains("IndexNumbers is off"), "{plan:#?}");
 }
 
 #[tokio::test(start_paused = true)]
