@@ -22,7 +22,8 @@ const LATE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Rows read at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold.
+/// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold. Finds late events of calls that
+/// were settled up to three days before `since`.
 ///
 /// # Errors
 /// The errors of the tables.
@@ -33,20 +34,20 @@ pub async fn plan_refill(
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
     let now = stack.now();
-    let selected = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
+    let selected = selection::changed_since(&stack.inbox, &stack.calls, since, now, progress).await?;
     let open: BTreeSet<CallId> = selection::open_calls(&stack.calls).await?.into_iter().collect();
     let calls: BTreeSet<&CallId> = selected.keys().chain(&open).collect();
-    let times = |call: Call| (call.call_id, call.updated_at);
+    let times = |call: Call| (selection::written_at(&call), call.call_id);
     let rows = read_rows(stack, calls.into_iter().cloned().collect(), &times).await?;
     let examined = rows.len();
-    // An open call is selected whenever it was written. Any other is selected up to the time of its last event or settlement.
-    let found_until = |call_id: &CallId, updated_at: Timestamp| {
+    // An open call is selected whenever it was written. Any other is selected up to the time that its selection names.
+    let found_until = |call_id: &CallId, written_at: Timestamp| {
         let last_at = selected.get(call_id).filter(|_| !open.contains(call_id)).map(|found| found.last_at);
-        last_at.map_or(updated_at, |at| at.min(updated_at))
+        last_at.map_or(written_at, |at| at.min(written_at))
     };
-    let written = rows.into_iter().filter(|(_, updated_at)| *updated_at >= since);
+    let written = rows.into_iter().filter(|(written_at, _)| *written_at >= since);
     let mut calls: Vec<(Timestamp, CallId)> =
-        written.map(|(call_id, updated_at)| (found_until(&call_id, updated_at), call_id)).collect();
+        written.map(|(written_at, call_id)| (found_until(&call_id, written_at), call_id)).collect();
     let capped = calls.len() > items_max;
     let continue_at = selection::earliest(&mut calls, items_max).filter(|at| *at > since);
     let items = calls.into_iter().map(|(_, call_id)| PlanItem::of_call(Action::Refill, call_id)).collect();

@@ -1,15 +1,20 @@
 //! Which calls a command is about: those that something happened to since a time.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Calls, TimeRange, WakeQueue};
+use switchhook_aws::calls::{Calls, Loaded, TimeRange, WakeQueue};
 use switchhook_aws::inbox::{Inbox, ReceivedEvent, creation_id, minute_of};
-use switchhook_domain::{CallId, EventId, Timestamp};
+use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
 /// Minutes of the inbox that are read at the same time.
 const CONCURRENCY: usize = 8;
+
+/// Time after its settlement in which the change of a call is found by its row. Late analyses and repeated webhooks arrive within it. One row is
+/// read for each call that was settled in this time, so it is not longer.
+const LATE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
 /// Reason why a call is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +56,41 @@ pub async fn calls_since(
         }
     }
     Ok(found)
+}
+
+/// Returns the calls of [`calls_since`], and those that were settled in the days before `since` and written since then: by a late event, or because
+/// their person was forgotten. So such a call is found even if the inbox has lost the event. A call whose row cannot be read is among them.
+///
+/// # Errors
+/// The errors of the tables.
+pub(crate) async fn changed_since(
+    inbox: &Inbox,
+    calls: &Calls,
+    since: Timestamp,
+    now: Timestamp,
+    progress: Progress<'_>,
+) -> Result<SelectedCalls, Error> {
+    let mut found = calls_since(inbox, calls, since, now, progress).await?;
+    for shard in calls.wake_shards() {
+        let mut settled = calls.settled_pages(shard, since.minus(LATE));
+        while let Some(page) = settled.next().await? {
+            let earlier: BTreeMap<CallId, Timestamp> = page.items.into_iter().filter(|(_, at)| *at < since).collect();
+            let Loaded { calls: rows, unreadable } = calls.load(earlier.keys().cloned()).await?;
+            let written = rows.into_iter().map(|call| (written_at(&call), call.call_id)).filter(|(at, _)| *at >= since);
+            for (at, call_id) in written.chain(unreadable.into_iter().map(|(call_id, _)| (since, call_id))) {
+                // A selection since a later time looks for calls that were settled later.
+                let found_until = earlier.get(&call_id).map_or(since, |settled_at| settled_at.plus(LATE));
+                let selected = Selected { events: Vec::new(), last_at: at.min(found_until) };
+                found.entry(call_id).or_insert(selected);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the time of the last write that changed a call or forgot its person.
+pub(crate) fn written_at(call: &Call) -> Timestamp {
+    call.forgotten_at.map_or(call.updated_at, |forgotten_at| forgotten_at.max(call.updated_at))
 }
 
 /// Returns the calls that received an event from `since` to `now`, by the ids that the events name.

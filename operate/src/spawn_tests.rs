@@ -80,6 +80,7 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { search::search(&any(), &any::<String>()).await });
     can_be_spawned(async { secrets::plan(&any(), &any(), any()).await });
     can_be_spawned(async { secrets::store(&any(), &any()).await });
+    can_be_spawned(async { selection::changed_since(&any(), &any(), any(), any(), &mut minutes).await });
     can_be_spawned(async { selection::calls_since(&any(), &any(), any(), any(), &mut minutes).await });
     can_be_spawned(async { status::status(&any()).await });
     can_be_spawned(async { timeline::find_by_id(&any(), &any()).await });

@@ -111,6 +111,35 @@ async fn refilled_items_are_kept_no_longer_than_other_items_of_the_inbox() {
     assert_eq!(kinds, BTreeSet::from(["creation", "dials", "generic", "retell", "switchhook"].map(str::to_owned)));
 }
 
+/// No index names such a call once the inbox has lost the event: it was settled before.
+#[tokio::test(start_paused = true)]
+async fn late_event_of_a_call_that_was_settled_before_the_backup_comes_back() {
+    let world = World::new();
+    for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("ENDED", 60)] {
+        world.accept(Provider::Generic, &generic("team", &format!("t-{type_}"), type_, second)).await;
+    }
+    world.wait(HOUR * 24).await;
+    let settled_at = world.call("team").await.settled_at.unwrap();
+    let backup = back_up(&world, INBOX_TABLE).await;
+    let since = world.now();
+    world.wait(MINUTE).await;
+    world.accept(Provider::Generic, &generic("team", "t-late", "USER_CONFIRMED", 70)).await;
+    world.quiesce().await;
+    let before = world.call("team").await;
+    assert!(before.updated_at > since && before.settled_at == Some(settled_at), "{before:?}");
+    restore(&world, &backup).await;
+    world.wait(MINUTE * 3).await;
+    let stack = stack(&world);
+    assert!(found(&verified(&stack, since).await).contains("unknown_event"));
+
+    let plan = plan_refill(&stack, since, MAX, &mut |_, _| {}).await.unwrap();
+    assert_eq!(plan.items.iter().filter_map(|item| item.call_id.as_ref()).count(), 1, "{plan:?}");
+    carry_out(&stack, &plan).await;
+    assert!(keys(&world, INBOX_TABLE).await.contains(&"generic:t-late".to_owned()));
+    let report = verified(&stack, since).await;
+    assert_eq!((report.matching, found(&report)), (1, String::new()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn webhooks_that_come_again_change_nothing() {
     let world = World::new();
