@@ -8,7 +8,7 @@ use switchhook_operate::duration;
 use switchhook_operate::events::{
     self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
 };
-use switchhook_operate::search::find;
+use switchhook_operate::search::{SearchResult, find, search};
 
 use crate::mark::mark;
 use crate::since::{self, Since};
@@ -165,10 +165,11 @@ impl List {
             return self.list_unfolded(&connection, text, now, out, errors);
         }
         let call = match &self.call {
-            Some(text) => match connection.block_on(find(&connection.stack, text))? {
-                Some(found) => Some(found.call.call_id),
-                None => Some(CallId::new(text)),
-            },
+            Some(text) => {
+                let SearchResult { calls, unreadable, .. } = connection.block_on(search(&connection.stack, text))?;
+                let found = calls.into_iter().map(|(call, _)| call.call_id).chain(unreadable).next();
+                Some(found.unwrap_or_else(|| CallId::new(text)))
+            }
             None => None,
         };
         let hour_ago = Timestamp::from_millis(now.as_millis() - 3_600_000);

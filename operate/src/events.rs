@@ -213,7 +213,7 @@ pub(crate) async fn entity_fate(stack: &Stack, key: &CallId, stored: &StoredEven
 }
 
 /// True if an item or a row was found, and this program cannot read it.
-const fn is_unreadable(error: &switchhook_aws::Error) -> bool {
+pub(crate) const fn is_unreadable(error: &switchhook_aws::Error) -> bool {
     matches!(
         error,
         switchhook_aws::Error::DecodeInbox(_)

@@ -21,7 +21,7 @@ use switchhook_domain::{
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::events::{entity_fate, ids_of};
+use crate::events::{entity_fate, ids_of, is_unreadable};
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::Progress;
 use crate::stack::Stack;
@@ -364,7 +364,7 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
         Ok(Some(stored)) => stored,
         Ok(None) => return Ok(false),
         // The plan names an event that cannot be read.
-        Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => return Ok(true),
+        Err(error) if is_unreadable(&error) => return Ok(true),
         Err(error) => return Err(error.into()),
     };
     if filter.event_type.as_ref().is_some_and(|wanted| *wanted != stored.event_type) {
@@ -372,7 +372,12 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
     }
     match filter.disposition {
         None => Ok(true),
-        Some(selected) => Ok(disposition_of(stack, &stored, candidate).await? == Some(selected)),
+        Some(selected) => match disposition_of(stack, &stored, candidate).await {
+            Ok(disposition) => Ok(disposition == Some(selected)),
+            // The plan names an event whose row cannot be read.
+            Err(Error::Aws(error)) if is_unreadable(&error) => Ok(true),
+            Err(error) => Err(error),
+        },
     }
 }
 

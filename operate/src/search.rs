@@ -6,11 +6,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use switchhook_aws::calls::Loaded;
+use switchhook_aws::calls::{Alias, Loaded, Resolved};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Provider};
 
 use crate::error::Error;
+use crate::events::is_unreadable;
 use crate::stack::Stack;
 use crate::timeline::{FoundCall, How, find_by_id};
 
@@ -74,11 +75,11 @@ fn merged(text: &str, mut found: Vec<SearchResult>) -> SearchResult {
             group.more |= latest(&mut group.calls);
         }
     }
-    let (mut result, mut seen) = (SearchResult::default(), BTreeSet::new());
+    let (mut result, mut seen, mut unread) = (SearchResult::default(), BTreeSet::new(), BTreeSet::new());
     for SearchResult { calls, event, unreadable, more } in found {
         result.calls.extend(calls.into_iter().filter(|(call, _)| seen.insert(call.call_id.clone())));
         result.event = result.event.or(event);
-        result.unreadable.extend(unreadable);
+        result.unreadable.extend(unreadable.into_iter().filter(|id| unread.insert(id.clone())));
         result.more |= more;
     }
     result
@@ -154,22 +155,14 @@ const fn is_key(text: &str) -> bool {
 impl LookUp {
     async fn run(self, stack: &Stack, text: &str) -> Result<SearchResult, Error> {
         match self {
-            Self::Call(id) => {
-                let resolved = stack.calls.resolve(&id).await?;
-                let how = resolved.alias.map_or(How::CallId, How::Alias);
-                Ok(SearchResult {
-                    calls: resolved.call.into_iter().map(|call| (call, how.clone())).collect(),
-                    ..SearchResult::default()
-                })
-            }
+            Self::Call(id) => by_id(stack, &id, |alias| alias.map_or(How::CallId, How::Alias)).await,
             Self::Event(id) => {
                 let Some(stored) = stack.inbox.get(&id).await? else { return Ok(SearchResult::default()) };
-                let call = match &stored.call_id {
-                    Some(call_id) => stack.calls.resolve(call_id).await?.call,
-                    None => None,
+                let found = match &stored.call_id {
+                    Some(call_id) => by_id(stack, call_id, |_| How::Event(id.clone())).await?,
+                    None => SearchResult::default(),
                 };
-                let calls = call.into_iter().map(|call| (call, How::Event(id.clone()))).collect();
-                Ok(SearchResult { calls, event: Some(id), ..SearchResult::default() })
+                Ok(SearchResult { event: Some(id), ..found })
             }
             Self::Appointment => {
                 let ids = stack.calls.calls_of_appointment(text).await?;
@@ -181,6 +174,20 @@ impl LookUp {
                 latest_first(stack, ids, more, &How::Number).await
             }
         }
+    }
+}
+
+/// Reads the call that an id leads to. A row that cannot be read hides no other call.
+async fn by_id(stack: &Stack, id: &CallId, how: impl FnOnce(Option<Alias>) -> How) -> Result<SearchResult, Error> {
+    match stack.calls.resolve(id).await {
+        Ok(Resolved { call: Some(call), alias }) => {
+            Ok(SearchResult { calls: vec![(call, how(alias))], ..SearchResult::default() })
+        }
+        Ok(Resolved { call: None, alias: _ }) => Ok(SearchResult::default()),
+        Err(error) if is_unreadable(&error) => {
+            Ok(SearchResult { unreadable: vec![id.clone()], ..SearchResult::default() })
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

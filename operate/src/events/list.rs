@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use serde::Serialize;
+use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
-use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent};
+use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::received::{MinuteCount, QUERIES_MAX, Scope, Walk, chunk_len, read_minute};
@@ -61,17 +62,18 @@ pub struct EventPage {
 }
 
 /// Lists received events, the latest first. The events of one call are found by its history, and in the minutes around its
-/// attempts.
+/// attempts. If its row is missing or cannot be read, they are looked for back from `until`.
 ///
 /// # Errors
 /// A read failed.
 pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
-    match &filter.call {
-        Some(call_id) => match stack.calls.resolve_eventual(call_id).await?.call {
-            Some(call) => of_call(stack, &call, filter).await,
-            None => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
-        },
-        None => by_time(stack, Scope::All, filter).await,
+    let Some(call_id) = &filter.call else { return by_time(stack, Scope::All, filter).await };
+    match stack.calls.resolve_eventual(call_id).await {
+        Ok(Resolved { call: Some(call), alias: _ }) => of_call(stack, &call, filter).await,
+        Ok(Resolved { call: None, alias: _ }) => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
+        // Its events can be read, and their lines name the error of the row.
+        Err(error) if is_unreadable(&error) => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
-use super::{EventLine, Filter, UnreadableEvent, list};
+use super::{EventLine, Filter, UnreadableEvent, is_unreadable, list};
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
@@ -88,7 +88,14 @@ impl Tail {
         let Found { events, unreadable, skipped } = read(stack, since, now.plus(AHEAD)).await?;
         let calls: BTreeSet<CallId> =
             events.iter().filter_map(|line| line.call_id.as_deref().map(CallId::new)).collect();
-        let reads = calls.iter().map(|call_id| stack.calls.resolve_eventual(call_id));
+        let reads = calls.iter().map(|call_id| async move {
+            match stack.calls.resolve_eventual(call_id).await {
+                Ok(resolved) => Ok(resolved.call),
+                // The lines of its events name the error.
+                Err(error) if is_unreadable(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        });
         let calls = concurrently(CONCURRENCY, reads).await?;
         // Nothing is marked as shown before all reads have succeeded.
         self.polled_at = Some(now);
@@ -103,7 +110,7 @@ impl Tail {
                 items.push(TailItem::Unreadable(event));
             }
         }
-        for call in calls.into_iter().filter_map(|resolved| resolved.call) {
+        for call in calls.into_iter().flatten() {
             items.extend(self.domain_events(&call));
         }
         // Older events are not read any more.
