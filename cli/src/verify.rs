@@ -7,7 +7,7 @@ use switchhook_domain::CallId;
 use switchhook_operate::plan::Verb;
 use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, ChangeError, Ended, refused};
 use crate::since::{self, Since};
 use crate::words::{counted, print_json};
 
@@ -36,8 +36,8 @@ Switchhook places first gets back what the inbox records of it: the request that
 that comes back is in doubt until its provider is asked, so nobody is dialled twice. A rebuilt call publishes its domain events
 again, with ids from 1 on, which subscribers know.
 
-Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exist, 2 if the command could not be carried out, 3 if
-the repair was refused.";
+Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exist, or if none has changed since then, 2 if the
+command could not be carried out, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
@@ -74,7 +74,11 @@ impl Verify {
         };
         let report = self
             .change
-            .search(&connection, async |stack, progress| verify::verify(stack, &filter, since, progress).await)?;
+            .search(&connection, async |stack, progress| verify::verify(stack, &filter, since, progress).await);
+        let report = match report {
+            Ok(report) => report,
+            Err(error) => return refused(error, errors),
+        };
         if self.repair && report.is_repairable() {
             if !self.change.prints_json() {
                 print(&report, "", out)?;
@@ -126,6 +130,9 @@ fn print(report: &VerifyReport, advice: &str, out: &mut impl Write) -> io::Resul
 
 /// Returns the result in one line: how many calls match, and how many have which problem.
 fn result(report: &VerifyReport) -> String {
+    if *report == VerifyReport::default() {
+        return "verified no call: none has changed in this time".to_owned();
+    }
     let verified = format!("verified {}", counted(report.matching + report.findings.len(), "call"));
     if report.findings.is_empty() {
         return format!("{verified}: all match their events");
@@ -207,6 +214,7 @@ mod tests {
             result(&VerifyReport { matching: 2, findings: vec![finding("a"), finding("b")] }),
             "verified 4 calls: 2 match their events, 2 do not exist"
         );
+        assert_eq!(result(&VerifyReport::default()), "verified no call: none has changed in this time");
         assert_eq!(
             result(&VerifyReport { matching: 0, findings: vec![finding("a")] }),
             "verified 1 call: none matches its events, 1 does not exist"

@@ -5,6 +5,7 @@ mod kind;
 use std::error::Error as StdError;
 
 use switchhook_aws::sign::SignError;
+use switchhook_domain::Timestamp;
 
 use crate::web::WebError;
 
@@ -76,6 +77,8 @@ pub enum Refusal {
     EmptyFilter(&'static str),
     #[error("{text}; {advice}")]
     NoKey { text: String, advice: String },
+    #[error("{since} is later than now, {now}, where Z means UTC: name an earlier time")]
+    FutureTime { since: Timestamp, now: Timestamp },
     #[error("a plan has at most {most} items, not {asked}")]
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]

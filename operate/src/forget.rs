@@ -27,7 +27,7 @@ use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::forecast::number_of;
 use crate::plan::{Action, Plan, PlanItem, Verb};
-use crate::selection::Progress;
+use crate::selection::{self, Progress};
 use crate::stack::Stack;
 
 pub(crate) use carry_out::carry_out;
@@ -41,7 +41,7 @@ const WARNED_MAX: usize = 5;
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
 /// # Errors
-/// [`Refusal::EmptyFilter`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
+/// [`Refusal::EmptyFilter`], [`Refusal::FutureTime`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
 /// errors of the tables and of the queue.
 pub async fn plan(
     stack: &Stack,
@@ -49,6 +49,9 @@ pub async fn plan(
     items_max: usize,
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
+    if let Some(since) = request.since {
+        selection::refuse_future(stack, since).await?;
+    }
     let mut targets = Targets::find(stack, &request.filter).await?;
     let bodies = targets.search_inbox(stack, request, progress).await?;
     let letters = dead_letters::list(stack, items_max.saturating_add(1)).await?;

@@ -26,13 +26,14 @@ const CONCURRENCY: usize = 16;
 /// were settled up to three days before `since`.
 ///
 /// # Errors
-/// The errors of the tables.
+/// [`Refusal::FutureTime`](crate::Refusal::FutureTime), and the errors of the tables.
 pub async fn plan_refill(
     stack: &Stack,
     since: Timestamp,
     items_max: usize,
     progress: Progress<'_>,
 ) -> Result<Plan, Error> {
+    selection::refuse_future(stack, since).await?;
     let now = stack.now();
     let selected = selection::changed_since(&stack.inbox, &stack.calls, since, now, progress).await?;
     let open: BTreeSet<CallId> = selection::open_calls(&stack.calls).await?.into_iter().collect();
@@ -61,8 +62,9 @@ pub async fn plan_refill(
 /// shortly before. A call that a booking called off is among them, because the booking may have come back. With `keep_not_due`, calls that are not due yet stay.
 ///
 /// # Errors
-/// The errors of the tables.
+/// [`Refusal::FutureTime`](crate::Refusal::FutureTime), and the errors of the tables.
 pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, items_max: usize) -> Result<Plan, Error> {
+    selection::refuse_future(stack, since).await?;
     let now = stack.now();
     let mut calls = selection::open_calls(&stack.calls).await?;
     for shard in stack.calls.wake_shards() {

@@ -23,7 +23,7 @@ use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::events::{entity_fate, ids_of, is_unreadable};
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
-use crate::selection::Progress;
+use crate::selection::{self, Progress};
 use crate::stack::Stack;
 
 const MINUTE_MS: i64 = 60_000;
@@ -93,7 +93,7 @@ struct Matches {
 /// that were searched, and the number of all minutes.
 ///
 /// # Errors
-/// [`Refusal`] if the filter selects neither a call nor a time, or the limit is too high. The errors of the tables.
+/// [`Refusal`] if the filter selects neither a call nor a time, or a time that is later than now, or the limit is too high. The errors of the tables.
 pub async fn plan(
     stack: &Stack,
     filter: &ReplayFilter,
@@ -102,6 +102,9 @@ pub async fn plan(
 ) -> Result<Plan, Error> {
     if filter.call.is_none() && filter.since.is_none() {
         return Err(Refusal::EmptyFilter("give --call, or --since").into());
+    }
+    if let Some(since) = filter.since {
+        selection::refuse_future(stack, since).await?;
     }
     if items_max > ITEMS_MAX {
         return Err(Refusal::TooManyItems { asked: items_max, most: ITEMS_MAX }.into());

@@ -87,7 +87,7 @@ pub async fn republish_call(calls: &Calls, bus: &Bus, call_id: &CallId) -> Resul
 /// Plans to publish the domain events of calls again.
 ///
 /// # Errors
-/// [`Refusal::EmptyFilter`], and the errors of the queue and of the tables.
+/// [`Refusal::EmptyFilter`], [`Refusal::FutureTime`], and the errors of the queue and of the tables.
 pub async fn plan(
     stack: &Stack,
     filter: &RepublishFilter,
@@ -109,6 +109,7 @@ pub async fn plan(
             (subjects.into_iter().map(item).collect(), Vec::new())
         }
         RepublishFilter::Since(since) => {
+            selection::refuse_future(stack, *since).await?;
             let calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
             let mut subjects: Vec<(Timestamp, Subject)> = calls.into_iter().flat_map(subjects_in).collect();
             examined = subjects.len();
@@ -116,6 +117,9 @@ pub async fn plan(
             (subjects.into_iter().map(|(_, subject)| item(subject)).collect(), Vec::new())
         }
         RepublishFilter::Failed(after) => {
+            if let Some(after) = after {
+                selection::refuse_future(stack, *after).await?;
+            }
             let failures = failures(stack).await?;
             let mut subjects = written_since_failure(stack, &failures, *after, now, progress).await?;
             examined = subjects.len();

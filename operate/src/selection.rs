@@ -9,12 +9,18 @@ use switchhook_aws::calls::{Calls, Loaded, TimeRange, WakeQueue};
 use switchhook_aws::inbox::{Inbox, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
+use crate::error::Refusal;
+use crate::stack::Stack;
+
 /// Minutes of the inbox that are read at the same time.
 const CONCURRENCY: usize = 8;
 
 /// Time after its settlement in which the change of a call is found by its row. Late analyses and repeated webhooks arrive within it. One row is
 /// read for each call that was settled in this time, so it is not longer.
 const LATE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
+
+/// Time by which the `date` of a response of AWS may be behind: it has whole seconds.
+const DATE_STEP: Duration = Duration::from_secs(1);
 
 /// Reason why a call is selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +37,16 @@ pub type SelectedCalls = BTreeMap<CallId, Selected>;
 
 /// Progress of a search: the number of minutes that are read, and of all minutes.
 pub type Progress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
+
+/// Refuses a time that is later than now. Nothing has happened since then, so a check would find nothing wrong. The clock of the stack counts,
+/// because the clock of this machine may be ahead.
+///
+/// # Errors
+/// [`Refusal::FutureTime`].
+pub(crate) async fn refuse_future(stack: &Stack, since: Timestamp) -> Result<(), Refusal> {
+    let now = stack.read_clock().await;
+    if since > now.plus(DATE_STEP) { Err(Refusal::FutureTime { since, now }) } else { Ok(()) }
+}
 
 /// Returns the calls that were created or received an event from `since` to `now`, and those that were settled since then. Some
 /// calls never receive an event: a canceled call, for example, or a call to a blocked number.

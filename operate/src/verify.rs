@@ -117,10 +117,10 @@ impl From<Difference> for NamedDifference {
 }
 
 impl VerifyReport {
-    /// True if every verified call matches its events.
+    /// True if calls were verified, and each of them matches its events.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
-        self.findings.is_empty()
+        self.matching > 0 && self.findings.is_empty()
     }
 
     /// True if there is a finding that a repair can mend.
@@ -138,13 +138,15 @@ impl VerifyReport {
 /// Verifies the calls of a filter. `since` limits the search for events of calls that have no row.
 ///
 /// # Errors
-/// The errors of the tables. A row or an event that cannot be read is a finding, not an error.
+/// [`Refusal::FutureTime`](crate::Refusal::FutureTime), and the errors of the tables. A row or an event that cannot be read is a finding, not an
+/// error.
 pub async fn verify(
     stack: &Stack,
     filter: &VerifyFilter,
     since: Timestamp,
     progress: Progress<'_>,
 ) -> Result<VerifyReport, Error> {
+    selection::refuse_future(stack, since).await?;
     let now = stack.now();
     let named: CallEvents = match filter {
         VerifyFilter::Calls(calls) => calls.iter().map(|id| (id.clone(), Vec::new())).collect(),

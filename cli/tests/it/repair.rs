@@ -50,6 +50,31 @@ fn wait_for_call(stack: &Stack, call: &str) -> Value {
     })
 }
 
+/// A local time was typed as UTC. Otherwise a check of no call would pass, and `recover stop` would end every open call.
+#[test]
+fn time_that_is_later_than_now_is_refused_and_a_check_of_no_call_does_not_pass() {
+    let (scratch, stack) = started();
+    let (code, out, errors) = run(&stack, &["verify", "--since", "1h"]);
+    assert_eq!((code, out.as_str()), (Some(1), "verified no call: none has changed in this time\n"), "{errors}");
+    post(&scratch, &stack, &ringing("c1", "e1").to_string());
+    wait_for_call(&stack, "c1");
+    let later = "2999-01-01T00:00:00Z";
+    for command in [
+        &["verify"][..],
+        &["verify", "--json"],
+        &["republish"],
+        &["republish", "--failed"],
+        &["replay"],
+        &["recover", "inbox"],
+        &["recover", "stop"],
+        &["forget", "--call", "c1"],
+    ] {
+        let (code, out, errors) = run(&stack, &[command, &["--since", later]].concat());
+        assert_eq!((code, out.as_str()), (Some(3), ""), "{command:?}: {errors}");
+        assert!(errors.contains("2999-01-01T00:00:00.000Z is later than now"), "{command:?}: {errors}");
+    }
+}
+
 #[test]
 fn altered_row_is_named_and_repaired() {
     let (scratch, stack) = started();
