@@ -1,6 +1,7 @@
 //! Lists of calls, and the calls that are stuck: why, what happens next, and when.
 //!
-//! **Nothing reads the whole table.** Open calls are read from the wake queues, at most [`EXAMINED_MAX`] of them. A page of a
+//! **Nothing reads the whole table.** Open calls are read from the wake queues, at most [`EXAMINED_MAX`] of them, and no queue takes the places of
+//! another. A page of a
 //! list reads at most 200 rows.
 
 mod list;
@@ -115,7 +116,8 @@ pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error>
     Ok(StuckReport { calls, unreadable, examined, more })
 }
 
-/// Reads the rows of these queues, at most [`EXAMINED_MAX`] of them.
+/// Reads the rows of these queues, at most [`EXAMINED_MAX`] of them. Long queues share the places that short ones leave: in an outage a
+/// thousand calls may be overdue, and one in doubt.
 pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)>) -> Result<OpenCalls, Error> {
     let shards: Vec<_> =
         queues.into_iter().flat_map(|queue| stack.calls.wake_shards().map(move |shard| (queue, shard))).collect();
@@ -126,17 +128,28 @@ pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)
             stack.calls.wake_queue_pages(queue, shard, range, Some(size), None).next().await
         })
         .buffer_unordered(CONCURRENCY);
-    let (mut ids, mut more) = (Vec::new(), false);
+    let (mut found, mut more) = (Vec::new(), false);
     while let Some(page) = pages.try_next().await? {
         let Some(page) = page else { continue };
         more |= page.next.is_some();
-        ids.extend(page.items);
+        found.push(page.items);
     }
-    more |= ids.len() > EXAMINED_MAX;
-    ids.truncate(EXAMINED_MAX);
+    more |= found.iter().map(Vec::len).sum::<usize>() > EXAMINED_MAX;
+    let ids = shared_out(found, EXAMINED_MAX);
     let examined = ids.len();
     let Loaded { calls, unreadable } = stack.calls.load(ids).await?;
     Ok(OpenCalls { calls, unreadable: unreadable.into_iter().map(|(id, _)| id).collect(), examined, more })
+}
+
+/// Returns at most `most` items. Short lists are taken whole, and the longer ones share what is left, each from its start.
+fn shared_out<T>(mut lists: Vec<Vec<T>>, most: usize) -> Vec<T> {
+    lists.sort_by_key(Vec::len);
+    let mut shared = Vec::new();
+    for (behind, list) in (1..=lists.len()).rev().zip(lists) {
+        let share = (most - shared.len()) / behind;
+        shared.extend(list.into_iter().take(share));
+    }
+    shared
 }
 
 /// Returns how a call is stuck. `None` if it moves.
@@ -269,6 +282,13 @@ mod tests {
     /// Way in which a call is stuck at a time, and whether its next step is late.
     fn judged(call: &Call, seconds: i64) -> Option<(StuckKind, bool)> {
         judge(call, at(seconds), LIMIT).map(|stuck| (stuck.kind, stuck.late))
+    }
+
+    #[test]
+    fn long_lists_take_no_place_of_a_short_one() {
+        assert_eq!(shared_out(vec![vec![1; 9], vec![2], vec![3; 5]], 9), [&[2][..], &[3; 4], &[1; 4]].concat());
+        assert_eq!(shared_out(vec![vec![1; 2], vec![2; 5]], 9), [&[1; 2][..], &[2; 5]].concat());
+        assert_eq!(shared_out(vec![Vec::<u8>::new()], 9), []);
     }
 
     #[test]

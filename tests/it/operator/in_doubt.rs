@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::fake::{DeliveryFaults, Mode};
+use switchhook_operate::calls::{EXAMINED_MAX, StuckKind, stuck};
 use switchhook_operate::timeline::{Doubt, Story, find_by_id, story};
 use switchhook_tests::{MINUTE, World};
 
@@ -87,4 +88,23 @@ async fn dial_whose_answer_is_on_its_way_is_not_in_doubt() {
     }
     let first = told(&world, &call_id, None).await;
     assert_eq!((first.doubts.as_slice(), first.in_short.as_str()), (&[][..], "Dialled."));
+}
+
+/// In an outage calls wait in masses, and they need nobody.
+#[tokio::test(start_paused = true)]
+async fn call_in_doubt_is_shown_beside_as_many_overdue_calls_as_are_examined() {
+    let world = World::new();
+    let in_doubt = unanswered(&world).await;
+    world.wait(MINUTE * 2).await;
+    world.stop();
+    for _ in 0..EXAMINED_MAX {
+        create(&world, &call_request("confirms")).await;
+    }
+    tokio::time::sleep(MINUTE).await;
+    let report = stuck(&stack(&world), MINUTE).await.unwrap();
+    let overdue = report.calls.iter().filter(|call| call.kind == StuckKind::Overdue).count();
+    assert!(report.more && overdue > EXAMINED_MAX / 2 && report.examined <= EXAMINED_MAX, "{overdue} overdue");
+    let doubts: Vec<&str> =
+        report.calls.iter().filter(|call| call.kind == StuckKind::InDoubt).map(|call| call.call_id.as_str()).collect();
+    assert_eq!(doubts, [in_doubt]);
 }
