@@ -36,6 +36,9 @@ Examples:
 The latest event comes first. A page reads a bounded number of minutes and events; then it says which span it examined, and how
 to go on.
 
+Events with --status retrying, queued or dead_lettered are found by their trouble, however many others have arrived since. --since and
+--until count from the trouble. Dead letters that were discarded are not among them.
+
 Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached.";
 
 const SHOW_EXAMPLES: &str = "\
@@ -82,7 +85,7 @@ struct List {
     #[arg(long = "type", value_name = "TYPE")]
     event_type: Option<String>,
     /// Events that arrived since this time: a time ago such as 2h, or a time in RFC 3339 format [default: 1h, or all with
-    /// --call]
+    /// --call and the three statuses below]
     #[arg(long, value_name = "TIME", value_parser = since::parse)]
     since: Option<Since>,
     /// Events that arrived before this time
@@ -172,8 +175,13 @@ impl List {
             }
             None => None,
         };
+        let is_by_trouble = self.status.as_deref().is_some_and(|status| events::mark_of(status).is_some());
         let hour_ago = Timestamp::from_millis(now.as_millis() - 3_600_000);
-        let default_since = if call.is_some() { Timestamp::from_millis(0) } else { hour_ago };
+        let default_since = match &call {
+            Some(_) => Timestamp::from_millis(0),
+            None if is_by_trouble => now.minus(connection.stack.inbox_retention()),
+            None => hour_ago,
+        };
         let filter = Filter {
             status: self.status.clone(),
             provider: self.provider,

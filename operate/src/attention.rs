@@ -1,18 +1,30 @@
 //! Items that need attention, over all shards of the index.
 
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
+use switchhook_domain::Timestamp;
 
 use crate::error::Error;
 use crate::stack::Stack;
 
 /// Returns the items of a kind, the latest first, at most `limit` of them.
 pub(crate) async fn all(stack: &Stack, kind: AttentionKind, limit: usize) -> Result<Vec<Attention>, Error> {
-    let mut found = Vec::new();
+    Ok(before(stack, kind, None, limit).await?.0)
+}
+
+/// Returns the items of a kind that were marked before a time, the latest first, at most `limit` of them. Returns the number of queries too.
+pub(crate) async fn before(
+    stack: &Stack,
+    kind: AttentionKind,
+    until: Option<Timestamp>,
+    limit: usize,
+) -> Result<(Vec<Attention>, usize), Error> {
+    let (mut found, mut queries) = (Vec::new(), 0);
     let page_max = i32::try_from(limit).unwrap_or(i32::MAX).max(1);
     for shard in 0..ATTENTION_SHARDS {
-        let mut pages = stack.inbox.attention_pages(kind, shard, None, Some(page_max));
+        let mut pages = stack.inbox.attention_pages(kind, shard, until, Some(page_max));
         let mut of_shard = 0;
         while let Some(page) = pages.next().await? {
+            queries += 1;
             of_shard += page.items.len();
             found.extend(page.items);
             if of_shard >= limit {
@@ -22,5 +34,5 @@ pub(crate) async fn all(stack: &Stack, kind: AttentionKind, limit: usize) -> Res
     }
     found.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| a.item_key.cmp(&b.item_key)));
     found.truncate(limit);
-    Ok(found)
+    Ok((found, queries))
 }

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::stack::Stack;
 
 pub use crate::received::MinuteCount;
-pub use list::{EventPage, Filter, list};
+pub use list::{EventPage, Filter, list, mark_of};
 pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show, show_masked};
 pub use tail::{Tail, TailItem};
 pub(crate) use unfolded::ids_of;

@@ -91,7 +91,8 @@ pub(crate) async fn changed_since(
         let mut settled = calls.settled_pages(shard, since.minus(LATE));
         while let Some(page) = settled.next().await? {
             let earlier: BTreeMap<CallId, Timestamp> = page.items.into_iter().filter(|(_, at)| *at < since).collect();
-            let Loaded { calls: rows, unreadable } = calls.load(earlier.keys().cloned()).await?;
+            let Loaded { calls: rows, unreadable } =
+                calls.load(earlier.keys().cloned().collect::<Vec<CallId>>()).await?;
             let written = rows.into_iter().map(|call| (written_at(&call), call.call_id)).filter(|(at, _)| *at >= since);
             for (at, call_id) in written.chain(unreadable.into_iter().map(|(call_id, _)| (since, call_id))) {
                 // A selection since a later time looks for calls that were settled later.

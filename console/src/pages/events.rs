@@ -145,7 +145,7 @@ fn fields(wanted: &Wanted) -> Markup {
 
 fn content(console: &Console, wanted: &Wanted, page: &EventPage) -> Markup {
     html! {
-        (bars(wanted, &page.minutes))
+        @if !page.minutes.is_empty() { (bars(wanted, &page.minutes)) }
         (unreadable(&page.unreadable))
         @if page.events.is_empty() {
             (parts::empty(&nothing(console, wanted, page)))

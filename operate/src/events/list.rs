@@ -1,15 +1,19 @@
 //! The list of received events, the latest first.
 //!
 //! **The number of queries of a page is bounded.** A page says which span it examined, and where the next one starts.
+//!
+//! **An event with trouble is found however many others have arrived since**, because the index of trouble names it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Serialize;
 use switchhook_aws::calls::Resolved;
-use switchhook_aws::inbox::{ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
 use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
+use crate::attention;
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::received::{MinuteCount, QUERIES_MAX, Scope, Walk, chunk_len, read_minute};
@@ -25,6 +29,11 @@ const BUCKET_LIMIT: i32 = 250;
 const BEFORE_MINUTES: i64 = 2;
 const AFTER_MINUTES: i64 = 15;
 
+/// Status of an event that has no disposition, and no note.
+const QUEUED: &str = "queued";
+/// Time after its receipt in which a queued event may lack its mark. The sweep comes to it within minutes.
+const UNMARKED: Duration = Duration::from_secs(10 * 60);
+
 /// Events that a list shows.
 #[derive(Clone, Debug)]
 pub struct Filter {
@@ -32,9 +41,9 @@ pub struct Filter {
     pub provider: Option<Origin>,
     pub event_type: Option<String>,
     pub call: Option<CallId>,
-    /// Earliest time of receipt.
+    /// Earliest time of receipt. For a status that [`mark_of`] knows, the earliest time of the trouble.
     pub since: Timestamp,
-    /// Time of receipt before which events are shown.
+    /// Time of receipt, or of the trouble, before which events are shown.
     pub until: Timestamp,
     /// Number of events to show. A page never ends between two events of one millisecond, so it may have a few more.
     pub limit: usize,
@@ -52,13 +61,24 @@ pub struct EventPage {
     pub examined_until: String,
     /// Number of events in that span that were read to apply the filters.
     pub examined: usize,
-    /// Number of queries of the index.
+    /// Number of queries of the indexes.
     pub queries: usize,
     /// Number of events of each minute that was read, the latest minute first. The filters do not apply to it. Empty for the
-    /// events of one call.
+    /// events of one call, and for those that are found by their trouble.
     pub minutes: Vec<MinuteCount>,
     /// `until` of the next page. `None` if the whole span was examined.
     pub next_until: Option<String>,
+}
+
+/// Returns the kind of trouble under which events of this status are listed, unless they are those of one call. `None` if they are found by their
+/// time of receipt.
+#[must_use]
+pub fn mark_of(status: &str) -> Option<AttentionKind> {
+    match status {
+        "retrying" | QUEUED => Some(AttentionKind::Retrying),
+        "dead_lettered" => Some(AttentionKind::DeadLettered),
+        _ => None,
+    }
 }
 
 /// Lists received events, the latest first. The events of one call are found by its history, and in the minutes around its
@@ -67,7 +87,12 @@ pub struct EventPage {
 /// # Errors
 /// A read failed.
 pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
-    let Some(call_id) = &filter.call else { return by_time(stack, Scope::All, filter).await };
+    let Some(call_id) = &filter.call else {
+        return match filter.status.as_deref().and_then(mark_of) {
+            Some(kind) => by_mark(stack, kind, filter).await,
+            None => by_time(stack, Scope::All, filter).await,
+        };
+    };
     match stack.calls.resolve_eventual(call_id).await {
         Ok(Resolved { call: Some(call), alias: _ }) => of_call(stack, &call, filter).await,
         Ok(Resolved { call: None, alias: _ }) => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
@@ -117,6 +142,46 @@ async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPa
         queries: walk.queries,
         minutes: walk.minutes,
         next_until: (until > filter.since).then(|| until.to_string()),
+    })
+}
+
+/// Lists the events that are marked with a kind of trouble, and queued events that have arrived just now. A page has those with the latest trouble.
+async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<EventPage, Error> {
+    let (mut marks, mut queries) = attention::before(stack, kind, Some(filter.until), EXAMINED_MAX + 1).await?;
+    marks.retain(|mark| mark.at >= filter.since);
+    let is_more = marks.len() > EXAMINED_MAX;
+    marks.truncate(EXAMINED_MAX);
+    let rest = marks.last().filter(|_| is_more).map(|mark| mark.at);
+    let marks: Vec<(EventId, Timestamp)> =
+        marks.into_iter().filter_map(|mark| Some((mark.event_id?, mark.at))).collect();
+    let ids: Vec<EventId> = marks.iter().map(|(id, _)| id.clone()).collect();
+    let Fates { found, mut unreadable } = read_all(stack, &ids).await?;
+    let times: BTreeMap<String, Timestamp> = marks.into_iter().map(|(id, at)| (id.to_string(), at)).collect();
+    let marked_at = |fate: &Fate| times.get(fate.stored.event_id.as_str()).copied().unwrap_or(filter.until);
+    let mut found: Vec<Fate> = found.into_iter().filter(|fate| is_of(fate, filter) && matches(fate, filter)).collect();
+    let next_until = cut(&mut found, filter.limit, marked_at).or(rest);
+    let mut examined = ids.len();
+    let mut events = Vec::new();
+    let unmarked_since = filter.since.max(stack.now().minus(UNMARKED));
+    if filter.status.as_deref() == Some(QUEUED) && unmarked_since < filter.until {
+        let unmarked = Filter { since: unmarked_since, ..filter.clone() };
+        let recent = by_time(stack, Scope::All, &unmarked).await?;
+        examined += recent.examined;
+        queries += recent.queries;
+        events.extend(recent.events.into_iter().filter(|line| !times.contains_key(&line.event_id)));
+        unreadable.extend(recent.unreadable.into_iter().filter(|event| !times.contains_key(&event.event_id)));
+    }
+    events.extend(found.iter().map(Fate::line));
+    events.sort_by(|a, b| b.received_at.cmp(&a.received_at));
+    Ok(EventPage {
+        events,
+        unreadable,
+        examined_since: next_until.unwrap_or(filter.since).to_string(),
+        examined_until: filter.until.to_string(),
+        examined,
+        queries,
+        minutes: Vec::new(),
+        next_until: next_until.map(|until| until.to_string()),
     })
 }
 

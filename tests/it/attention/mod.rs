@@ -11,7 +11,10 @@ use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_operate::events::{self, Filter};
 use switchhook_tests::{MINUTE, World, down, generic};
+
+use crate::repair::{drop_messages, stack_of};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
@@ -118,6 +121,45 @@ async fn event_that_is_not_folded_is_listed_since_its_receipt_and_until_it_is_fo
     assert_eq!(shown, [(Some(EventId::new("generic:e1")), Some(CallId::new("c1")), None, received_at)]);
     assert_eq!(world.consume(&world.receive()).await, 1);
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+/// The events that a list with this status shows.
+async fn with_status(world: &World, status: &str) -> Vec<String> {
+    let (since, until) = (world.now().minus(HOUR * 24), world.now().plus(MINUTE));
+    let filter = Filter {
+        status: Some(status.to_owned()),
+        provider: None,
+        event_type: None,
+        call: None,
+        since,
+        until,
+        limit: 20,
+    };
+    let page = events::list(&stack_of(world), &filter).await.unwrap();
+    assert_eq!(page.next_until, None, "{page:?}");
+    page.events.into_iter().map(|line| line.event_id).collect()
+}
+
+/// A list by time reads the newest events, and the first minutes of an alarm bring more than it reads.
+#[tokio::test(start_paused = true)]
+async fn event_with_trouble_is_listed_however_many_others_have_arrived_since() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "queued", "RINGING", 0)).await;
+    drop_messages(&world);
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.reconciler.run("test").await.unwrap().requeued, 1);
+    drop_messages(&world);
+    world.accept(Provider::Generic, &generic("c2", "retried", "RINGING", 0)).await;
+    world.inject_fault("GetItem", CALLS_TABLE, 1, down());
+    world.consume(&world.receive()).await;
+    drop_messages(&world);
+    for number in 0..300 {
+        world.post(Provider::Generic, &generic("other", &format!("e{number}"), "SOMETHING_ELSE", 0)).await;
+    }
+    assert_eq!(with_status(&world, "retrying").await, ["generic:retried"]);
+    assert_eq!(with_status(&world, "queued").await, ["generic:queued"]);
+    world.accept(Provider::Generic, &generic("c3", "new", "RINGING", 0)).await;
+    assert_eq!(with_status(&world, "queued").await, ["generic:new", "generic:queued"]);
 }
 
 /// The sweep can read the call before the fold, and write its mark after it.

@@ -93,14 +93,14 @@ async fn dial_whose_answer_is_on_its_way_is_not_in_doubt() {
 /// In an outage calls wait in masses, and they need nobody.
 #[tokio::test(start_paused = true)]
 async fn call_in_doubt_is_shown_beside_as_many_overdue_calls_as_are_examined() {
-    let world = World::new();
+    let mut world = World::new();
     let in_doubt = unanswered(&world).await;
     world.wait(MINUTE * 2).await;
     world.stop();
     for _ in 0..EXAMINED_MAX {
         create(&world, &call_request("confirms")).await;
     }
-    tokio::time::sleep(MINUTE).await;
+    world.wait(MINUTE).await;
     let report = stuck(&stack(&world), MINUTE).await.unwrap();
     let overdue = report.calls.iter().filter(|call| call.kind == StuckKind::Overdue).count();
     assert!(report.more && overdue > EXAMINED_MAX / 2 && report.examined <= EXAMINED_MAX, "{overdue} overdue");

@@ -118,7 +118,7 @@ async fn late_event_of_a_call_that_was_settled_before_the_backup_comes_back() {
     for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("ENDED", 60)] {
         world.accept(Provider::Generic, &generic("team", &format!("t-{type_}"), type_, second)).await;
     }
-    world.wait(HOUR * 24).await;
+    world.wait(HOUR * 3).await;
     let settled_at = world.call("team").await.settled_at.unwrap();
     let backup = back_up(&world, INBOX_TABLE).await;
     let since = world.now();
