@@ -9,14 +9,15 @@ use switchhook_aws::inbox::minute_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Call, Job, Provider, Timestamp};
 use switchhook_local::connector::Fault;
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, CloudOptions, REPAIR_QUEUE};
 use switchhook_reconciler::Report;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options};
+use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, generic, is_request_to, options};
 
 use crate::budget::reset_counters;
-use crate::outbound::{HOUR, call_request, create};
+use crate::outbound::{HOUR, all_accounts, call_request, create};
 use crate::reconciled::{consume_all, post, slow_down, started, store_copies, store_overdue};
+use crate::traffic::twilio_call;
 
 /// Requests to one provider in a minute, and the shares of endings and of the drift check.
 const REQUESTS: u64 = 1_200;
@@ -396,10 +397,10 @@ async fn drift_check_of_a_failing_provider_waits_for_it() {
     let call = begun(&world, "p").await;
     store_settled(&world, &call, "settled", 100, world.now()).await;
     world.wait(MINUTE * 13).await;
-    world.cloud.fake().set_mode(switchhook_local::fake::Mode::Down);
+    world.cloud.fake().set_mode(Mode::Down);
     let report = world.cloud.check_drift().await.unwrap().unwrap();
     assert!(report.lookups < 30 && report.checked < 30, "a provider that keeps failing is left alone: {report:?}");
-    world.cloud.fake().set_mode(switchhook_local::fake::Mode::Normal);
+    world.cloud.fake().set_mode(Mode::Normal);
     // The provider is left alone until the next hourly check.
     next_minute(&world).await;
     assert_eq!(world.logged("drift_run").len(), 1);
@@ -408,21 +409,154 @@ async fn drift_check_of_a_failing_provider_waits_for_it() {
     assert!(checked >= 100, "{checked} calls were looked at");
 }
 
-#[tokio::test(start_paused = true)]
-async fn open_calls_are_looked_at_in_turn() {
-    const CALLS: usize = 1_000;
-    let world = World::stopped();
-    world.accept(Provider::Generic, &generic("c", "e1", "RINGING", 0)).await;
+/// A stack with an open call at each of two providers. The second call is Twilio's.
+async fn with_two_providers() -> (World, [Call; 2]) {
+    let world = World::with_options(options(&all_accounts()));
+    let retell = begun(&world, "p").await;
+    let webhook = twilio_call(0, false).swap_remove(0);
+    world.post_signed(Provider::Twilio, KEY, &webhook.query, webhook.body.as_bytes()).await;
     consume_all(&world).await;
-    let call = world.call("c").await;
-    let call = Call { wake_at: Some(world.now().plus(HOUR * 20)), ..call };
-    store_copies(&world, &call, "open", CALLS).await;
-    let mut checked = 0;
-    for check in 0..4 {
-        let report = world.cloud.check_drift().await.unwrap().unwrap();
-        assert!(report.checked <= 100 * SHARDS_DEFAULT, "{report:?}");
-        checked += report.checked;
-        assert!(check < 3 || checked > CALLS as u64, "{checked} calls are looked at in {check} checks");
+    let (_, id) = webhook.body.split_once("&CallSid=").unwrap();
+    let twilio = world.call(&format!("twilio:{}", id.split('&').next().unwrap())).await;
+    (world, [retell, twilio])
+}
+
+/// Requests to a provider so far, and those among them that it did not answer.
+fn asked(world: &World, provider: Provider) -> [u64; 2] {
+    let lines = world.logged("provider_asked");
+    let lines = lines.iter().filter(|line| line["provider"] == provider.as_str());
+    lines.fold([0, 0], |[sent, failed], line| {
+        let count = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or(0);
+        [sent + count("provider_requests"), failed + count("provider_request_failed")]
+    })
+}
+
+/// Lets each shard have its turn in the runs of the minutes.
+async fn next_minutes(world: &World) {
+    for _ in 0..SHARDS_DEFAULT {
+        next_minute(world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_fails_keeps_the_drift_check_from_no_call_of_another() {
+    const CALLS: u64 = 300;
+    let (world, [retell, twilio]) = with_two_providers().await;
+    let settled_at = |ms| world.now().minus(MINUTE * 11).plus(Duration::from_millis(ms));
+    for number in 0..CALLS {
+        store_settled(&world, &retell, &format!("retell{number}-"), 1, settled_at(2 * number)).await;
+        store_settled(&world, &twilio, &format!("twilio{number}-"), 1, settled_at(2 * number + 1)).await;
+    }
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::Down);
+    let report = world.cloud.check_drift().await.unwrap().unwrap();
+    // The call that is open was looked at too.
+    assert_eq!(asked(&world, Provider::Twilio), [CALLS + 1, 0], "{report:?}");
+    let failed = asked(&world, Provider::Retell);
+    assert!(failed[0] == failed[1] && failed[0] < 20, "a provider that keeps failing is left alone: {failed:?}");
+    // Its calls wait for the next hourly check, and are looked at then. No call of the other provider is looked at again.
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::Normal);
+    next_minutes(&world).await;
+    assert_eq!((asked(&world, Provider::Retell), world.logged("drift_run").len()), (failed, 1));
+    world.cloud.check_drift().await.unwrap().unwrap();
+    // Each check looks at the open calls too.
+    assert_eq!(asked(&world, Provider::Retell), [failed[0] + CALLS + 1, failed[1]]);
+    assert_eq!(asked(&world, Provider::Twilio), [CALLS + 2, 0]);
+    let runs = world.logged("drift_run").len();
+    next_minutes(&world).await;
+    assert_eq!(world.logged("drift_run").len(), runs, "a check that is done is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_without_requests_left_keeps_the_drift_check_from_no_call_of_another() {
+    const BUSY: u64 = FOR_DRIFT + 150;
+    const QUIET: u64 = 50;
+    let (world, [retell, twilio]) = with_two_providers().await;
+    let settled_at = world.now().minus(MINUTE * 11);
+    store_settled(&world, &retell, "busy", BUSY as usize, settled_at).await;
+    store_settled(&world, &twilio, "quiet", QUIET as usize, settled_at.plus(Duration::from_millis(1))).await;
+    reset_counters(&world);
+    let first = world.cloud.check_drift().await.unwrap().unwrap();
+    assert_eq!(asked(&world, Provider::Retell), [FOR_DRIFT, 0], "{first:?}");
+    assert_eq!(asked(&world, Provider::Twilio), [QUIET + 1, 0], "{first:?}");
+    next_minutes(&world).await;
+    assert_eq!(asked(&world, Provider::Retell), [BUSY + 1, 0]);
+    assert_eq!(asked(&world, Provider::Twilio), [QUIET + 1, 0]);
+    let runs = world.logged("drift_run");
+    let checked: u64 = runs.iter().map(|run| run["drift_checked"].as_u64().unwrap_or(0)).sum();
+    assert_eq!(checked, BUSY + QUIET + 2, "{runs:?}");
+    // A call is read once, and once more if its provider could not be asked then. The rest are cursors.
+    assert!(world.requests()["GetItem"] < 2 * (BUSY + QUIET), "{:?}", world.requests());
+    next_minutes(&world).await;
+    assert_eq!(world.logged("drift_run").len(), runs.len(), "a check that is done is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_fails_for_many_hours_loses_the_oldest_calls_and_no_other_provider_loses_any() {
+    const HOURS: u64 = 9;
+    const CALLS: u64 = 20;
+    let (world, [retell, twilio]) = with_two_providers().await;
+    world.cloud.check_drift().await.unwrap().unwrap();
+    let before = asked(&world, Provider::Retell);
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::Unauthorized);
+    let mut skipped_ms = 0;
+    for hour in 0..HOURS {
+        store_settled(&world, &retell, &format!("retell{hour}-"), CALLS as usize, world.now()).await;
+        store_settled(&world, &twilio, &format!("twilio{hour}-"), CALLS as usize, world.now()).await;
+        world.wait(HOUR).await;
+        skipped_ms += world.cloud.check_drift().await.unwrap().unwrap().skipped_ms;
+    }
+    // Each check looks at the open call too.
+    assert_eq!(asked(&world, Provider::Twilio), [HOURS * CALLS + HOURS + 1, 0]);
+    assert!(skipped_ms / SHARDS_DEFAULT > HOUR.as_millis() as u64, "{skipped_ms}");
+    let failed = asked(&world, Provider::Retell);
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::Normal);
+    world.cloud.check_drift().await.unwrap().unwrap();
+    let looked_at = asked(&world, Provider::Retell)[0] - failed[0];
+    assert!((5 * CALLS..=6 * CALLS + 1).contains(&looked_at), "the calls of six hours, and the open one: {looked_at}");
+    assert_eq!(failed[0] - failed[1], before[0] - before[1]);
+}
+
+/// Stores open calls that wake up much later.
+async fn store_open(world: &World, call: &Call, name: &str, count: usize) {
+    let open = Call { wake_at: Some(world.now().plus(HOUR * 20)), ..call.clone() };
+    store_copies(world, &open, name, count).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_calls_are_looked_at_in_turn_whatever_the_number_of_shards() {
+    const CALLS: u64 = 1_000;
+    const OPEN: u64 = 400;
+    for shards in ["1", "4", "16", "99"] {
+        let index_shards = shards.parse().unwrap();
+        let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+        let call = begun(&world, "p").await;
+        store_open(&world, &call, "open", CALLS as usize).await;
+        let mut checked = 0;
+        for check in 1..=4 {
+            reset_counters(&world);
+            let report = world.cloud.check_drift().await.unwrap().unwrap();
+            assert!(report.checked <= OPEN && report.lookups == report.checked, "{shards} shards: {report:?}");
+            // The cursors and the budget are read too.
+            let reads = world.requests()["GetItem"] - shards.parse::<u64>().unwrap();
+            assert!(reads <= report.checked + 10, "{shards} shards: {reads} reads, {report:?}");
+            checked += report.checked;
+            assert!(check < 4 || checked > CALLS, "{shards} shards: {checked} calls are looked at in {check} checks");
+            world.wait(HOUR).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn open_calls_of_a_provider_are_looked_at_while_another_fails() {
+    const CALLS: u64 = 300;
+    let (world, [retell, twilio]) = with_two_providers().await;
+    store_open(&world, &retell, "retell", CALLS as usize).await;
+    store_open(&world, &twilio, "twilio", CALLS as usize).await;
+    world.cloud.fake().set_mode_of(Provider::Retell, Mode::Down);
+    for _ in 0..2 {
+        world.cloud.check_drift().await.unwrap().unwrap();
         world.wait(HOUR).await;
     }
+    let [sent, failed] = asked(&world, Provider::Twilio);
+    assert!(sent > CALLS && failed == 0, "{sent} requests for {CALLS} calls");
 }

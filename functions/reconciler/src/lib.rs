@@ -14,6 +14,7 @@
 //! the next run.
 
 mod attention;
+mod compare;
 mod discovery;
 mod drift;
 mod findings;

@@ -1,8 +1,11 @@
 //! Cursors of the drift check.
 
-use switchhook_domain::{CallId, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-use super::item::{DriftItem, drift_key};
+use switchhook_domain::{CallId, Provider, Timestamp};
+
+use super::item::{DriftItem, DriftWalkItem, drift_key};
 use super::table::Inbox;
 use crate::calls::{WakeEntry, WakeQueue};
 use crate::error::Error;
@@ -10,27 +13,78 @@ use crate::error::Error;
 /// Progress of the drift check in one shard of the calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriftCursor {
+    /// Walk through the settled calls of all providers, except those in `behind`.
+    pub settled: DriftWalk,
+    /// Providers that could not be asked when that walk came to their calls. Each has a walk of its own from there on, until it has
+    /// caught up.
+    pub behind: BTreeMap<Provider, DriftWalk>,
+    /// The last open call that was looked at, and its wake queue. `None` if the next check begins with the first open call.
+    pub open: Option<(WakeQueue, WakeEntry)>,
+}
+
+/// Progress of a walk through the settled calls of a shard, in the order in which they were settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriftWalk {
     /// Settled calls up to this time were looked at, those of the very time only up to `settled_call`.
     pub settled_until: Timestamp,
     /// The last settled call that was looked at. `None` if no call of the time `settled_until` was.
     pub settled_call: Option<CallId>,
     /// Time up to which settled calls are to be looked at.
     pub target: Timestamp,
-    /// The last open call that was looked at, and its wake queue. `None` if the next check begins with the first open call.
-    pub open: Option<(WakeQueue, WakeEntry)>,
 }
 
 impl DriftCursor {
     /// Cursor before the first check: settled calls since this time are to be looked at.
     #[must_use]
     pub const fn starting_at(settled_until: Timestamp) -> Self {
-        Self { settled_until, settled_call: None, target: settled_until, open: None }
+        let settled = DriftWalk { settled_until, settled_call: None, target: settled_until };
+        Self { settled, behind: BTreeMap::new(), open: None }
     }
 
-    /// True if settled calls are left to be looked at.
+    /// Moves the target of every walk to this time, if it is before.
+    pub fn set_target(&mut self, target: Timestamp) {
+        for walk in self.behind.values_mut().chain([&mut self.settled]) {
+            walk.target = walk.target.max(target);
+        }
+    }
+
+    /// Returns the walks that have settled calls left: a provider for its own walk, `None` for the walk of all others.
     #[must_use]
-    pub fn is_behind(&self) -> bool {
-        self.settled_until < self.target
+    pub fn walks_left(&self) -> Vec<Option<Provider>> {
+        let walks = [(None, &self.settled)].into_iter();
+        let walks = walks.chain(self.behind.iter().map(|(provider, walk)| (Some(*provider), walk)));
+        walks.filter(|(_, walk)| walk.settled_until < walk.target).map(|(provider, _)| provider).collect()
+    }
+
+    /// Returns the walk of a provider or of all others, and the last time whose calls it has to look at now. `None` if the provider
+    /// is not behind.
+    #[must_use]
+    pub fn walk(&self, provider: Option<Provider>) -> Option<(DriftWalk, Timestamp)> {
+        let Some(provider) = provider else { return Some((self.settled.clone(), self.settled.target)) };
+        let walk = self.behind.get(&provider)?;
+        Some((walk.clone(), walk.target.min(self.looked_at_until()).max(walk.settled_until)))
+    }
+
+    /// Stores the progress of a walk. A provider whose walk has caught up with the walk of all others is not behind any more.
+    pub fn set_walk(&mut self, provider: Option<Provider>, walk: DriftWalk) {
+        match provider {
+            None => self.settled = walk,
+            Some(provider) if walk.settled_until > self.looked_at_until() => drop(self.behind.remove(&provider)),
+            Some(provider) => drop(self.behind.insert(provider, walk)),
+        }
+    }
+
+    /// Latest time of a call at which the walk of all others may have looked.
+    fn looked_at_until(&self) -> Timestamp {
+        let DriftWalk { settled_until, settled_call, target: _ } = &self.settled;
+        if settled_call.is_some() { *settled_until } else { settled_until.minus(Duration::from_millis(1)) }
+    }
+}
+
+impl DriftWalk {
+    /// Moves the walk behind a settled call, or to the first call of this time.
+    pub fn go_to(&mut self, settled_until: Timestamp, settled_call: Option<CallId>) {
+        (self.settled_until, self.settled_call) = (settled_until, settled_call);
     }
 }
 
@@ -49,12 +103,12 @@ impl Inbox {
             let queue = WakeQueue::OPEN.into_iter().find(|known| known.to_string() == queue)?;
             Some((queue, WakeEntry { call_id, wake_at }))
         });
-        Ok(Some(DriftCursor {
-            settled_until: item.settled_until,
-            settled_call: item.settled_call,
-            target: item.target,
-            open,
-        }))
+        let walk = |item: DriftWalkItem| {
+            let DriftWalkItem { settled_until, settled_call, target } = item;
+            DriftWalk { settled_until, settled_call, target }
+        };
+        let behind = item.behind.into_iter().filter_map(|(name, item)| Some((name.parse().ok()?, walk(item))));
+        Ok(Some(DriftCursor { settled: walk(item.settled), behind: behind.collect(), open }))
     }
 
     /// Stores the progress of the drift check in a shard. Two checks at the same time at worst look at the same calls twice.
@@ -62,13 +116,16 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn set_drift_cursor(&self, shard: u64, cursor: &DriftCursor) -> Result<(), Error> {
-        let DriftCursor { settled_until, settled_call, target, open } = cursor.clone();
+        let DriftCursor { settled, behind, open } = cursor.clone();
         let (open_queue, open_entry) = open.unzip();
+        let walk = |walk: DriftWalk| {
+            let DriftWalk { settled_until, settled_call, target } = walk;
+            DriftWalkItem { settled_until, settled_call, target }
+        };
         self.put_item(&DriftItem {
             event_id: drift_key(shard),
-            settled_until,
-            settled_call,
-            target,
+            settled: walk(settled),
+            behind: behind.into_iter().map(|(provider, of)| (provider.to_string(), walk(of))).collect(),
             open_queue: open_queue.map(|queue| queue.to_string()),
             open_wake_at: open_entry.as_ref().map(|entry| entry.wake_at),
             open_call: open_entry.map(|entry| entry.call_id),

@@ -198,16 +198,25 @@ pub(super) struct DiscoveryItem {
 #[derive(Serialize, Deserialize)]
 pub(super) struct DriftItem {
     pub(super) event_id: String,
-    pub(super) settled_until: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) settled_call: Option<CallId>,
-    pub(super) target: Timestamp,
+    pub(super) settled: DriftWalkItem,
+    /// Walks of single providers, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) behind: BTreeMap<String, DriftWalkItem>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) open_queue: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) open_wake_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) open_call: Option<CallId>,
+}
+
+/// Progress of one walk of the drift check.
+#[derive(Serialize, Deserialize)]
+pub(super) struct DriftWalkItem {
+    pub(super) settled_until: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) settled_call: Option<CallId>,
+    pub(super) target: Timestamp,
 }
 
 /// Progress of the domain events that tell operators about trouble. It never expires.

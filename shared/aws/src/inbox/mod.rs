@@ -43,7 +43,7 @@ pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
 pub use conflict::ConflictingBody;
 pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};
-pub use drift::DriftCursor;
+pub use drift::{DriftCursor, DriftWalk};
 pub use event::{BODY_BYTES_MAX, PutOutcome, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;

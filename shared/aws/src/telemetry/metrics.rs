@@ -162,7 +162,7 @@ pub const METRICS: &[Metric] = &[
     milliseconds(
         "reconciler",
         "drift_skipped_ms",
-        "Time whose settled calls a drift check left out, because it was hours behind, summed over the shards",
+        "Time whose settled calls a drift check left out, because it was hours behind, summed over the shards and the providers behind",
     ),
     count(
         "reconciler",
