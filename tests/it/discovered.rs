@@ -8,30 +8,35 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use insta::assert_snapshot;
-use serde_json::json;
-use switchhook_aws::inbox::DiscoveryCursor;
-use switchhook_domain::{CallId, Direction, EventId, PhoneNumber, Provider};
+use serde_json::{Value, json};
+use switchhook_aws::inbox::{DiscoveryCursor, DriftCursor};
+use switchhook_domain::{Call, CallId, Direction, EventId, PhoneNumber, Provider};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults, Mode};
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_reconciler::Report;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, is_request_to, options, text};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic, is_request_to, options, text};
 
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
-use crate::reconciled::{consume_all, place_outside};
+use crate::reconciled::{consume_all, place_outside, slow_down, store_copies, store_overdue};
 
 /// Calls of 63 pages of Retell's list. A run reads 60.
 const CALLS: usize = 630;
 /// Calls that a run reads.
 const CALLS_OF_RUN: u64 = 600;
 
-/// A stack that reads the lists of these providers, and whose schedules do not run. Every webhook is lost.
-fn discovering(providers: &[Provider]) -> World {
+/// The accounts of all providers. The lists of these are read.
+fn discovering_accounts(providers: &[Provider]) -> Value {
     let mut secret = all_accounts();
     for provider in providers {
         secret[provider.as_str()]["discover"] = true.into();
     }
-    let world = World::with_options(options(&secret));
+    secret
+}
+
+/// A stack that reads the lists of these providers, and whose schedules do not run. Every webhook is lost.
+fn discovering(providers: &[Provider]) -> World {
+    let world = World::with_options(options(&discovering_accounts(providers)));
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     world
 }
@@ -146,6 +151,64 @@ async fn providers_share_the_time_of_a_run_and_operators_are_told_of_trouble_all
     assert_eq!(report.notices, 1, "{report:?}");
     assert_eq!(world.call(&format!("twilio:{twilio}")).await.attempt_records.len(), 1);
     assert!(cursor(&world).await.page.is_some());
+}
+
+/// Each read of a settled call takes 900 ms, so a run has no time for all that the drift check left over.
+#[tokio::test(start_paused = true)]
+async fn long_drift_check_keeps_no_list_from_being_read_and_operators_are_told_of_trouble_all_the_same() {
+    let index_shards = "1".parse().unwrap();
+    let secret = discovering_accounts(&[Provider::Retell]);
+    let world = World::with_options(CloudOptions { index_shards, ..options(&secret) });
+    world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
+    consume_all(&world).await;
+    let settled = Call { wake_at: None, settled_at: Some(world.now()), ..world.call("c").await };
+    store_copies(&world, &settled, "settled", 500).await;
+    let mut cursor = DriftCursor::starting_at(world.now());
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let ids: Vec<String> = (0..20).map(|_| place_outside(&world, "confirms")).collect();
+    world.post(Provider::Retell, "{not JSON").await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    cursor.settled.target = world.now();
+    world.inbox.set_drift_cursor(0, &cursor).await.unwrap();
+    world.set_fault_hook(|call| {
+        let is_read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
+        let is_settled = String::from_utf8_lossy(call.body).contains("settled");
+        (is_read && is_settled).then_some(Fault::Delay(Duration::from_millis(900)))
+    });
+    let report = world.reconciler.run("test").await.unwrap();
+    world.clear_faults();
+    consume_all(&world).await;
+    assert_eq!((report.notices, report.discovered, report.discovery_postponed), (1, 20, 0), "{report:?}");
+    assert_known_once(&world, &ids).await;
+    let runs = world.logged("drift_run");
+    assert_eq!((runs.len(), &runs[0]["budget_used_up"]), (1, &json!(1)), "{runs:?}");
+    let checked = runs[0]["drift_checked"].as_u64().unwrap();
+    assert!((50..500).contains(&checked), "{runs:?}");
+}
+
+/// Calls that are due come before the lists, and there are too many of them.
+#[tokio::test(start_paused = true)]
+async fn run_without_time_for_a_list_that_is_due_is_counted_and_tells_operators_of_trouble_all_the_same() {
+    let world = discovering(&[Provider::Retell]);
+    assert_eq!(run(&world).await.1, 1);
+    store_overdue(&world).await;
+    slow_down(&world);
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.budget_used_up, report.discovery_postponed), (1, 0), "no list is due: {report:?}");
+    world.clear_faults();
+    consume_all(&world).await;
+    world.wait(MINUTE * 20).await;
+    world.post(Provider::Retell, "{not JSON").await;
+    world.wait(MINUTE).await;
+    slow_down(&world);
+    let report = world.reconciler.run("test").await.unwrap();
+    assert_eq!((report.discovery_postponed, report.notices, world.cloud.fake().requests()), (1, 1, 1), "{report:?}");
+    let lines = world.logged("reconciled");
+    let counted: Vec<_> = lines.iter().filter(|line| line.get("discovery_postponed").is_some()).collect();
+    assert_eq!(counted.len(), 1, "{counted:?}");
+    world.clear_faults();
+    let (report, requests) = run(&world).await;
+    assert_eq!((report.discovery_postponed, requests), (0, 1), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]

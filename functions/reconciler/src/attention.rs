@@ -6,10 +6,12 @@
 //!
 //! **The index of dead letters follows the dead-letter queue.** A consumer that crashes or is throttled at the last receive of
 //! a message writes no note. If the queue has grown since the last run, its messages are read, and events without a note
-//! get one. A run that has no time to read all leaves the old length in the cursor, so that the next one reads them.
+//! get one. A run that has no time to read all publishes its notices all the same, and leaves the old length in the cursor, so that
+//! the next one reads them.
 
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, SeenUntil};
 use switchhook_aws::queue::Message;
@@ -30,6 +32,10 @@ const COUNTED_MAX: i32 = 250;
 const NAMED_MAX: usize = 10;
 /// Limit on the messages of the dead-letter queue that one run reads.
 const MESSAGES_MAX: usize = 1_000;
+/// Messages whose events are marked at the same time: all that SQS returns at once.
+const CONCURRENCY: usize = 10;
+/// Time of a run after which no further message is read. The sweep may take 18 s of it, and the calls that are due need the rest.
+pub(crate) const MARK_UNTIL: Duration = Duration::from_secs(24);
 /// Time for which messages that are read are hidden. They are shown again when all are read.
 const HIDDEN: Duration = Duration::from_secs(30);
 /// Cause of a dead letter that the consumer did not note.
@@ -79,7 +85,8 @@ impl Marked {
 }
 
 impl Reconciler {
-    /// Marks dead letters without a note, and publishes notices about new trouble.
+    /// Marks dead letters without a note until `stop_at`, and then publishes notices about new trouble. These are a few requests, so
+    /// they need no limit.
     pub(crate) async fn notify(
         &self,
         unfolded: &Unfolded,
@@ -98,7 +105,7 @@ impl Reconciler {
         let now = self.clock.now();
         for kind in KINDS {
             let Some(seen) = after.seen(kind) else { continue };
-            if seen.published_at.is_some_and(|at| now < at.plus(PAUSE)) || self.is_time_up(stop_at) {
+            if seen.published_at.is_some_and(|at| now < at.plus(PAUSE)) {
                 continue;
             }
             let found = match kind {
@@ -160,8 +167,16 @@ impl Reconciler {
             };
             receipts.extend(received.iter().map(|message| (message.receipt.clone(), Duration::ZERO)));
             // A message that is no event has no inbox item: a notice of ingress, or a message of another program.
-            for message in received.iter().filter_map(|message| Message::decode(&message.body).ok()) {
-                match self.inbox.mark_dead_letter(&message.event, UNNOTED, self.clock.now()).await {
+            let messages: Vec<Message> =
+                received.iter().filter_map(|message| Message::decode(&message.body).ok()).collect();
+            let now = self.clock.now();
+            let marked: Vec<Result<bool, Error>> = stream::iter(messages)
+                .map(|message| async move { self.inbox.mark_dead_letter(&message.event, UNNOTED, now).await })
+                .buffered(CONCURRENCY)
+                .collect()
+                .await;
+            for marked in marked {
+                match marked {
                     Ok(is_new) => count += u64::from(is_new),
                     Err(error) => failure = Some(error),
                 }

@@ -8,6 +8,7 @@
 //!
 //! **Time that no period covers is counted.** A list that has more calls than the runs can read falls behind. Beyond [`LOOK_BACK_MAX`] the
 //! calls are left out, and the metric `discovery_skipped_ms` tells of how much time.
+//! A run that has no time for a list that is due counts as `discovery_postponed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,7 +34,7 @@ const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
 const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 /// Time for which the next page of a period is tried, if it cannot be read. Then the rest of the period is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
-/// Time of a run after which discovery begins no further page. The rest is for the notices to operators.
+/// Time of a run after which discovery begins no further page. The rest is for the drift check.
 pub(crate) const DISCOVER_UNTIL: Duration = Duration::from_secs(30);
 /// Limit on the pages that one run reads per provider: about two per second. A period has the calls of four hours, and some lists have ten
 /// calls per page. So it is enough for 9,000 calls per hour.
@@ -87,6 +88,9 @@ impl Reconciler {
             }
             None => period_cursor(newest.minus(PERIOD), newest),
         };
+        if self.is_time_up(stop_at) {
+            report.discovery_postponed = 1;
+        }
         let mut lookups = 0;
         for _ in 0..PAGES_MAX {
             if self.is_time_up(stop_at) || lookups >= LOOKUPS_MAX {

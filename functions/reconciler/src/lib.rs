@@ -10,8 +10,9 @@
 //! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
 //! keeps failing. The same call is looked up less and less often.
 //!
-//! **A run ends in time.** It reads the clock before each call and each request. Calls that it has no time for stay due for
-//! the next run.
+//! **A run ends in time, and does the most urgent work first.** It reads the clock before each call and each request. Calls that it has
+//! no time for stay due for the next run. The sweep gets half of the time at most. Then the run tells operators about new trouble, whatever is due.
+//! Calls that are due come next, then the providers' lists of calls, and last the drift check.
 
 mod attention;
 mod compare;
@@ -35,6 +36,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Policy, Timestamp};
 
+use crate::attention::MARK_UNTIL;
 use crate::discovery::DISCOVER_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
@@ -97,8 +99,8 @@ impl Config {
 }
 
 impl Reconciler {
-    /// Sweeps the inbox, wakes the calls that are due, reads the providers' own lists of calls, and tells operators about new
-    /// trouble.
+    /// Sweeps the inbox, tells operators about new trouble, wakes the calls that are due, reads the providers' own lists of calls, and
+    /// goes on with the drift check.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried everything else.
@@ -115,6 +117,10 @@ impl Reconciler {
             first_error.get_or_insert(error);
             Unfolded::default()
         });
+        if let Err(error) = self.notify(&unfolded, &mut report, started.plus(MARK_UNTIL)).await {
+            report.failed += 1;
+            first_error.get_or_insert(error);
+        }
         if let Err(error) = self.count_stuck(&mut report).await {
             report.failed += 1;
             first_error.get_or_insert(error);
@@ -122,14 +128,10 @@ impl Reconciler {
         if let Err(error) = self.wake(&mut report, started, trace_id).await {
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.continue_drift_check(started.plus(RUN_MAX), trace_id).await {
-            report.failed += 1;
-            first_error.get_or_insert(error);
-        }
         if let Err(error) = self.discover(&mut report, started.plus(DISCOVER_UNTIL), trace_id).await {
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.notify(&unfolded, &mut report, started.plus(RUN_MAX)).await {
+        if let Err(error) = self.continue_drift_check(started.plus(RUN_MAX), trace_id).await {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
@@ -170,6 +172,7 @@ impl Reconciler {
         let is_trouble = Duration::from_millis(report.unfolded_ms) > UNFOLDED_FOR;
         counts.extend(is_trouble.then_some(("unfolded_ms", report.unfolded_ms)));
         counts.extend(Some(("discovery_skipped_ms", report.discovery_skipped_ms)).filter(|(_, skipped)| *skipped > 0));
+        counts.extend((report.discovery_postponed > 0).then_some(("discovery_postponed", report.discovery_postponed)));
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {

@@ -62,6 +62,8 @@ pub struct Report {
     pub discovered: u64,
     /// Time whose calls discovery left out, because it was too far behind, in milliseconds.
     pub discovery_skipped_ms: u64,
+    /// 1 if the run had no time for a provider's list that was due.
+    pub discovery_postponed: u64,
     /// Dead letters that the consumer had not noted.
     pub dead_letters_marked: u64,
     /// Notices to operators about new trouble.

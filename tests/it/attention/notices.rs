@@ -1,13 +1,15 @@
 //! Notices to operators about new trouble, and dead letters that the consumer did not note.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{EventId, Provider};
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
-use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, text};
+use switchhook_local::connector::Fault;
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, is_request_to, text};
 
 use super::{marked, named};
-use crate::reconciled::{slow_down, store_overdue};
 
 /// The notices that were published.
 fn notices(world: &World) -> Vec<Value> {
@@ -109,11 +111,16 @@ async fn dead_letters_without_note(world: &World, names: &[String]) {
     for name in names {
         world.accept(Provider::Generic, &generic("c1", name, "RINGING", 0)).await;
     }
-    for _ in 0..(MAX_RECEIVE_COUNT as usize + 1) * names.len().div_ceil(10) {
+    receive_until_dead(world, names.len()).await;
+}
+
+/// Receives the messages of the queue until all are dead letters.
+async fn receive_until_dead(world: &World, messages: usize) {
+    for _ in 0..(MAX_RECEIVE_COUNT as usize + 1) * messages.div_ceil(10) {
         drop(world.receive());
         world.wait(MINUTE * 2).await;
     }
-    assert_eq!(world.dead_letters().len(), names.len());
+    assert_eq!(world.dead_letters().len(), messages);
 }
 
 /// Number of dead letters that a run marked.
@@ -147,16 +154,29 @@ async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dead_letter_is_marked_by_the_next_run_if_one_has_no_time_left() {
+async fn dead_letters_that_a_run_has_no_time_for_are_marked_by_the_next_and_other_notices_do_not_wait() {
+    const CALLS: usize = 150;
     let world = World::stopped();
-    store_overdue(&world).await;
-    dead_letters_without_note(&world, &["e1".to_owned()]).await;
-    slow_down(&world);
-    assert_eq!(newly_marked(&world).await, 0);
+    for number in 0..CALLS {
+        let (call_id, event_id) = (format!("c{number}"), format!("e{number}"));
+        world.accept(Provider::Generic, &generic(&call_id, &event_id, "RINGING", 0)).await;
+    }
+    receive_until_dead(&world, CALLS).await;
+    quarantine(&world, 1).await;
+    world.wait(MINUTE).await;
+    world.set_fault_hook(|call| {
+        let is_slow = match call.operation {
+            "ReceiveMessage" => is_request_to(call, EVENTS_DEAD_LETTER_QUEUE),
+            operation => operation == "UpdateItem" && is_request_to(call, INBOX_TABLE),
+        };
+        is_slow.then_some(Fault::Delay(Duration::from_millis(950)))
+    });
+    let first = newly_marked(&world).await;
+    assert!((10..CALLS as u64).contains(&first), "{first} dead letters are marked");
+    assert!(notices(&world).iter().any(|notice| notice["kind"] == "quarantined"), "{:?}", notices(&world));
     world.clear_faults();
     world.wait(MINUTE).await;
-    assert_eq!(newly_marked(&world).await, 1);
-    assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "crashed_or_throttled"));
+    assert_eq!(first + newly_marked(&world).await, CALLS as u64);
 }
 
 #[tokio::test(start_paused = true)]

@@ -156,6 +156,7 @@ pub const METRICS: &[Metric] = &[
         "discovery_skipped_ms",
         "Time whose calls discovery left out of a provider's list, because it was more than 20 hours behind",
     ),
+    count("reconciler", "discovery_postponed", "Runs that had no time for a provider's list that was due"),
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
     count("reconciler", "drift_found", "Attempts that their provider reports differently"),
     count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),
