@@ -356,6 +356,7 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
     assert_eq!(run(&world).await.1, 1);
     let given_up = cursor(&world).await;
     assert_eq!((given_up.from, given_up.until, given_up.page), (before.from, before.until, None));
+    assert!(world.logged("reconciled").iter().all(|line| line.get("discovery_skipped_ms").is_none()));
 
     // The next period begins so early that it has the calls of the page.
     fake.set_down(false);
@@ -370,6 +371,30 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
     assert_eq!(cursor(&world).await.from, before.until.minus(HOUR * 3));
     assert_known_once(&world, &ids).await;
     assert_known_once(&world, &[later]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rest_of_a_long_period_that_is_given_up_is_reported_as_left_out() {
+    let (world, _) = after_calls(1).await;
+    assert_eq!(run(&world).await.0.discovered, 1);
+    // Nobody reads the list for fifteen hours. Its next pages cannot be read at all.
+    let before = cursor(&world).await;
+    for _ in 0..CALLS {
+        place_outside(&world, "confirms");
+    }
+    world.wait(HOUR * 15).await;
+    let (report, _) = run(&world).await;
+    assert!(report.discovery_skipped_ms == 0 && cursor(&world).await.page.is_some(), "{report:?}");
+    world.cloud.fake().set_down(true);
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0, "the page may be read later");
+    world.wait(HOUR * 3 + MINUTE).await;
+    let report = run(&world).await.0;
+    let given_up = cursor(&world).await;
+    assert_eq!((given_up.from, given_up.page.as_ref()), (before.until.minus(HOUR * 3), None));
+    // The next period begins three hours before the end of this one.
+    let skipped_ms = given_up.until.millis_since(given_up.from) - HOUR.as_millis() as i64 * 3;
+    assert_eq!((report.discovery_skipped_ms as i64, skipped_ms / HOUR.as_millis() as i64), (skipped_ms, 15));
+    assert_eq!(run(&world).await.0.discovery_skipped_ms, 0, "it is reported once");
 }
 
 /// A period may have so many pages that the last ones are read hours after its end.

@@ -7,8 +7,8 @@
 //! only names. The next run continues. Providers share the time equally, so that a long list of one does not keep the others from being read.
 //!
 //! **Time that no period covers is counted.** A list that has more calls than the runs can read falls behind. Beyond [`LOOK_BACK_MAX`] the
-//! calls are left out, and the metric `discovery_skipped_ms` tells of how much time.
-//! A run that has no time for a list that is due counts as `discovery_postponed`.
+//! calls are left out, and the metric `discovery_skipped_ms` tells of how much time. It also has the time of a period that was given up,
+//! as far as the next one does not cover it. A run that has no time for a list that is due counts as `discovery_postponed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -110,7 +110,7 @@ impl Reconciler {
             let Some(page) = page else {
                 requests.failed += 1;
                 self.log_unreadable_list(provider, trace_id);
-                self.note_unreadable_page(provider, cursor, now).await?;
+                report.discovery_skipped_ms += self.note_unreadable_page(provider, cursor, now).await?;
                 break;
             };
             if cursor.unreadable_since.take().is_some() {
@@ -193,21 +193,28 @@ impl Reconciler {
 
     /// Gives the rest of a period up if its next page has been unreadable for a long time. It must not keep later calls from being read.
     /// The time counts from the first failure of this page, because a period may have so many pages that it is old at the last one.
+    ///
+    /// Returns the time whose calls are left out, in milliseconds: all that is before the next period. The pages that were read cover a part
+    /// of it that is not known, because lists differ in their order.
     async fn note_unreadable_page(
         &self,
         provider: Provider,
         cursor: DiscoveryCursor,
         now: Timestamp,
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
         if cursor.page.is_none() {
-            return Ok(());
+            return Ok(0);
         }
-        let next = match cursor.unreadable_since {
-            None => DiscoveryCursor { unreadable_since: Some(now), ..cursor },
-            Some(since) if since.plus(GIVE_UP_AFTER) <= now => period_cursor(cursor.from, cursor.until),
-            Some(_) => return Ok(()),
+        let (next, skipped_ms) = match cursor.unreadable_since {
+            None => (DiscoveryCursor { unreadable_since: Some(now), ..cursor }, 0),
+            Some(since) if since.plus(GIVE_UP_AFTER) <= now => {
+                let left_out = cursor.until.minus(OVERLAP).millis_since(cursor.from).max(0);
+                (period_cursor(cursor.from, cursor.until), left_out.unsigned_abs())
+            }
+            Some(_) => return Ok(0),
         };
-        self.inbox.set_discovery_cursor(provider, &next).await
+        self.inbox.set_discovery_cursor(provider, &next).await?;
+        Ok(skipped_ms)
     }
 
     /// Stores and queues an event of a call that is unknown. Returns true if it is new in the inbox.

@@ -60,7 +60,7 @@ pub struct Report {
     pub requeued: u64,
     /// Calls that nobody had reported, found in the providers' own lists.
     pub discovered: u64,
-    /// Time whose calls discovery left out, because it was too far behind, in milliseconds.
+    /// Time whose calls discovery left out, because it was too far behind or gave a period up, in milliseconds.
     pub discovery_skipped_ms: u64,
     /// 1 if the run had no time for a provider's list that was due.
     pub discovery_postponed: u64,

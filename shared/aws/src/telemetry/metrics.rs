@@ -154,7 +154,7 @@ pub const METRICS: &[Metric] = &[
     milliseconds(
         "reconciler",
         "discovery_skipped_ms",
-        "Time whose calls discovery left out of a provider's list, because it was more than 20 hours behind",
+        "Time whose calls discovery left out of a provider's list, because it was more than 20 hours behind or gave a period up",
     ),
     count("reconciler", "discovery_postponed", "Runs that had no time for a provider's list that was due"),
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
