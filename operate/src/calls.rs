@@ -288,7 +288,7 @@ mod tests {
     fn long_lists_take_no_place_of_a_short_one() {
         assert_eq!(shared_out(vec![vec![1; 9], vec![2], vec![3; 5]], 9), [&[2][..], &[3; 4], &[1; 4]].concat());
         assert_eq!(shared_out(vec![vec![1; 2], vec![2; 5]], 9), [&[1; 2][..], &[2; 5]].concat());
-        assert_eq!(shared_out(vec![Vec::<u8>::new()], 9), []);
+        assert_eq!(shared_out(vec![Vec::<u8>::new()], 9), [0_u8; 0]);
     }
 
     #[test]
