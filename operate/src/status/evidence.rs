@@ -162,7 +162,11 @@ pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
         count("quarantined", &sources.quarantined, &QUARANTINED),
         count("retrying", &sources.retrying, &RETRYING),
         depth("relay gave up", &sources.relay_failures, &RELAY_FAILURES, None),
-        count("conflicting bodies", &sources.conflicts, &CONFLICTS),
+        line("conflicting bodies", &sources.conflicts, |count| {
+            let text = format!("{} in the last day", number(count));
+            let first = count.first.clone();
+            Evidence { first, ..judged("conflicting bodies", &CONFLICTS, Some(count.number as f64), text) }
+        }),
         line("drift", &sources.metrics, |metrics| {
             let drifted = metrics.drifted.sum();
             judged("drift", &DRIFT, Some(drifted), format!("{drifted} in the last day"))

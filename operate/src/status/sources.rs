@@ -105,6 +105,7 @@ pub(super) struct Sources {
     pub(super) quarantined: Read<Count>,
     pub(super) dead_lettered: Read<Count>,
     pub(super) retrying: Read<Count>,
+    /// Conflicts of the last day.
     pub(super) conflicts: Read<Count>,
 }
 
@@ -114,7 +115,8 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
         let queue = queue.clone();
         async move { queue.depth().await.map_err(|error| reason(error.into())) }
     };
-    let count = |kind| async move { attention(stack, kind).await.map_err(reason) };
+    let count_since = |kind, since| async move { attention(stack, kind, since).await.map_err(reason) };
+    let count = |kind| count_since(kind, Timestamp::from_millis(0));
     let (alarms, metrics, swept, health) =
         tokio::join!(alarms(stack), metrics(stack, now), swept(stack), provider_health(stack));
     let (events_queue, dial_queue, due_queue, dead_letters, relay_failures) = tokio::join!(
@@ -130,7 +132,8 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
         count(AttentionKind::Quarantined),
         count(AttentionKind::DeadLettered),
         count(AttentionKind::Retrying),
-        count(AttentionKind::Conflict)
+        // Nobody takes these marks away, so older ones would count until they expire.
+        count_since(AttentionKind::Conflict, now.minus(LOOK_BACK))
     );
     Sources {
         is_local: stack.local.is_some(),
@@ -280,11 +283,11 @@ async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
 }
 
 /// Counts the inbox items that a person should look at.
-async fn attention(stack: &Stack, kind: AttentionKind) -> Result<Count, Error> {
+async fn attention(stack: &Stack, kind: AttentionKind, since: Timestamp) -> Result<Count, Error> {
     let mut count = Count::default();
-    let page_max = i32::try_from(COUNT_MAX).ok();
+    let (page_max, until) = (i32::try_from(COUNT_MAX).unwrap_or(i32::MAX), Timestamp::from_millis(i64::MAX));
     for shard in 0..ATTENTION_SHARDS {
-        let mut pages = stack.inbox.attention_pages(kind, shard, None, page_max);
+        let mut pages = stack.inbox.attention_between(kind, shard, since, until, page_max);
         while let Some(page) = pages.next().await? {
             let ids =
                 page.items.iter().filter_map(|item| item.event_id.as_ref().map(|id| Subject::Event(id.to_string())));

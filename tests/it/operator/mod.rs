@@ -10,6 +10,7 @@ mod ledger;
 pub(crate) mod quarantine;
 mod republish;
 mod reread;
+mod status;
 mod verify;
 
 use std::ops::ControlFlow;
