@@ -10,7 +10,7 @@
 //! - which events were refused because the call was full;
 //! - the list of announcements;
 //! - descriptions: phone numbers, appointment and the provider's id of an attempt. The first event that names one of them
-//!   decides.
+//!   decides. Only the dialled provider and Switchhook name the provider's id of an attempt that Switchhook dialled.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -92,6 +92,8 @@ pub struct AttemptRecord {
     /// Provider that Switchhook asked to place the attempt. `None` if another system placed it:
     /// [`Call::attempt_provider`] tells the provider of every attempt.
     pub provider: Option<Provider>,
+    /// The provider's id of the call. If Switchhook dialled the attempt, only [`provider`](Self::provider) names this id: another sender that
+    /// reports the attempt has its own id of it.
     pub provider_call_id: Option<String>,
     /// True if an outcome may follow the ending of the attempt. Set from the [`Policy`] whenever the row is written.
     pub awaits_outcome: bool,

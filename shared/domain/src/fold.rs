@@ -223,7 +223,12 @@ impl Call {
         if record.key.is_none() {
             record.key = key.cloned();
         }
-        if record.provider_call_id.is_none() {
+        // Switchhook asks the dialled provider about this id, so another sender's own id does not become the id of a dial.
+        let is_from_dialled = match event.origin {
+            Origin::Switchhook => true,
+            Origin::Provider(provider) => record.dialled_at.is_none() || record.provider == Some(provider),
+        };
+        if record.provider_call_id.is_none() && is_from_dialled {
             record.provider_call_id.clone_from(&event.provider_call_id);
         }
         record.provider = record.provider.or(event.dialled_provider);

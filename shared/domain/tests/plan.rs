@@ -13,6 +13,8 @@ mod called_off;
 mod due;
 #[path = "plan/forgotten.rs"]
 mod forgotten;
+#[path = "plan/other_sender.rs"]
+mod other_sender;
 #[path = "plan/past.rs"]
 mod past;
 #[path = "plan/reached_nobody.rs"]

@@ -7,7 +7,7 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
-use switchhook_domain::{CallId, EventKind};
+use switchhook_domain::{CallId, EventKind, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{Cloud, CloudOptions};
 use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, options};
@@ -62,6 +62,24 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     // This is long before the inactivity timeout ends.
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// The team's own agent reports the call under an id of its own. The provider does not know that id.
+#[tokio::test(start_paused = true)]
+async fn dial_in_doubt_is_not_looked_up_under_the_id_of_another_sender() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("response_lost")).await;
+    world.wait(MINUTE * 2).await;
+    let started = json!({
+        "event_type": "CALL_STARTED", "call_id": call_id, "call": {"sid": "room-77"}, "meta": {"switchhook_attempt": "1"},
+    });
+    world.accept(Provider::Generic, &started.to_string()).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 4).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    let id = fake.dials()[0].provider_call_id.clone();
+    assert_eq!(world.call(&call_id).await.attempt_records[0].provider_call_id, Some(id));
 }
 
 /// Creates a call whose dial gets no answer and is not carried out. After nine minutes it is still in doubt.
