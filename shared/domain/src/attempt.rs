@@ -127,7 +127,7 @@ impl Call {
 
     /// Returns the time at which Switchhook dialled the attempt. If it did not, returns the time of the first event that names the
     /// attempt, or else of the first event that names no attempt.
-    fn started_at(&self, index: usize) -> Timestamp {
+    pub(crate) fn started_at(&self, index: usize) -> Timestamp {
         let time = |entry: &HistoryEntry| entry.event.occurred_at.unwrap_or_else(|| self.reported_at(entry));
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
@@ -199,7 +199,8 @@ impl Call {
 
     /// Returns the events of an attempt in canonical order, each with its index into the history.
     ///
-    /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt.
+    /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt. If that is a
+    /// dial, [few events](Self::is_before_dials) from before it have no attempt of their own.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
         let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,

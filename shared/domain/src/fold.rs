@@ -1,5 +1,7 @@
 //! Folding provider events into a call.
 
+use std::time::Duration;
+
 use crate::announce::{Cause, call_announcement};
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, NOT_PLACED};
 use crate::attempt::AttemptState;
@@ -7,6 +9,9 @@ use crate::call::{ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Di
 use crate::derive::Transition;
 use crate::event::{AttemptKey, CallEvent, Direction, EventId, EventKind, Origin, ProviderEvent};
 use crate::time::Timestamp;
+
+/// Time by which the clock of a sender may be behind. The check of a signature that names its time allows as much by default.
+const SENDER_CLOCK_LAG_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Result of [`fold`] and [`refold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,8 +160,10 @@ impl Call {
         let is_own = event.origin == Origin::Switchhook;
         // If Switchhook places the call, an event that concerns no attempt tells nothing about a dial.
         let is_about_attempt = !(is_own || is_call_level && self.plan.is_some());
-        let needs_record =
-            if key.is_some() { found.is_none() } else { self.attempt_records.is_empty() && is_about_attempt };
+        let needs_record = match key {
+            Some(_) => found.is_none(),
+            None => is_about_attempt && (self.attempt_records.is_empty() || self.is_before_dials(event)),
+        };
         // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room.
         if !is_own && !self.has_room(event, found, is_of_known_attempt, needs_record) {
             return FoldOutcome::Quarantined;
@@ -198,9 +205,35 @@ impl Call {
                     && record.provider_call_id.as_ref() == Some(id)
             })
         };
-        // Events that named no attempt may have made the record of the first attempt.
-        let unnamed = || records.iter().position(|record| record.key.is_none());
+        // Events that named no attempt may have made the record of the first attempt. If Switchhook has dialled since, this event is
+        // about a later one.
+        let unnamed = || {
+            let index = records.iter().position(|record| record.key.is_none())?;
+            let since_then = self.started_at(index)..=reported_at(event);
+            let mut dials = records.iter().filter_map(|record| record.dialled_at);
+            (!dials.any(|dialled_at| since_then.contains(&dialled_at))).then_some(index)
+        };
         by_key().or_else(by_provider_call).or_else(unnamed)
+    }
+
+    /// True if an event that names no attempt is about an attempt before all that have a record, and the first of these is a dial of
+    /// Switchhook's. **The event must not end that dial**: the phone would be dialled again while it rings.
+    ///
+    /// Two events need no attempt of their own. An answer of the person to the appointment counts for the dial, whenever it was given.
+    /// And the clock of the sender may be behind: if something began shortly before the dial, it was the dial that began.
+    fn is_before_dials(&self, event: &ProviderEvent) -> bool {
+        let starts = self.starts();
+        let Some((started_at, index)) = starts.first() else { return false };
+        let is_dialled = self.attempt_records.get(*index).is_some_and(|record| record.dialled_at.is_some());
+        let mut kinds = event.call_events.iter().map(|call_event| call_event.kind);
+        let is_decision = kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined));
+        let reported_at = reported_at(event);
+        let begins_dial = kinds.all(EventKind::is_beginning)
+            && event.received_at >= *started_at
+            && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= *started_at;
+        // The events share one such attempt, whose record has no key.
+        let has_record = self.attempt_records.iter().any(|record| record.key.is_none());
+        is_dialled && reported_at < *started_at && !is_decision && !begins_dial && !has_record
     }
 
     fn has_room(
@@ -270,6 +303,11 @@ impl Call {
         *held = new_entry(event, call_event, attempt_index, now);
         Some(FoldOutcome::Folded)
     }
+}
+
+/// Returns the earliest time that an event names, else its time of receipt. See [`Call::reported_at`].
+fn reported_at(event: &ProviderEvent) -> Timestamp {
+    event.call_events.iter().filter_map(|call_event| call_event.occurred_at).min().unwrap_or(event.received_at)
 }
 
 fn new_entry(

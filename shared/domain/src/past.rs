@@ -231,9 +231,10 @@ impl Call {
     /// True if Switchhook knew of the attempt at `time`: it had dialled it, or folded an event of it.
     fn knew_record(&self, index: usize, time: Timestamp) -> bool {
         let Some(record) = self.attempt_records.get(index) else { return false };
+        let is_of_unnamed = record.dialled_at.is_none() && (index == 0 || record.key.is_none());
         record.dialled_at.is_some_and(|at| at <= time)
             || self.history.iter().any(|entry| {
-                let belongs = entry.attempt_index.map_or(index == 0 && record.dialled_at.is_none(), |of| of == index);
+                let belongs = entry.attempt_index.map_or(is_of_unnamed, |of| of == index);
                 belongs && entry.folded_at <= time
             })
     }

@@ -139,3 +139,75 @@ fn dial_with_an_event_without_attempt_is_not_taken_back() {
     let taken_back = again.withdraw("dial", at(1_060), &POLICY, at(1_001)).expect("not reported").call;
     assert_eq!((taken_back.attempts().len(), taken_back.job.as_str()), (1, "PENDING"));
 }
+
+/// Returns an unnamed event that another system reported `received` after it happened at `happened`.
+fn unnamed_late(id: &str, kind: EventKind, happened: i64, received: i64) -> ProviderEvent {
+    ProviderEvent { received_at: at(received), ..unnamed(id, kind, happened) }
+}
+
+/// Returns the job, the appointment, and the lifecycle and outcome of each attempt. Two rows with the same events may hold the records
+/// of their attempts in another order.
+fn states(call: &Call) -> String {
+    let attempts = call.attempts();
+    let attempts: Vec<_> = attempts.iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
+    format!("{} {} {attempts:?}", call.job.as_str(), call.appointment_status().as_str())
+}
+
+/// The team called the person itself, and its report arrives before the dial or after it. The phone must not ring a second time.
+#[test]
+fn event_without_attempt_from_before_the_first_dial_does_not_end_the_dial() {
+    for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Failed] {
+        let before = dialled(&folded(&call_with(RETRY), &unnamed("missed", kind, 20)), 200);
+        let after = folded(&dialled(&call_with(RETRY), 200), &unnamed_late("missed", kind, 20, 210));
+        assert!(states(&before).starts_with("IN_PROGRESS Dialing [("), "{}", states(&before));
+        assert_eq!((states(&after), after.attempts().len()), (states(&before), 2));
+        let both = [before, after].map(|call| folded(&call, &reports("1", "1", EventKind::NoAnswer, 240)));
+        assert_eq!(states(&both[1]), states(&both[0]));
+        assert_eq!((due_at(&both[1]), both[1].attempts().len()), (due_at(&both[0]), 2));
+    }
+}
+
+/// The clock of another system may be behind. What began shortly before a dial is taken for the dial, but it must not end it.
+#[test]
+fn event_without_attempt_from_shortly_before_the_dial_begins_it_and_does_not_end_it() {
+    let call = dialled(&call_with(RETRY), 200);
+    let check = |event: &ProviderEvent, expected: &str| assert_eq!(states(&folded(&call, event)), expected);
+    let rang = unnamed_late("rang", EventKind::Ringing, 198, 210);
+    check(&rang, "IN_PROGRESS Dialing [(\"ringing\", \"dialing\")]");
+    let answered = unnamed_late("answered", EventKind::InProgress, 198, 210);
+    check(&answered, "IN_PROGRESS Connected [(\"in_progress\", \"connected\")]");
+    let missed = unnamed_late("missed", EventKind::NoAnswer, 198, 210);
+    check(&missed, "IN_PROGRESS Dialing [(\"no_answer\", \"no_answer\"), (\"initiated\", \"dialing\")]");
+    // It was received before the dial, so it tells of an earlier call, whatever its sender's clock says.
+    let received = unnamed("rang", EventKind::Ringing, 198);
+    check(&received, "IN_PROGRESS Dialing [(\"ringing\", \"dialing\"), (\"initiated\", \"dialing\")]");
+    // A decision counts, whenever it was made.
+    let decided = unnamed_late("wish", EventKind::UserConfirmed, 20, 210);
+    check(&decided, "COMPLETED Confirmed [(\"in_progress\", \"confirmed\")]");
+}
+
+#[test]
+fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_order() {
+    let call = dialled(&call_with(RETRY), 200);
+    let accepted = call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(201));
+    let of_other = |happened, received| {
+        let mut event = reports("other", "7", EventKind::Busy, happened);
+        event.received_at = at(received);
+        event
+    };
+    let missed = unnamed_late("missed", EventKind::NoAnswer, 20, 210);
+    let rang = unnamed_late("rang", EventKind::Ringing, 198, 211);
+    let confirmed = unnamed_late("wish", EventKind::UserConfirmed, 230, 231);
+    for events in [
+        vec![accepted.clone(), missed.clone(), rang.clone(), confirmed],
+        vec![accepted.clone(), missed.clone(), rang.clone(), not_made("1", 212)],
+        vec![accepted.clone(), missed.clone(), rang, of_other(300, 301)],
+        vec![accepted, missed, of_other(100, 301)],
+    ] {
+        let calls = in_every_order(&call, &events);
+        for other in &calls {
+            assert_eq!(states(other), states(&calls[0]));
+            assert!(other.matches_history());
+        }
+    }
+}
