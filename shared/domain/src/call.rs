@@ -139,12 +139,12 @@ impl HistoryEntry {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }
 
-    /// True if the event is evidence that a person was reached, or a phone rang. `initiated` is not: a provider may accept a call and
-    /// then dial nobody. The promise of a retry is not either.
+    /// True if the event is evidence that a person was reached, or a phone rang. `initiated` and `alive` are not: a provider may accept
+    /// a call, report it as queued, and then dial nobody. The promise of a retry is not either.
     pub(crate) fn disproves_withdrawal(&self) -> bool {
         let kind = self.event.kind;
         let says_undialled = kind == EventKind::Initiated || self.event.never_dialled.is_some();
-        kind.restarts_timeout() && !kind.is_call_level() && !says_undialled
+        kind.is_evidence() && !kind.is_call_level() && !says_undialled
     }
 
     /// Returns the time by the provider's clock if the provider names one, else the time of receipt.

@@ -103,7 +103,11 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
         },
         EventKind::Alive => Reason::Alive { attempt: number },
         EventKind::DialNotFound => {
-            let is_proof = |at: &usize| call.history.get(*at).is_some_and(HistoryEntry::disproves_withdrawal);
+            let proves_dial = |other: &HistoryEntry| {
+                let has_call = other.event.kind == EventKind::Alive && entry.event.never_dialled.is_none();
+                has_call || other.disproves_withdrawal()
+            };
+            let is_proof = |at: &usize| call.history.get(*at).is_some_and(proves_dial);
             let is_named = |at: &usize| call.history.get(*at).is_some_and(|other| other.attempt_index.is_some());
             let proofs = || order.iter().copied().filter(is_proof);
             let proof = proofs().find(is_named).or_else(|| proofs().next());

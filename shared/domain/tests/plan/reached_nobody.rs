@@ -1,6 +1,6 @@
 //! Dials that reached nobody: the provider accepted them and then did not make them.
 
-use switchhook_domain::{NeverDialled, WITHDRAWN_DIALS_MAX};
+use switchhook_domain::{NeverDialled, WITHDRAWN_DIALS_MAX, explain_all};
 
 use super::*;
 
@@ -19,6 +19,33 @@ fn dial_that_the_provider_never_made_is_no_attempt() {
     // A phone rang after all.
     let rang = folded(&withdrawn, &reports("2", "1", EventKind::Ringing, 13));
     assert_eq!((rang.attempts().len(), rang.job.as_str()), (1, "PENDING"));
+}
+
+/// The provider had queued the call when it was asked, and then did not make it.
+#[test]
+fn dial_that_was_queued_and_then_not_made_is_no_attempt() {
+    let started = claimed(&call_with(RETRY), 10).start_dial("token", "dial", Provider::Retell, &POLICY, at(10));
+    let call = started.expect("claimed").watched().transition.call;
+    let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
+    let alive = call.alive_event(&call.attempts()[0], at(911));
+    let mut not_made = reports("1", "1", EventKind::Failed, 912);
+    not_made.call_events[0].never_dialled = Some(NeverDialled::Capacity);
+    for [first, second] in [[&alive, &not_made], [&not_made, &alive]] {
+        let withdrawn = folded(&folded(&call, first), second);
+        assert_eq!((withdrawn.attempts().len(), due_at(&withdrawn)), (0, at(942)));
+        assert!(withdrawn.undialled(&not_made.event_id).is_some());
+    }
+    assert_eq!(folded(&call, &alive).watched_dial(&alive.event_id), None);
+    let ringing = reports("2", "1", EventKind::Ringing, 913);
+    assert_eq!(folded(&call, &ringing).watched_dial(&ringing.event_id), Some((Provider::Retell, at(10))));
+    // A search did not find the call. It was asked about later, or at the same time, and had it.
+    let not_found = call.dial_not_found_event(&AttemptKey::new("1"), at(910));
+    for [first, second] in [[&alive, &not_found], [&not_found, &alive]] {
+        let queued = folded(&folded(&call, first), second);
+        assert_eq!((queued.attempts().len(), queued.job.as_str()), (1, "IN_PROGRESS"));
+        let reasons: Vec<_> = explain_all(&queued).iter().map(|reason| reason.name()).collect();
+        assert!(reasons.contains(&"dial_proved"), "{reasons:?}");
+    }
 }
 
 /// Telnyx refuses a dial under an id, and then reports the hangup of that call. Its report does not say that nobody was dialled.
