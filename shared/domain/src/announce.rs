@@ -225,6 +225,8 @@ fn appointment_announcements(
         && let Some(missed) = call.missed_retry(attempts)
     {
         new.extend(Some(call_announcement(call, present, Some(missed), now)).filter(|_| is_changed));
+    } else if let Some(dial) = taken_back(call).filter(|_| is_retrying(present)) {
+        new.extend(Some(Announcement { kind: present, ..dial }).filter(|_| is_changed));
     } else if let Some(source) = source_of_status(call, attempts, latest, present) {
         let source = AnnouncementSource::Event(source);
         new.extend(Some(attempt_announcement(call, latest, present, source)).filter(|_| is_changed));
@@ -237,11 +239,7 @@ fn appointment_announcements(
         new.push(attempt_announcement(call, latest, present, AnnouncementSource::Event(source)));
     }
     // The last status was `Retrying`, but the retry was called off: by a worker, or because of an event.
-    if call.job.is_final()
-        && new.is_empty()
-        && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Retrying))
-        && last != Some(present)
-    {
+    if call.job.is_final() && new.is_empty() && last.is_some_and(is_retrying) && last != Some(present) {
         let source = source_of_end(call, Some(latest), cause, now);
         new.push(attempt_announcement(call, latest, present, source));
     }
@@ -302,13 +300,18 @@ fn source_of_status(
     latest: &AttemptState,
     present: AnnouncementKind,
 ) -> Option<usize> {
-    if present == AnnouncementKind::Appointment(AppointmentStatus::Retrying) {
-        call.external_retry(attempts).or_else(|| latest.ended_by())
+    if is_retrying(present) {
+        let of_other_system = call.external_retry(attempts).filter(|_| call.plan.is_none());
+        of_other_system.or_else(|| latest.ended_by())
     } else if present == AnnouncementKind::Appointment(AppointmentStatus::Inconclusive) {
         latest.deadline
     } else {
         None
     }
+}
+
+fn is_retrying(kind: AnnouncementKind) -> bool {
+    kind == AnnouncementKind::Appointment(AppointmentStatus::Retrying)
 }
 
 const fn is_decision(outcome: Outcome) -> bool {

@@ -340,6 +340,13 @@ fn retry_after_a_dial_that_reached_nobody_is_announced_once() {
     let call = folded(&call, &call.not_dialled_event(&AttemptKey::new("2"), "p2", at(102)));
     let retries = |call: &Call| types(call).iter().filter(|name| *name == "call.retry_scheduled").count();
     assert_eq!(retries(&call), 2, "{:?}", types(&call));
+    // Both events tell of the second dial.
+    let events = call.domain_events_from(1);
+    for event_type in ["call.retry_scheduled", "appointment.retrying"] {
+        let last = events.iter().rfind(|event| event.event_type == event_type).expect("announced");
+        let source = last.source_event_id.as_ref().map(EventId::as_str);
+        assert_eq!((last.attempt, source), (Some(2), Some("switchhook:call-1/2/not_dialled")), "{event_type}");
+    }
     let mut again = reports("3", "2", EventKind::Failed, 103);
     again.call_events.retain(|event| !event.implied);
     again.call_events[0].never_dialled = Some(NeverDialled::Capacity);
