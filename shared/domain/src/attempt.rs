@@ -131,22 +131,36 @@ impl Call {
         let time = |entry: &HistoryEntry| entry.event.occurred_at.unwrap_or_else(|| self.reported_at(entry));
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
-            entries.filter(|entry| entry.event.kind.is_evidence()).map(time).min()
+            entries.filter(|entry| entry.event.kind.is_evidence() && self.concerns_attempt(entry, None)).map(time).min()
         };
         let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
         dialled_at.or_else(|| earliest(Some(index))).or_else(|| earliest(None)).unwrap_or(self.created_at)
+    }
+
+    /// True if an event of an attempt tells that this attempt began or went on. If Switchhook places the call, the promise of a retry by
+    /// another system does not. Nor does the start of a call, without an attempt and before the dial.
+    fn concerns_attempt(&self, entry: &HistoryEntry, dialled_at: Option<Timestamp>) -> bool {
+        let is_promise = self.plan.is_some() && entry.event.kind.is_call_level();
+        let is_unnamed_start = entry.attempt_index.is_none() && entry.event.kind == EventKind::Initiated;
+        !is_promise && !(is_unnamed_start && dialled_at.is_some_and(|dialled_at| self.reported_at(entry) < dialled_at))
     }
 
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
         let entries = self.entries_of_attempt(index, number == 1, started_at);
         let reached_nobody = self.reached_nobody(index);
         let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.folded_kind(reached_nobody)).collect();
-        let restarts = entries.iter().zip(&kinds).filter(|(_, kind)| kind.restarts_timeout());
-        let last_event_at = restarts.map(|((_, entry), _)| entry.received_at).max().unwrap_or(started_at);
+        let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
+        let concerns_attempt = |entry: &HistoryEntry| self.concerns_attempt(entry, dialled_at);
+        let restarts =
+            entries.iter().zip(&kinds).filter(|((_, entry), kind)| kind.restarts_timeout() && concerns_attempt(entry));
+        let last_event_at =
+            restarts.map(|((_, entry), _)| entry.received_at).max().max(dialled_at).unwrap_or(started_at);
         let deadlines = entries.iter().zip(&kinds).filter(|(_, kind)| **kind == EventKind::DeadlinePassed);
         let deadlines: Vec<(usize, &HistoryEntry)> = deadlines.map(|(entry, _)| *entry).collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
-        let evidence = entries.iter().zip(&kinds).find(|(_, kind)| kind.is_evidence()).map(|(entry, _)| entry);
+        let mut folded = entries.iter().zip(&kinds);
+        let evidence =
+            folded.find(|((_, entry), kind)| kind.is_evidence() && concerns_attempt(entry)).map(|(entry, _)| entry);
         let first = evidence.or_else(|| deadlines.first()).map(|(at, _)| *at);
         let deadline =
             deadlines.iter().find(|(_, entry)| entry.event.occurred_at >= Some(last_event_at)).map(|(at, _)| *at);

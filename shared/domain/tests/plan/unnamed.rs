@@ -211,3 +211,25 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
         }
     }
 }
+
+/// The other system's promise tells nothing about the dial. The provider refuses it, and then accepts the next one.
+#[test]
+fn event_without_attempt_that_tells_nothing_about_a_dial_does_not_announce_it() {
+    let scheduled = folded(&call_with(RETRY), &unnamed("retry", EventKind::RetryScheduled, 5));
+    let started = folded(&dialled(&call_with(RETRY), 10), &unnamed("started", EventKind::Initiated, 11));
+    let started = folded(&started, &not_made("1", 12));
+    for (call, now, key) in [(scheduled, 20, "1"), (started, 100, "2")] {
+        let count = types(&call).len();
+        let refused = dialled(&call, now);
+        assert_eq!(refused.attempts()[0].last_event_at, at(now));
+        let refused = refused.withdraw("dial", at(now + 60), &POLICY, at(now + 1)).expect("not reported").call;
+        assert_eq!(types(&refused).len(), count, "{:?}", types(&refused));
+        let call = dialled(&refused, now + 100);
+        let accepted = call.dial_accepted_event(&AttemptKey::new(key), "p", at(now + 101));
+        let announced = folded(&call, &accepted).domain_events_from(count as u64 + 1);
+        let announced: Vec<_> =
+            announced.iter().map(|event| (event.event_type.as_str(), event.source_event_id.clone())).collect();
+        let source = Some(accepted.event_id);
+        assert_eq!(announced, [("call.initiated", source.clone()), ("appointment.dialing", source)]);
+    }
+}
