@@ -251,8 +251,7 @@ impl Call {
     /// Returns the drawn due time of a retry. It is not before the call was due first: an attempt of another system may end earlier. A dial
     /// of Switchhook's shows that it was due, also if the row was lost and does not know of a trigger.
     fn drawn_retry_at(&self, plan: &Plan, latest: &AttemptState) -> Timestamp {
-        let key = self.attempt_key(latest);
-        let drawn = plan.retry.due_after(&self.call_id, key, latest.number, latest.end_received_at);
+        let drawn = plan.retry.due_after(&self.call_id, latest.number, latest.end_received_at);
         let dialled_at = self.attempt_records.iter().filter_map(|record| record.dialled_at).min();
         let first = self.first_due_at().map(|due_at| dialled_at.map_or(due_at, |dialled_at| dialled_at.min(due_at)));
         first.map_or(drawn, |first| first.max(drawn))

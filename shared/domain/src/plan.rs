@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::event::{AttemptKey, CallId, TraceId};
+use crate::event::{CallId, TraceId};
 use crate::number::PhoneNumber;
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -103,22 +103,17 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// Returns the due time of the attempt after attempt `number`, whose end was received at `end_received_at`.
     ///
-    /// The delay has full jitter: any length up to the longest delay. It is derived from the id of the call and the key of
-    /// the ended attempt. So every fold of the same events computes the same due time.
-    pub(crate) fn due_after(
-        &self,
-        call_id: &CallId,
-        key: Option<&AttemptKey>,
-        number: u8,
-        end_received_at: Timestamp,
-    ) -> Timestamp {
+    /// The delay has full jitter: any length up to the longest delay. It is derived from the id of the call and the number of
+    /// the ended attempt. So every fold of the same events computes the same due time. A later event may give the attempt its key, so the
+    /// delay does not depend on that.
+    pub(crate) fn due_after(&self, call_id: &CallId, number: u8, end_received_at: Timestamp) -> Timestamp {
         let doublings = u32::from(number.saturating_sub(1)).min(31);
         let cap = u64::from(self.delay_seconds) << doublings;
         let cap_ms = cap.min(self.delay_max_seconds.into()) * 1_000;
         let mut hasher = Sha256::new();
         hasher.update(call_id.as_str());
         hasher.update([0]);
-        hasher.update(key.map_or("", AttemptKey::as_str));
+        hasher.update(number.to_string());
         let drawn = hasher.finalize().iter().take(8).fold(0_u64, |all, byte| (all << 8) | u64::from(*byte));
         end_received_at.plus(Duration::from_millis(drawn % (cap_ms + 1)))
     }
@@ -246,9 +241,8 @@ mod tests {
         for call in 0..200 {
             let id = CallId::new(format!("call-{call}"));
             for number in 1..=8_u8 {
-                let key = AttemptKey::new(number.to_string());
-                let due = retry.due_after(&id, Some(&key), number, ended);
-                assert_eq!(due, retry.due_after(&id, Some(&key), number, ended));
+                let due = retry.due_after(&id, number, ended);
+                assert_eq!(due, retry.due_after(&id, number, ended));
                 let cap_ms = (60_000_i64 << (number - 1)).min(300_000);
                 assert!((0..=cap_ms).contains(&due.as_millis()), "{due:?} after attempt {number}");
                 latest = latest.max(due.as_millis());

@@ -233,3 +233,14 @@ fn event_without_attempt_that_tells_nothing_about_a_dial_does_not_announce_it() 
         assert_eq!(announced, [("call.initiated", source.clone()), ("appointment.dialing", source)]);
     }
 }
+
+/// The attempt of another system gets its key after the retry was announced, or before.
+#[test]
+fn retry_keeps_its_due_time_when_the_attempt_gets_its_key() {
+    let failed = unnamed("failed", EventKind::Failed, 20);
+    let ringing = ProviderEvent { received_at: at(25), ..reports("ringing", "7", EventKind::Ringing, 19) };
+    let pending = folded(&call_with(RETRY), &failed);
+    for call in in_every_order(&call_with(RETRY), &[failed, ringing]) {
+        assert_eq!((call.attempts().len(), due_at(&call)), (1, due_at(&pending)));
+    }
+}
