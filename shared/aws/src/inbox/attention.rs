@@ -13,10 +13,8 @@ use crate::error::Error;
 
 /// Index of items that a person should look at: partition key `attention`, sort key `attention_at`.
 pub const BY_ATTENTION: &str = "by_attention";
-/// Partitions of each kind in `by_attention`. Each partition takes 1,000 writes a second. While no event can be folded, each webhook is such a
-/// write: 3,472 a second at the busiest time of 100 million webhooks a day. Not more, because each run of the reconciler queries all of
-/// them, also in a stack that nobody uses.
-pub const ATTENTION_SHARDS: u64 = 4;
+/// Partitions of each kind in `by_attention`. Each partition takes 1,000 writes a second.
+pub const ATTENTION_SHARDS: u64 = 2;
 
 /// Reason why a person should look at an inbox item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
