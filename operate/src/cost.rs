@@ -13,6 +13,9 @@ pub mod price {
     /// Per unit, on demand.
     pub const WRITE_UNIT: f64 = 0.625 / 1e6;
     pub const READ_UNIT: f64 = 0.125 / 1e6;
+    /// Per hour of a provisioned poller of a queue. Source: the example for SQS of the Lambda pricing page. It gives the price of an event
+    /// poller unit, and its 10 pollers and more have 8,000 unit-hours in a month. So the model takes a poller for one unit.
+    pub const POLLER_HOUR: f64 = 0.009_25;
     /// Per unit of a provisioned table that is used in every second of the hour. An hour of one unit costs $0.00065 and $0.00013.
     const PROVISIONED_WRITE_UNIT: f64 = 0.000_65 / 3_600.0;
     const PROVISIONED_READ_UNIT: f64 = 0.000_13 / 3_600.0;
