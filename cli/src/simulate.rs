@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use clap::Args;
 use serde_json::json;
 use switchhook_operate::scale::{
-    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, drift_share, parameter, partitions, pollers, resources,
+    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, discovery_share, drift_share, parameter, partitions,
+    pollers, resources,
 };
 use switchhook_reconciler::limits;
 
@@ -65,6 +66,7 @@ impl Simulate {
                     "traffic": traffic, "units": traffic.units(), "resources": resources(traffic, &reconciler_limits()),
                     "partitions": partitions(traffic), "pollers": pollers(traffic),
                     "drift_share": drift_share(traffic, &reconciler_limits()),
+                    "discovery_share": discovery_share(traffic, &reconciler_limits()),
                     "bill": bill(traffic),
                 })
             });
@@ -89,8 +91,14 @@ impl Simulate {
     }
 }
 
+/// Calls on a page of the shortest lists, those of Retell and Vapi.
+const CALLS_PER_PAGE: f64 = 10.0;
+
 #[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
 fn reconciler_limits() -> ReconcilerLimits {
+    let discovered_calls = f64::from(limits::DISCOVERY_PAGES_MAX) * CALLS_PER_PAGE * 60.0;
+    // Each period begins before the end of the one before, so a call is read in several.
+    let periods = 1.0 + limits::DISCOVERY_OVERLAP.as_secs_f64() / limits::DISCOVERY_PERIOD.as_secs_f64();
     ReconcilerLimits {
         lookups: limits::REQUESTS_PER_MINUTE.into(),
         ending_lookups: limits::Urgency::Ending.ceiling().into(),
@@ -98,6 +106,9 @@ fn reconciler_limits() -> ReconcilerLimits {
         sweep_s: limits::WORK_WINDOW.as_secs_f64(),
         sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
         queue_depth_per_shard: limits::QUEUE_DEPTH_PER_SHARD as f64,
+        discovered_calls,
+        discovered_calls_in_time: discovered_calls / periods,
+        discovery_look_back_h: limits::DISCOVERY_LOOK_BACK_MAX.as_secs_f64() / 3_600.0,
     }
 }
 
@@ -118,7 +129,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_operate::scale::{BATCH, Effect, Resource, quota};
+    use switchhook_operate::scale::{BATCH, Effect, Resource, quota, received_writes_max, recovery_h};
 
     use super::*;
 
@@ -142,10 +153,10 @@ mod tests {
     fn page_names_the_calls_that_discovery_keeps_up_with() {
         let printed = page::page(&[Traffic::new(1e6)], &reconciler_limits());
         let pages = limits::DISCOVERY_PAGES_MAX;
-        // Ten calls per page, for 60 minutes. Each call is read in four periods.
-        let calls = pages * 10 * 60 / 4;
         assert!(printed.contains(&format!("at most {pages} pages per minute")), "{printed}");
-        assert!(printed.contains(&format!("{},{:03} calls per hour", calls / 1_000, calls % 1_000)), "{printed}");
+        // Ten calls per page, for 60 minutes. Each call is read in four periods.
+        assert_eq!(reconciler_limits().discovered_calls_in_time, f64::from(pages * 10 * 60 / 4));
+        assert!(printed.contains("so it keeps up with 9,000 calls per hour"), "{printed}");
     }
 
     #[test]
@@ -155,10 +166,13 @@ mod tests {
         let webhooks = resource(&traffic, "webhooks per second");
         assert_eq!((webhooks.mean, webhooks.peak, webhooks.limit), (1_000.0, 3_000.0, 1_000.0));
         assert_eq!((webhooks.share(), webhooks.is_exceeded()), (3.0, true));
-        assert_eq!(webhooks.webhooks_per_day_max(&traffic), 28.8e6);
+        assert!(webhooks.webhooks_per_day_max.is_some_and(|wall| (wall - 28.8e6).abs() < 1e-3), "{webhooks:?}");
         assert_eq!(webhooks.effect, Effect::RefusesWebhooks);
         let dials = resource(&traffic, "dials per second, all through one provider");
         assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 0.97, "{dials:?}");
+        // With the largest rate, 194 dials a second are booked.
+        let at_most = dials.webhooks_per_day_at_most().unwrap();
+        assert!((at_most - 194.0 / 100.0 * 86.4e6).abs() < 1.0, "{at_most}");
         let dialers = resource(&traffic, "dialers at work");
         assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
         let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
@@ -166,10 +180,49 @@ mod tests {
     }
 
     #[test]
+    fn each_limit_is_used_up_at_its_wall_and_the_wall_is_the_same_at_every_size() {
+        let shares = [0.0, 0.1, 1.0].map(|dialled_share| Traffic { dialled_share, ..Traffic::new(1.0) });
+        for traffic in shares.into_iter().chain([Traffic { profile: TWILIO, ..Traffic::new(1.0) }]) {
+            let of_size = |webhooks_per_day| Traffic { webhooks_per_day, ..traffic };
+            for size in SIZES.map(of_size) {
+                for Resource { name, webhooks_per_day_max, .. } in resources(&size, &reconciler_limits()) {
+                    let Some(wall) = webhooks_per_day_max else { continue };
+                    let share = |webhooks: f64| resource(&of_size(webhooks), name).share();
+                    assert!((share(wall) - 1.0).abs() < 1e-6, "{name}: {} at {wall}: {size:?}", share(wall));
+                    assert!([0.3, 0.6, 0.9, 0.999].iter().all(|part| share(part * wall) < 1.0), "{name}: {size:?}");
+                    assert!((size.webhooks_per_day < wall) || resource(&size, name).is_exceeded(), "{name}: {size:?}");
+                }
+            }
+        }
+        // The relay has 16 invocations up to four partitions of the calls table: 66.9 million webhooks a day are 2,400 messages a second.
+        let walls =
+            SIZES.map(|size| resource(&Traffic::new(size), "concurrent invocations of the relay").webhooks_per_day_max);
+        assert!(walls.iter().all(|wall| wall.is_some_and(|wall| (wall - 66_890_322.6).abs() < 0.1)), "{walls:?}");
+    }
+
+    #[test]
+    fn limit_that_grows_faster_than_its_load_has_no_wall() {
+        // With a dial for every call, a webhook makes 4 write units and 4/3 messages: 1,000 units have 4 invocations, and 2.2 are needed.
+        let traffic = Traffic { dialled_share: 1.0, ..Traffic::new(1e9) };
+        assert_eq!(resource(&traffic, "concurrent invocations of the relay").webhooks_per_day_max, None);
+    }
+
+    #[test]
+    fn recommended_shards_take_the_writes_of_their_traffic() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
+        for (millions, shards) in [(25, 4), (100, 16), (200, 64), (500, 99)] {
+            assert!(page.contains(&format!("| {millions} million | {shards} |")), "{millions}");
+            let traffic = Traffic::new(f64::from(millions) * 1e6);
+            let writes = resource(&traffic, "writes to `by_received` per second").peak;
+            let share = writes / received_writes_max(shards, partitions(&traffic).received);
+            assert!(share <= 0.8, "{millions}: {share}");
+        }
+    }
+
+    #[test]
     fn sweep_keeps_up_with_all_that_its_index_takes() {
-        let traffic = Traffic::new(1e8);
-        let limit = |name| resource(&traffic, name).webhooks_per_day_max(&traffic);
-        // The index has the first of these limits, and more shards move all of them alike.
+        let limit = |name| resource(&Traffic::new(1e8), name).webhooks_per_day_max.unwrap();
+        // The index has the first of these limits.
         let writes = limit("writes to `by_received` per second");
         assert!(writes < limit("calls that the sweep reads per second"));
         assert!(writes < limit("messages in the events queue"));
@@ -187,10 +240,24 @@ mod tests {
 
     #[test]
     fn drift_check_looks_at_all_settled_calls_or_at_a_sample() {
-        // 480 questions a minute are enough for three webhooks each.
-        let shares = [480.0 * 3.0 * 1_440.0, 1e8].map(|size| drift_share(&Traffic::new(size), &reconciler_limits()));
-        assert_eq!(shares[0], 1.0);
-        assert!((shares[1] - 0.020736).abs() < 1e-6, "{shares:?}");
+        // 480 questions a minute are enough for three webhooks each, and for the questions about one silent call in a thousand.
+        let sizes = [480.0 * 3.0 * 1_440.0 / 1.001, 1e8, 1e9, 1e10];
+        let shares = sizes.map(|size| drift_share(&Traffic::new(size), &reconciler_limits()));
+        for (share, expected) in shares.into_iter().zip([1.0, 456.85 / 23_148.15, 248.52 / 231_481.5, 0.0]) {
+            assert!((share - expected).abs() < 1e-6, "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn lost_hour_is_asked_about_as_far_as_it_was_dialled_and_else_discovered() {
+        // 100 million webhooks a day have 1,388,889 calls an hour. Discovery reads 36,000, and 937 questions a minute are left.
+        let traffic = Traffic::new(1e8);
+        let hours = recovery_h(&traffic, &reconciler_limits()).unwrap();
+        assert!((hours - 138_888.9 / 936.85 / 60.0).abs() < 1e-4, "{hours}");
+        let share = discovery_share(&traffic, &reconciler_limits());
+        assert!((share - 36_000.0 / 1_388_888.9).abs() < 1e-6, "{share}");
+        assert_eq!(discovery_share(&Traffic::new(1e6), &reconciler_limits()), 1.0);
+        assert_eq!(recovery_h(&Traffic::new(1e10), &reconciler_limits()), None);
     }
 
     #[test]

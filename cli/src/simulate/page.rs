@@ -1,9 +1,11 @@
 //! The model as a page of Markdown.
 
+use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
-    bill, drift_share, partitions, pollers, quota, resources,
+    bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max, recovery_h,
+    resources,
 };
 use switchhook_providers::LANE_SECONDS;
 
@@ -22,8 +24,14 @@ const FORMULAS: &str = "\
 ## Limits and their formulas
 
 The load at the busiest time is the load at the mean times `p`. Names of units mean the last column of the table above. A partition
-of a table or index takes 1,000 write units per second and 10 GB. A table has at least 4, so its partitions are the largest of 4, its
-write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up.
+of a table or index takes 1,000 write units per second and 10 GB. Each has at least 4, so its partitions are the largest of 4, its
+write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up. A limit that depends on partitions grows with the traffic.
+It is met at the smallest number of webhooks a day for which load and limit are equal.
+
+`by_received` has a new key for each minute and shard, and chance decides which partition takes a key. `m` is the number of keys that
+meet on one partition at most, in 99 % of the minutes. It is the smallest number for which C(S, m + 1) / P^m is at most 1 %. S is the
+number of shards, P the number of partitions, and C(S, m + 1) the number of groups of m + 1 keys. Each group meets with a chance of
+1 / P^m. The keys of `by_wake` and `by_attention` stay the same, so DynamoDB gives each a partition of its own.
 ";
 
 const BEYOND: &str = "\
@@ -49,6 +57,9 @@ const LEFT_OUT: &str = "\
 - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
 - Discovery of calls that nobody reported. Of each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
   The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` says what it leaves out.
+- Refolds. A refold reads the index entries of the minutes of a call, from 2 before its start until 15 after its end. It reads at most 160
+  pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
+  million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
@@ -109,13 +120,22 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         [resource.name.to_owned(), resource.load_is.to_owned(), resource.limit_is, resource.beyond.to_owned()]
     });
     let (lookups, day) = (number(reconciler.drift_lookups), 86_400.0 / 60.0);
-    let all = number(reconciler.drift_lookups * day * traffic.profile.webhooks_per_call);
+    let calls = reconciler.drift_lookups * day / (1.0 + traffic.silent_share);
+    let all = number(calls * traffic.profile.webhooks_per_call);
+    let new_table = received_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
+    let new_stack = new_table / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
     format!(
         "{FORMULAS}\n{}\n\
-         The **drift check** is no limit, because it is a sample. It asks about each settled call once, at most {lookups} times per minute\n\
-         and provider, and may fall behind by six hours. That is enough for all calls of {all} webhooks a day. Of more calls, it looks\n\
-         at the first ones of each minute. The metric `drift_skipped_ms` says how much it leaves out.\n",
-        table(["load", "at the mean", "limit", "beyond it"], rows)
+         **A new table has {} partitions.** Until it has more, `by_received` takes {} writes per second. {} webhooks a day need them\n\
+         at the busiest time. With [more shards](deploy.md#more-shards) the index takes more.\n\n\
+         The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by six hours.\n\
+         In a minute it asks a provider at most {lookups} times, less the questions about silent calls. That is enough for all calls of\n\
+         {all} webhooks a day. Of more calls, it looks at the first ones of each minute. The metric `drift_skipped_ms` says how much it\n\
+         leaves out.\n",
+        table(["load", "at the mean", "limit", "beyond it"], rows),
+        number(quota::NEW_TABLE_PARTITIONS),
+        number(new_table),
+        number(new_stack),
     )
 }
 
@@ -137,33 +157,40 @@ fn size(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         "## {} webhooks a day\n\n{}\n{}\n{}\n{}",
         number(traffic.webhooks_per_day),
         table(["load", "mean", "busiest", "limit", "used", "moved by"], rows),
-        walls(&all, traffic),
+        walls(&all),
         other(&partitions(traffic), traffic, reconciler),
         charges(&bill(traffic))
     )
 }
 
 /// Names the limits that this traffic exceeds, in the order in which growing traffic meets them.
-fn walls(resources: &[Resource], traffic: &Traffic) -> String {
-    let mut ordered: Vec<&Resource> = resources.iter().collect();
-    ordered.sort_by(|one, other| other.share().total_cmp(&one.share()));
-    let met = |resource: &Resource| number(resource.webhooks_per_day_max(traffic));
-    let sentence = |what: &str, wall: Option<&&Resource>| {
-        wall.map_or_else(String::new, |wall| {
-            let (name, moved_by, beyond) = (wall.name, wall.moved_by, wall.beyond);
-            format!("**{what}: {name}**, at {} webhooks a day. {beyond}. Moved by {moved_by}.\n\n", met(wall))
+fn walls(resources: &[Resource]) -> String {
+    let mut ordered: Vec<(&Resource, f64)> =
+        resources.iter().filter_map(|resource| Some((resource, resource.webhooks_per_day_max?))).collect();
+    ordered.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+    let sentence = |what: &str, wall: Option<&(&Resource, f64)>| {
+        wall.map_or_else(String::new, |(wall, met)| {
+            let (name, moved_by, beyond, met) = (wall.name, wall.moved_by, wall.beyond, number(*met));
+            format!("**{what}: {name}**, at {met} webhooks a day. {beyond}. Moved by {moved_by}.\n\n")
         })
     };
-    let exceeded: Vec<&&Resource> = ordered.iter().filter(|resource| resource.is_exceeded()).collect();
-    let list: Vec<String> = exceeded.iter().map(|wall| format!("- {} ({})\n", wall.name, met(wall))).collect();
+    let exceeded = ordered.iter().filter(|(resource, _)| resource.is_exceeded());
+    let list: Vec<String> = exceeded
+        .map(|(wall, met)| {
+            let at_most = wall.webhooks_per_day_at_most();
+            let at_most = at_most.map_or_else(String::new, |met| format!(", at most {}", number(met)));
+            format!("- {} ({}{at_most})\n", wall.name, number(*met))
+        })
+        .collect();
     let exceeded = match list.as_slice() {
         [] => "No limit is exceeded at this size.\n".to_owned(),
         list => format!(
-            "These limits are exceeded. The numbers are the webhooks a day at which they are met:\n\n{}",
+            "These limits are exceeded. The numbers are the webhooks a day at which they are met. \"At most\" is the number with the \
+             largest value\nof the parameter. Beyond it, only more providers or a second stack help.\n\n{}",
             list.concat()
         ),
     };
-    let refusing = ordered.iter().find(|resource| resource.effect == Effect::RefusesWebhooks);
+    let refusing = ordered.iter().find(|(resource, _)| resource.effect == Effect::RefusesWebhooks);
     format!(
         "{}{}{exceeded}",
         sentence("First wall", ordered.first()),
@@ -171,30 +198,63 @@ fn walls(resources: &[Resource], traffic: &Traffic) -> String {
     )
 }
 
-/// Lists partitions, pollers, the capacity of a new account, the time to ask about an hour of lost webhooks, and the share of the calls
-/// at which the drift check looks.
+/// Lists partitions, pollers, the capacity of a new account, the time after which lost calls are found, and the share of the drift check.
 fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
-    let Partitions { inbox, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
+    let Partitions { inbox, received, calls, calls_by_writes, inbox_gb, calls_gb } = partitions;
     let new_account = quota::LAMBDA_CONCURRENCY_NEW * quota::LAMBDA_RATE_PER_CONCURRENCY;
-    let minutes = traffic.calls() * 3_600.0 / reconciler.ending_lookups;
+    let pollers = pollers(traffic);
+    let too_many = if pollers > parameter::CONSUMER_POLLERS_MAX {
+        format!(" The parameter allows {}.", number(parameter::CONSUMER_POLLERS_MAX))
+    } else {
+        String::new()
+    };
     format!(
         "Other numbers of this size:\n\n\
-         - Partitions: {} of the inbox table with {} GB, and {} of the calls table with {} GB. The writes of calls alone need {}.\n\
-         - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {}. Each receives {} batches per second.\n\
+         - Partitions: {} of the inbox table with {} GB, {} of its index `by_received`, and {} of the calls table with {} GB. The writes \
+         of calls alone need {}.\n\
+         - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {} for ${} a month. Each receives {} \
+         batches per second.{too_many}\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
-         - If all webhooks of an hour are lost, the reconciler asks about its calls for {} hours.\n\
+         {}\
          - The drift check looks at {} % of the settled calls, if all are at one provider.\n",
         number(*inbox),
         number(*inbox_gb),
+        number(*received),
         number(*calls),
         number(*calls_gb),
         number(*calls_by_writes),
-        number(pollers(traffic)),
+        number(pollers),
+        dollars(pollers * price::POLLER_HOUR * 24.0 * MONTH_DAYS),
         number(quota::POLLER_POLLS),
         number(quota::LAMBDA_CONCURRENCY_NEW),
         number(new_account),
-        number(minutes / 60.0),
+        lost_hour(traffic, reconciler),
         number(100.0 * drift_share(traffic, reconciler)),
+    )
+}
+
+/// Says what happens to the calls of an hour whose webhooks were all lost, if all are at one provider.
+fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+    let (calls, dialled) = (traffic.calls() * 3_600.0, traffic.dials() * 3_600.0);
+    let asked = recovery_h(traffic, reconciler)
+        .map_or_else(|| "asks about none of".to_owned(), |hours| format!("needs {} hours to ask about", number(hours)));
+    let share = discovery_share(traffic, reconciler);
+    let found = if share < 1.0 {
+        format!("so it leaves out {} % of all calls", number(100.0 * (1.0 - share)))
+    } else if calls > reconciler.discovered_calls_in_time {
+        "so it finds them hours later".to_owned()
+    } else {
+        "so it finds them in time".to_owned()
+    };
+    format!(
+        "- If all webhooks of an hour are lost, the reconciler {asked} the {} calls that Switchhook dialled. Nothing is stored\n  about the \
+         other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, and looks back {} hours.\n  This \
+         traffic has {} per hour, {found}.\n",
+        number(dialled),
+        number(calls - dialled),
+        number(reconciler.discovered_calls_in_time),
+        number(reconciler.discovery_look_back_h),
+        number(calls),
     )
 }
 
@@ -250,7 +310,7 @@ fn growth(sizes: &[Traffic]) -> String {
          webhooks cost ${} more.\nWith [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
          {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs,\n\
-         {} per GB that is stored for a month, {} per GB of a table for a month of its point-in-time recovery, and {} per million\nseconds of a dialer. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
+         {} per GB that is stored for a month, {} per GB of a table for a month of its point-in-time recovery, {} per million\nseconds of a dialer, and {} per month of a provisioned poller. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
         table(titles, rows),
         number(BATCH),
         dollars(one),
@@ -266,6 +326,7 @@ fn growth(sizes: &[Traffic]) -> String {
         usd(price::STORED_GB),
         usd(price::RECOVERY_GB),
         usd(1e6 * price::running(1.0)),
+        usd(price::POLLER_HOUR * 24.0 * MONTH_DAYS),
     )
 }
 

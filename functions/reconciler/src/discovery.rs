@@ -26,12 +26,12 @@ use switchhook_providers::{
 use crate::reconciler::{Reconciler, Report, RequestStats, log_unknown_value};
 
 /// Length of the period that is read at once, and time between two readings.
-const PERIOD: Duration = Duration::from_secs(60 * 60);
+pub const PERIOD: Duration = Duration::from_secs(60 * 60);
 /// Time for which a period overlaps the one before. Together with the inactivity timeout, it is the length of the longest
 /// call that is found.
-const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
+pub const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
 /// Longest time that discovery looks back: after an interruption, or if it cannot keep up, older calls stay unknown.
-const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
+pub const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 /// Time for which the next page of a period is tried, if it cannot be read. Then the rest of the period is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
 /// Time of a run after which discovery begins no further page. The rest is for the drift check.

@@ -47,7 +47,10 @@ use crate::unfolded::{UNFOLDED_FOR, Unfolded};
 pub mod limits {
     use std::time::Duration;
 
-    pub use crate::discovery::PAGES_MAX as DISCOVERY_PAGES_MAX;
+    pub use crate::discovery::{
+        LOOK_BACK_MAX as DISCOVERY_LOOK_BACK_MAX, OVERLAP as DISCOVERY_OVERLAP, PAGES_MAX as DISCOVERY_PAGES_MAX,
+        PERIOD as DISCOVERY_PERIOD,
+    };
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
     pub use crate::reconciler::WORK_WINDOW;

@@ -2,9 +2,11 @@
 
 use serde::Serialize;
 use switchhook_aws::bus::BATCH_MAX;
+use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_providers::{BOOKED_SHARE, LANE_SECONDS};
+use switchhook_providers::{BOOKED_SHARE, LANE_SECONDS, PER_SECOND_MAX};
 
+use super::partitions::{partitions, received_writes_max};
 use super::units::BATCH;
 use super::{QUEUE_S, READ_S, Traffic, parameter, quota};
 use crate::cost::INVOCATION_S;
@@ -24,6 +26,12 @@ pub struct ReconcilerLimits {
     pub sweep_concurrency: f64,
     /// Messages in the events queue, for each shard, at which the sweep pauses.
     pub queue_depth_per_shard: f64,
+    /// Calls of one provider's list that discovery reads in an hour.
+    pub discovered_calls: f64,
+    /// The same, if it reads each call in as many periods as overlap.
+    pub discovered_calls_in_time: f64,
+    /// Hours after which discovery leaves calls out.
+    pub discovery_look_back_h: f64,
 }
 
 /// Consequence of a load beyond its limit.
@@ -43,6 +51,10 @@ pub struct Resource {
     pub mean: f64,
     pub peak: f64,
     pub limit: f64,
+    /// Limit with the largest value of the parameter that moves it, if the parameter has one.
+    pub limit_max: Option<f64>,
+    /// Webhooks per day at which growing traffic first needs the whole limit. `None` if the limit grows faster than the load.
+    pub webhooks_per_day_max: Option<f64>,
     /// Formula of the load at the mean.
     pub load_is: &'static str,
     pub limit_is: String,
@@ -65,57 +77,61 @@ impl Resource {
         self.peak > self.limit
     }
 
-    /// Largest number of webhooks per day within the limit, reckoned from the load of this traffic.
+    /// The same as [`webhooks_per_day_max`](Self::webhooks_per_day_max), with the largest value of the parameter.
     #[must_use]
-    pub fn webhooks_per_day_max(&self, traffic: &Traffic) -> f64 {
-        traffic.webhooks_per_day / self.share()
+    pub fn webhooks_per_day_at_most(&self) -> Option<f64> {
+        Some(self.webhooks_per_day_max? * self.limit_max? / self.limit)
     }
 }
 
-/// Partitions of the tables of a stack that has run as long as it stores.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Partitions {
-    pub inbox: f64,
-    pub calls: f64,
-    /// Partitions of the calls table for its writes alone, as in a stack that stores little yet.
-    pub calls_by_writes: f64,
-    pub inbox_gb: f64,
-    pub calls_gb: f64,
-}
-
-/// Returns the partitions that DynamoDB makes of the tables.
-#[must_use]
-pub fn partitions(traffic: &Traffic) -> Partitions {
-    let units = traffic.units();
-    let peak = traffic.webhooks() * traffic.peak_factor;
-    let by_writes = |writes: f64| (writes * peak / quota::PARTITION_WRITES).ceil().max(quota::NEW_TABLE_PARTITIONS);
-    let by_bytes = |bytes: f64| (bytes / quota::PARTITION_BYTES).ceil();
-    let inbox_bytes = units.inbox_bytes * traffic.webhooks_per_day * traffic.inbox_days;
-    let calls_bytes = units.calls_bytes * traffic.webhooks_per_day * traffic.call_days;
-    let calls_by_writes = by_writes(units.calls_writes);
-    Partitions {
-        inbox: by_writes(units.inbox_writes).max(by_bytes(inbox_bytes)),
-        calls: calls_by_writes.max(by_bytes(calls_bytes)),
-        calls_by_writes,
-        inbox_gb: inbox_bytes / quota::GB,
-        calls_gb: calls_bytes / quota::GB,
-    }
-}
+/// Webhooks per day up to which walls are looked for.
+const WEBHOOKS_PER_DAY_MAX: f64 = 1e12;
 
 /// Returns every limit with its load. Webhooks come first, then dials, then repair.
 #[must_use]
 pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
-    let (webhooks, calls, dials) = (traffic.webhooks(), traffic.calls(), traffic.dials());
+    let mut resources = loads(traffic, reconciler);
+    for (index, resource) in resources.iter_mut().enumerate() {
+        let share_at = |webhooks_per_day| {
+            let at = loads(&Traffic { webhooks_per_day, ..*traffic }, reconciler);
+            at.get(index).map_or(0.0, Resource::share)
+        };
+        resource.webhooks_per_day_max = wall(share_at);
+    }
+    resources
+}
+
+/// Returns the smallest number of webhooks per day that uses the whole of a limit.
+///
+/// The limit may grow with the traffic, so the limit at one size does not tell. This begins with one webhook per day, and goes on to the
+/// size that the limit allows there, until the limit stays the same.
+fn wall(share_at: impl Fn(f64) -> f64) -> Option<f64> {
+    let mut size = 1.0;
+    while size < WEBHOOKS_PER_DAY_MAX {
+        let share = share_at(size);
+        if share > 1.0 - 1e-9 {
+            return Some(size);
+        }
+        size /= share;
+    }
+    None
+}
+
+/// Returns every limit with its load, without the webhooks per day at which it is met.
+fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
+    let (webhooks, dials) = (traffic.webhooks(), traffic.dials());
     let units = traffic.units();
     let batches = webhooks * units.messages / BATCH;
     let invocations = webhooks * units.invocations + 2.0 * batches;
-    let relay_partitions = partitions(traffic).calls_by_writes;
+    let partitions = partitions(traffic);
     let put_events = batches.max(webhooks * units.domain_events / count(BATCH_MAX as u64));
     let resource = |name, mean: f64, load_is, (limit, limit_is): (f64, String), moved_by, effect, beyond| Resource {
         name,
         mean,
         peak: mean * traffic.peak_factor,
         limit,
+        limit_max: None,
+        webhooks_per_day_max: None,
         load_is,
         limit_is,
         moved_by,
@@ -195,8 +211,23 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "writes to `by_received` per second",
             webhooks * units.received_writes,
             "w × write units of `by_received`",
-            shards(),
+            (
+                received_writes_max(SHARDS_DEFAULT, partitions.received),
+                format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition / m"),
+            ),
             "`IndexShards`",
+            Effect::RefusesWebhooks,
+            "The index throttles its table, and ingress answers 5xx",
+        ),
+        resource(
+            "writes to `by_attention` per second, while no event can be folded",
+            webhooks * units.messages,
+            "w × messages",
+            (
+                count(ATTENTION_SHARDS) * quota::PARTITION_WRITES,
+                format!("`ATTENTION_SHARDS` ({ATTENTION_SHARDS}) × the writes of a partition"),
+            ),
+            "the constant `ATTENTION_SHARDS`",
             Effect::RefusesWebhooks,
             "The index throttles its table, and ingress answers 5xx",
         ),
@@ -206,22 +237,6 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             "w × messages / b × i",
             default(parameter::CONSUMER_CONCURRENCY, "ConsumerMaxConcurrency"),
             "`ConsumerMaxConcurrency`",
-            Effect::Delays,
-            waits,
-        ),
-        resource(
-            "polls per second of provisioned pollers",
-            batches,
-            "w × messages / b",
-            (
-                parameter::CONSUMER_POLLERS_MAX * quota::POLLER_POLLS,
-                format!(
-                    "largest `ConsumerPollers` ({}) × {} polls",
-                    parameter::CONSUMER_POLLERS_MAX,
-                    quota::POLLER_POLLS
-                ),
-            ),
-            "`ConsumerPollers=0`, or larger batches: a poll receives up to 10 messages",
             Effect::Delays,
             waits,
         ),
@@ -248,7 +263,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             batches * INVOCATION_S,
             "w × messages / b × i",
             (
-                relay_partitions * parameter::RELAY_PARALLELIZATION,
+                partitions.calls_by_writes * parameter::RELAY_PARALLELIZATION,
                 format!(
                     "partitions that the writes of the calls table need × `ParallelizationFactor` ({})",
                     parameter::RELAY_PARALLELIZATION
@@ -276,27 +291,33 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
             Effect::Delays,
             "The API answers 429",
         ),
-        resource(
-            "dials per second, all through one provider",
-            dials,
-            "d",
-            (
-                parameter::DIAL_RATE * BOOKED_SHARE,
-                format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
-            ),
-            "`DialRates`, or more providers",
-            Effect::Delays,
-            "Calls are placed later than they are due",
-        ),
-        resource(
-            "dialers at work",
-            dials * LANE_SECONDS,
-            "d × a",
-            default(parameter::DIALER_CONCURRENCY, "DialerMaxConcurrency"),
-            "`DialerMaxConcurrency`",
-            Effect::Delays,
-            "Calls are placed later than they are due",
-        ),
+        Resource {
+            limit_max: Some(PER_SECOND_MAX * BOOKED_SHARE),
+            ..resource(
+                "dials per second, all through one provider",
+                dials,
+                "d",
+                (
+                    parameter::DIAL_RATE * BOOKED_SHARE,
+                    format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
+                ),
+                "`DialRates`, at most 200 for each provider, or more providers",
+                Effect::Delays,
+                "Calls are placed later than they are due",
+            )
+        },
+        Resource {
+            limit_max: Some(parameter::DIALER_CONCURRENCY_MAX),
+            ..resource(
+                "dialers at work",
+                dials * LANE_SECONDS,
+                "d × a",
+                default(parameter::DIALER_CONCURRENCY, "DialerMaxConcurrency"),
+                "`DialerMaxConcurrency`, at most 1,000",
+                Effect::Delays,
+                "Calls are placed later than they are due",
+            )
+        },
         resource(
             "calls that the sweep reads per second",
             webhooks,
@@ -328,7 +349,7 @@ pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resour
         ),
         resource(
             "questions about silent calls per minute, all to one provider",
-            calls * traffic.silent_share * 60.0,
+            silent_calls(traffic),
             "c × share of silent calls × 60",
             of_lookups(reconciler.ending_lookups),
             "the constant `REQUESTS_PER_MINUTE`, or more providers",
@@ -349,14 +370,35 @@ pub fn pollers(traffic: &Traffic) -> f64 {
 }
 
 /// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. It may fall
-/// behind by six hours, so it also reaches the calls of the busiest hours, as long as it has enough requests for the day.
+/// behind by six hours, so it also reaches the calls of the busiest hours, as long as it has enough requests for the day. Its requests
+/// are those that questions about silent calls leave of the minute.
 #[must_use]
 pub fn drift_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
-    (reconciler.drift_lookups / (traffic.calls() * 60.0)).min(1.0)
+    let left = reconciler.drift_lookups - silent_calls(traffic);
+    (left / (traffic.calls() * 60.0)).clamp(0.0, 1.0)
+}
+
+/// Returns the hours for which the reconciler asks about the dialled calls of an hour whose webhooks were all lost, if all are at one
+/// provider. `None` if the silent calls of other hours need all requests.
+#[must_use]
+pub fn recovery_h(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Option<f64> {
+    let left = reconciler.ending_lookups - silent_calls(traffic);
+    (left > 0.0).then(|| traffic.dials() * 3_600.0 / left / 60.0)
+}
+
+/// Returns the share of the calls that discovery reads in a provider's list, if all are at one provider.
+#[must_use]
+pub fn discovery_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
+    (reconciler.discovered_calls / (traffic.calls() * 3_600.0)).min(1.0)
+}
+
+/// Mean number of calls per minute whose ending no webhook reports.
+fn silent_calls(traffic: &Traffic) -> f64 {
+    traffic.calls() * traffic.silent_share * 60.0
 }
 
 /// A small count as a number of the model.
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-const fn count(count: u64) -> f64 {
+pub(super) const fn count(count: u64) -> f64 {
     count as f64
 }

@@ -7,13 +7,15 @@
 mod bill;
 mod load;
 pub mod parameter;
+mod partitions;
 pub mod quota;
 mod units;
 
 use serde::Serialize;
 
 pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
-pub use load::{Effect, Partitions, ReconcilerLimits, Resource, drift_share, partitions, pollers, resources};
+pub use load::{Effect, ReconcilerLimits, Resource, discovery_share, drift_share, pollers, recovery_h, resources};
+pub use partitions::{Partitions, partitions, received_writes_max};
 pub use units::{BATCH, DIAL, Profile, RETELL, TWILIO, Units};
 
 /// Seconds from the arrival of a message in a FIFO queue to its receipt: the median of measurements by others on AWS, in 2022.

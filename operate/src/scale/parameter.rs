@@ -8,6 +8,8 @@ pub const CONSUMER_POLLERS_MAX: f64 = 200.0;
 /// Dials per second of each provider in `DialRates`.
 pub const DIAL_RATE: f64 = 1.0;
 pub const DIALER_CONCURRENCY: f64 = 30.0;
+/// Largest value of `DialerMaxConcurrency`.
+pub const DIALER_CONCURRENCY_MAX: f64 = 1_000.0;
 pub const INBOX_DAYS: f64 = 30.0;
 pub const CALL_DAYS: f64 = 400.0;
 /// `ParallelizationFactor` of the relay's event source mapping.

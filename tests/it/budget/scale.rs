@@ -12,8 +12,10 @@ use switchhook_domain::Provider;
 use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
-use switchhook_operate::cost::MEMORY_GB;
-use switchhook_operate::scale::{BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, RETELL, TWILIO, Units, parameter};
+use switchhook_operate::cost::{MEMORY_GB, price};
+use switchhook_operate::scale::{
+    BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RETELL, TWILIO, Units, parameter,
+};
 use switchhook_providers::{DialRates, Pacing};
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
@@ -342,6 +344,8 @@ fn defaults_of_the_model_are_those_of_the_template() {
     let pollers = &template["Parameters"]["ConsumerPollers"]["MaxValue"];
     assert_eq!(pollers.as_f64(), Some(parameter::CONSUMER_POLLERS_MAX));
     assert_eq!(default("DialerMaxConcurrency"), parameter::DIALER_CONCURRENCY);
+    let dialers = &template["Parameters"]["DialerMaxConcurrency"]["MaxValue"];
+    assert_eq!(dialers.as_f64(), Some(parameter::DIALER_CONCURRENCY_MAX));
     assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
     assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
     let rates: DialRates = template["Parameters"]["DialRates"]["Default"].as_str().unwrap().parse().unwrap();
@@ -363,6 +367,9 @@ fn idle_stack_costs_what_the_page_about_cost_says() {
             "docs/cost.md and operate/src/scale/bill.rs differ: {item}, {dollars}"
         );
     }
+    let poller = price::POLLER_HOUR * 24.0 * MONTH_DAYS;
+    let row = format!("| each poller of `ConsumerPollers`, if it is not 0 | {poller:.2} |");
+    assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");
     let sum: f64 = IDLE_STACK.iter().map(|(_, dollars)| dollars).sum();
     let row = format!("| **an idle stack, together** | **{sum:.2}** |");
     assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");

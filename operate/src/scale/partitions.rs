@@ -1,0 +1,82 @@
+//! Partitions of the tables, and the writes that an index takes whose keys meet on them by chance.
+
+use serde::Serialize;
+
+use super::load::count;
+use super::{Traffic, quota};
+
+/// Largest share of the minutes in which more keys of `by_received` meet on one partition than the model reckons with.
+const WORSE_MINUTES: f64 = 0.01;
+
+/// Partitions of the tables of a stack that has run as long as it stores.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Partitions {
+    pub inbox: f64,
+    /// Partitions of the index `by_received`.
+    pub received: f64,
+    pub calls: f64,
+    /// Partitions of the calls table for its writes alone, as in a stack that stores little yet.
+    pub calls_by_writes: f64,
+    pub inbox_gb: f64,
+    pub calls_gb: f64,
+}
+
+/// Returns the partitions that DynamoDB makes of the tables.
+#[must_use]
+pub fn partitions(traffic: &Traffic) -> Partitions {
+    let units = traffic.units();
+    let peak = traffic.webhooks() * traffic.peak_factor;
+    let by_writes = |writes: f64| (writes * peak / quota::PARTITION_WRITES).ceil().max(quota::NEW_TABLE_PARTITIONS);
+    let by_bytes = |bytes: f64| (bytes / quota::PARTITION_BYTES).ceil();
+    let inbox_bytes = units.inbox_bytes * traffic.webhooks_per_day * traffic.inbox_days;
+    let received_bytes = units.inbox_index_bytes * traffic.webhooks_per_day * traffic.inbox_days;
+    let calls_bytes = units.calls_bytes * traffic.webhooks_per_day * traffic.call_days;
+    let calls_by_writes = by_writes(units.calls_writes);
+    Partitions {
+        inbox: by_writes(units.inbox_writes).max(by_bytes(inbox_bytes)),
+        received: by_writes(units.received_writes).max(by_bytes(received_bytes)),
+        calls: calls_by_writes.max(by_bytes(calls_bytes)),
+        calls_by_writes,
+        inbox_gb: inbox_bytes / quota::GB,
+        calls_gb: calls_bytes / quota::GB,
+    }
+}
+
+/// Returns the writes per second that `by_received` takes in 99 % of the minutes.
+///
+/// It has a new key for each minute and shard, and chance decides which partition takes a key. So the fullest partition limits the index.
+#[must_use]
+pub fn received_writes_max(shards: u64, partitions: f64) -> f64 {
+    count(shards) * quota::PARTITION_WRITES / count(keys_together(shards, partitions))
+}
+
+/// Returns how many of these keys meet on one partition at most, in 99 % of the minutes.
+///
+/// There are `C(keys, m + 1)` groups of `m + 1` keys. Each of them meets on one partition with a chance of `1 / partitions^m`. The result
+/// is the smallest `m` for which the product is at most 1 %.
+fn keys_together(keys: u64, partitions: f64) -> u64 {
+    let (mut together, mut larger_groups) = (0, count(keys));
+    while larger_groups > WORSE_MINUTES {
+        together += 1;
+        larger_groups *= count(keys - together) / (count(together + 1) * partitions);
+    }
+    together
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_meet_as_in_a_calculation_by_hand() {
+        // Four keys on four partitions: all of them meet in 4 of 256 minutes, which is more than 1 %.
+        assert_eq!(keys_together(4, 4.0), 4);
+        // On five partitions, all four meet in 1 of 125 minutes. On 20, three of them meet in 4 of 400, and on 600 two of them in 6 of 600.
+        assert_eq!([5.0, 19.0, 20.0, 599.0, 600.0].map(|partitions| keys_together(4, partitions)), [3, 3, 2, 2, 1]);
+        assert_eq!(keys_together(1, 4.0), 1);
+        assert_eq!(
+            [4.0, 73.0, 1_000.0].map(|partitions| received_writes_max(4, partitions)),
+            [1_000.0, 2_000.0, 4_000.0]
+        );
+    }
+}
