@@ -344,7 +344,7 @@ fn retry_after_a_dial_that_reached_nobody_is_announced_once() {
     let events = call.domain_events_from(1);
     for event_type in ["call.retry_scheduled", "appointment.retrying"] {
         let last = events.iter().rfind(|event| event.event_type == event_type).expect("announced");
-        let source = last.source_event_id.as_ref().map(EventId::as_str);
+        let source = last.source_event_id.as_deref();
         assert_eq!((last.attempt, source), (Some(2), Some("switchhook:call-1/2/not_dialled")), "{event_type}");
     }
     let mut again = reports("3", "2", EventKind::Failed, 103);

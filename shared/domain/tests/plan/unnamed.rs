@@ -226,10 +226,10 @@ fn event_without_attempt_that_tells_nothing_about_a_dial_does_not_announce_it() 
         assert_eq!(types(&refused).len(), count, "{:?}", types(&refused));
         let call = dialled(&refused, now + 100);
         let accepted = call.dial_accepted_event(&AttemptKey::new(key), "p", at(now + 101));
-        let announced = folded(&call, &accepted).domain_events_from(count as u64 + 1);
+        let announced = folded(&call, &accepted).domain_events_from(count + 1);
         let announced: Vec<_> =
             announced.iter().map(|event| (event.event_type.as_str(), event.source_event_id.clone())).collect();
-        let source = Some(accepted.event_id);
+        let source = Some(accepted.event_id.to_string());
         assert_eq!(announced, [("call.initiated", source.clone()), ("appointment.dialing", source)]);
     }
 }
