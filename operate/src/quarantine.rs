@@ -266,11 +266,16 @@ pub(crate) async fn take_off(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Le
     dead_letters::delete_messages(stack, &stack.dlq, items, |item| item.event_id.as_ref().map(EventId::as_str)).await
 }
 
-/// Returns an item that takes a replayed event off the list of quarantined ones. Nobody knows whether it has a notice. `None` for another
-/// item: a reprocessed event is taken off the list at its end.
-pub(crate) fn of_replay(item: &PlanItem) -> Option<PlanItem> {
-    let event_id = item.event_id.as_ref().filter(|_| matches!(item.action, Action::Replay | Action::Redrive))?;
-    Some(PlanItem { key: Some(event_id.to_string()), has_message: false, ..item.clone() })
+/// Takes replayed events off the list, and deletes their notices. Only an event that ingress quarantined has a mark and a notice.
+pub(crate) async fn take_off_replayed(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
+    let mut marked = Vec::new();
+    for item in items {
+        let Some(event_id) = &item.event_id else { continue };
+        if stack.inbox.clear_attention(event_id.as_str()).await? {
+            marked.push(PlanItem { has_message: false, ..item.clone() });
+        }
+    }
+    take_off(stack, &marked).await.map(drop)
 }
 
 fn of_index(entry: Attention) -> Option<Quarantined> {

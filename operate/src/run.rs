@@ -260,8 +260,8 @@ struct PageWork {
     finishing: Vec<PlanItem>,
     /// Items that are counted as unchanged.
     unchanged: Vec<PlanItem>,
-    /// Replayed events that were quarantined. They are taken off the list once they are queued.
-    unquarantined: Vec<PlanItem>,
+    /// Replayed events that may have been quarantined. They are taken off the list once they are queued.
+    replayed: Vec<PlanItem>,
 }
 
 impl Held<'_> {
@@ -343,12 +343,12 @@ impl Held<'_> {
             }
         }
         self.stack.events_queue.send_again(&work.sends).await?;
-        let mut left = quarantine::take_off(self.stack, &work.unquarantined).await?;
+        quarantine::take_off_replayed(self.stack, &work.replayed).await?;
         for drift in &work.refolds {
             let new_event = NewEvent::from_switchhook(drift, self.run.id.as_str())?;
             drop(submit(&self.stack.inbox, &self.stack.events_queue, &new_event, drift).await?);
         }
-        left.extend(act::act(self.stack, &self.plan, &work.acts).await?);
+        let mut left = act::act(self.stack, &self.plan, &work.acts).await?;
         left.extend(act::finish(self.stack, work.finishing).await?);
         for (item, reason) in left {
             let Counts { unchanged, done, .. } = &mut self.run.counts;
@@ -400,7 +400,8 @@ impl Held<'_> {
                 (_, Step::Unchanged | Step::ReadsDifferently(_)) => {
                     self.run.counts.unchanged += 1;
                     work.unchanged.push(item.clone());
-                    work.unquarantined.extend(quarantine::of_replay(item).filter(|_| self.repeats_page));
+                    work.replayed
+                        .extend(Some(item.clone()).filter(|_| self.repeats_page && item.action == Action::Replay));
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
                 (Some(objection), Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act) => {
@@ -415,7 +416,8 @@ impl Held<'_> {
                         }
                         trace_id.clone_from(&stored.trace_id);
                         let was_quarantined = stored.disposition == Some(Disposition::Quarantined) || self.repeats_page;
-                        work.unquarantined.extend(quarantine::of_replay(item).filter(|_| was_quarantined));
+                        work.replayed
+                            .extend(Some(item.clone()).filter(|_| was_quarantined && item.action == Action::Replay));
                     }
                     let run = self.run.id.to_string();
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));

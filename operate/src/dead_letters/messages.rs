@@ -24,13 +24,14 @@ const HIDDEN: Duration = Duration::from_secs(120);
 const HIDDEN_PER_MESSAGE: Duration = Duration::from_millis(5);
 /// Longest time for which a search hides messages. It is enough for 120,000 messages, and a queue hides no more at a time.
 const HIDDEN_MAX: Duration = Duration::from_secs(12 * 60);
-/// Longest wait for messages that another reader hides. A list hides them for a moment.
+/// Longest wait of a read for messages that another reader hides. A list hides them for a moment.
 const HIDDEN_WAIT: Duration = Duration::from_secs(20);
 /// Time between two searches for hidden messages.
 const HIDDEN_POLL: Duration = Duration::from_secs(2);
 /// Reason to leave an item alone whose message did not come.
 const HIDDEN_MESSAGE: &str = "its message did not come out of the queue: another reader hides it for a few minutes, or it is behind ten \
-                              others of its call, or it is deleted already. Plan it again later";
+                              others of its call, or it is deleted already. If `switchhook dlq list` still shows it, discard or \
+                              redrive it later";
 /// Requests of a search at the same time.
 const CONCURRENCY: usize = 8;
 /// Messages of one request, which SQS limits.
@@ -54,7 +55,8 @@ pub(crate) async fn delete_messages<'a>(
     let keys = items.iter().filter_map(|item| Some((key_of_item(item)?, item)));
     let keys: BTreeMap<&str, &PlanItem> = keys.collect();
     let mut missing: BTreeSet<&str> = keys.keys().copied().collect();
-    let give_up_at = stack.now().plus(HIDDEN_WAIT);
+    // A search that was killed hides its messages for this time.
+    let give_up_at = stack.now().plus(hidden_for(queue).await?);
     while !missing.is_empty() {
         let before = missing.len();
         let mut search = Search::start(stack, queue).await?;
@@ -125,6 +127,12 @@ pub(super) async fn events_in_queue(
     Ok(found)
 }
 
+/// Time for which a search hides messages.
+async fn hidden_for(queue: &Queue) -> Result<Duration, Error> {
+    let depth = u32::try_from(queue.depth().await?).unwrap_or(u32::MAX);
+    Ok(HIDDEN_PER_MESSAGE.saturating_mul(depth).saturating_add(HIDDEN).min(HIDDEN_MAX))
+}
+
 /// One search of a queue. [`Search::end`] must follow, or the messages stay hidden for a while.
 struct Search<'a> {
     stack: &'a Stack,
@@ -139,8 +147,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     async fn start(stack: &'a Stack, queue: &'a Queue) -> Result<Self, Error> {
-        let depth = u32::try_from(queue.depth().await?).unwrap_or(u32::MAX);
-        let hidden_for = HIDDEN_PER_MESSAGE.saturating_mul(depth).saturating_add(HIDDEN).min(HIDDEN_MAX);
+        let hidden_for = hidden_for(queue).await?;
         let ends_at = stack.now().plus(hidden_for * 5 / 6);
         Ok(Self { stack, queue, hidden_for, ends_at, requests: 1, hidden: BTreeMap::new() })
     }

@@ -145,7 +145,7 @@ async fn hidden_dead_letters_are_left_alone_and_named() {
         let world = with_dead_letters().await;
         let stack = stack(&world);
         let plan = plan_all(verb, &world).await;
-        hide(&world, Duration::from_secs(120));
+        hide(&world, Duration::from_secs(300));
         let run = carry_out(&stack, &plan).await;
         assert_eq!(run.result(), "0 done, 0 unchanged, 2 skipped");
         assert!(run.skipped[0].reason.contains("another reader hides it"), "{run:?}");
@@ -154,7 +154,7 @@ async fn hidden_dead_letters_are_left_alone_and_named() {
         // The consumer has folded the events that were sent again. The others stay on the list.
         assert_eq!(left.iter().count(), if verb == Verb::Redrive { 0 } else { 2 });
 
-        world.wait(Duration::from_secs(120)).await;
+        world.wait(Duration::from_secs(300)).await;
         assert_eq!(world.dead_letters().len(), 2);
         let run = carry_out(&stack, &plan_all(verb, &world).await).await;
         assert_eq!((run.counts.skipped, world.dead_letters().len()), (0, 0), "{run:?}");
