@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use switchhook_operate::Error;
+use switchhook_operate::Stack;
 use switchhook_operate::bench::{
-    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Options, RATE_DEFAULT, RATE_MAX, Report, Spread,
+    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Options, RATE_DEFAULT, RATE_MAX, Removed, Report, Spread,
 };
 
 use crate::change::{ChangeError, Ended, progress_bar, refused};
@@ -58,13 +58,14 @@ impl Bench {
         let address = self.stack.address()?;
         let runtime = runtime()?;
         if let Some(id) = &self.clean_up {
-            let left = runtime.block_on(bench::clean_up(&address, id))?;
+            let cleaned = runtime.block_on(bench::clean_up(&address, id))?;
+            let Removed { removed, left } = cleaned;
             if self.json {
-                writeln!(out, "{:#}", json!({"bench_id": id.to_string(), "left": left}))?;
+                writeln!(out, "{:#}", json!({"bench_id": id.to_string(), "removed": removed, "left": left}))?;
             } else {
-                print_end(&id.to_string(), left, "", out)?;
+                writeln!(out, "{id}: calls removed: {removed}; calls with events that may still be folded: {left}")?;
             }
-            return Ok(if left == 0 { Ended::Found } else { Ended::NotFound });
+            return Ok(if removed > 0 && left == 0 { Ended::Found } else { Ended::NotFound });
         }
         let options = Options {
             calls: self.calls,
@@ -75,26 +76,24 @@ impl Bench {
         let bar = progress_bar(self.json, "webhooks");
         bar.set_length(u64::from(self.calls) * 3);
         let stopped = async { drop(tokio::signal::ctrl_c().await) };
-        let mut made = None;
-        let mut progress = |id: &BenchId, sent: u64| {
-            made = Some(id.clone());
-            bar.set_position(sent);
+        let mut clean_up = String::new();
+        let mut started = |stack: &Stack, id: &BenchId| {
+            clean_up = format!("switchhook bench --clean-up {id} {}", stack.options());
+            // The benchmark goes on if nobody can read that.
+            drop(writeln!(io::stderr(), "If it is killed, this removes what it has made: {clean_up}"));
         };
-        let done = runtime.block_on(bench::bench(&address, &options, stopped, &mut progress));
+        let mut progress = |sent| bar.set_position(sent);
+        let done = runtime.block_on(bench::bench(&address, &options, stopped, &mut started, &mut progress));
         bar.finish_and_clear();
-        let (stack, report) = match (done, made) {
-            (Ok(done), _) => done,
-            (Err(error @ Error::Refusal(_)), _) | (Err(error), None) => return refused(error, errors),
-            (Err(error), Some(id)) => {
-                writeln!(errors, "switchhook: what it sent stays. Remove it: switchhook bench --clean-up {id}")?;
-                return Err(error.into());
-            }
+        let report = match done {
+            Ok(done) => done,
+            Err(error) => return refused(error, errors),
         };
         if self.json {
             writeln!(out, "{:#}", json!(report))?;
         } else {
             print(&report, out)?;
-            print_end(&report.bench_id, report.left, &stack.options(), out)?;
+            print_end(&report, &clean_up, out)?;
         }
         Ok(if report.is_right() { Ended::Found } else { Ended::NotFound })
     }
@@ -119,12 +118,12 @@ fn print_spread(what: &str, spread: Option<Spread>, out: &mut impl Write) -> io:
     writeln!(out, "{what:<14}  p50 {p50} ms, p95 {p95} ms, p99 {p99} ms, max {max} ms")
 }
 
-fn print_end(id: &str, left: u64, options: &str, out: &mut impl Write) -> io::Result<()> {
-    if left == 0 {
-        return writeln!(out, "{id}: its calls and events are removed");
+fn print_end(Report { bench_id, left, .. }: &Report, clean_up: &str, out: &mut impl Write) -> io::Result<()> {
+    if *left == 0 {
+        return writeln!(out, "{bench_id}: its calls and events are removed");
     }
     writeln!(
         out,
-        "{id}: calls with events that may still be folded: {left}. When they are, remove them: switchhook bench --clean-up {id} {options}"
+        "{bench_id}: calls with events that may still be folded: {left}. When they are, remove them: {clean_up}"
     )
 }

@@ -121,8 +121,8 @@ enum Answer {
     Missing,
 }
 
-/// Sends webhooks to a running stack, waits until they are applied, and removes them. Calls `progress` with the number of answers, first
-/// with zero. If `stopped` completes, it sends no more.
+/// Sends webhooks to a running stack, waits until they are applied, and removes them. Calls `started` before the first webhook, and
+/// `progress` with the number of answers. If `stopped` completes, it sends no more.
 ///
 /// # Errors
 /// [`Refusal::NoKey`] if the stack has no key of the generic provider, and the errors of the tables. Another answer to a webhook is a
@@ -131,21 +131,22 @@ pub async fn bench(
     address: &Address,
     options: &Options,
     stopped: impl Future<Output = ()>,
-    progress: &mut (dyn FnMut(&BenchId, u64) + Send),
-) -> Result<(Stack, Report), Error> {
+    started: &mut (dyn FnMut(&Stack, &BenchId) + Send),
+    progress: &mut (dyn FnMut(u64) + Send),
+) -> Result<Report, Error> {
     let stack = Stack::connect(address).await?;
     let (key, _) = StoredKey::read(&stack)
         .await
         .map_err(|found| Refusal::NoKey { text: found.text, advice: found.advice.unwrap_or_default() })?;
     let id = BenchId::new(options.calls)?;
-    progress(&id, 0);
+    started(&stack, &id);
     let url = url_of_webhooks(&stack, options.webhook_url.as_deref());
     // The webhooks of a call are far apart, as in real traffic.
     let webhooks: Vec<Webhook> =
         STORY.iter().flat_map(|event_type| (0..options.calls).map(|call| Webhook { call, event_type })).collect();
     let planned = webhooks.len() as u64;
     let (stop, is_stopped) = watch::channel(false);
-    let (started, pause) = (Instant::now(), Duration::from_secs(1) / options.rate.max(1));
+    let (began, pause) = (Instant::now(), Duration::from_secs(1) / options.rate.max(1));
     let (stack_ref, key, id_ref, url) = (&stack, &key, &id, url.as_str());
     let mut answers = stream::iter(webhooks.into_iter().zip(0_u32..))
         .map(|(webhook, number)| {
@@ -154,7 +155,7 @@ pub async fn bench(
                 tokio::select! {
                     biased;
                     () = async { drop(is_stopped.wait_for(|is_stopped| *is_stopped).await) } => Ok(None),
-                    () = sleep_until(started + pause * number) => {
+                    () = sleep_until(began + pause * number) => {
                         post(stack_ref, key, id_ref, url, &webhook).await.map(Some)
                     }
                 }
@@ -194,12 +195,12 @@ pub async fn bench(
         };
         sent += 1;
         *counts.entry(text).or_default() += 1;
-        progress(&id, sent);
+        progress(sent);
     }
     drop(answers);
-    let seconds = started.elapsed().as_secs_f64();
+    let seconds = began.elapsed().as_secs_f64();
     let applied = wait_until_applied(&stack, &id, &accepted, options.timeout).await?;
-    let left = remove(&stack, &id).await?;
+    let Removed { left, .. } = remove(&stack, &id).await?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -218,15 +219,22 @@ pub async fn bench(
         applied_ms: Spread::of(applied),
         left,
     };
-    Ok((stack, report))
+    Ok(report)
 }
 
-/// Removes the calls and events of a benchmark that was killed, or whose events were applied only after its end. Returns the number of
-/// calls that are left, because an event of theirs may still be folded.
+/// Calls of a benchmark that were removed with their events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Removed {
+    pub removed: u64,
+    /// Calls that stay, because an event of theirs may still be folded.
+    pub left: u64,
+}
+
+/// Removes the calls and events of a benchmark that was killed, or whose events were applied only after its end.
 ///
 /// # Errors
 /// The stack could not be reached, and the errors of the tables. A repetition is safe.
-pub async fn clean_up(address: &Address, id: &BenchId) -> Result<u64, Error> {
+pub async fn clean_up(address: &Address, id: &BenchId) -> Result<Removed, Error> {
     let stack = Stack::connect(address).await?;
     remove(&stack, id).await
 }
@@ -285,8 +293,8 @@ async fn wait_until_applied(
     Ok(applied.into_values().collect())
 }
 
-/// Removes the calls with their events, except calls of which the inbox holds an event that is not folded. Returns their number.
-async fn remove(stack: &Stack, id: &BenchId) -> Result<u64, Error> {
+/// Removes the calls with their events, except calls of which the inbox holds an event that is not folded.
+async fn remove(stack: &Stack, id: &BenchId) -> Result<Removed, Error> {
     let removed = (0..id.calls()).map(|call| async move {
         let call_id: CallId = id.call_id(call);
         let row = stack.calls.get_call(&call_id).await?;
@@ -294,7 +302,7 @@ async fn remove(stack: &Stack, id: &BenchId) -> Result<u64, Error> {
         for event in &events {
             let is_folded = row.as_ref().is_some_and(|row| row.contains_event(event));
             if !is_folded && stack.inbox.get(event).await?.is_some() {
-                return Ok(false);
+                return Ok(Removed { removed: 0, left: 1 });
             }
         }
         // The sweep would queue an event again that its call lacks.
@@ -302,10 +310,10 @@ async fn remove(stack: &Stack, id: &BenchId) -> Result<u64, Error> {
             stack.inbox.remove(event).await?;
         }
         stack.calls.remove(&call_id).await?;
-        Ok::<_, Error>(true)
+        Ok::<_, Error>(Removed { removed: u64::from(row.is_some()), left: 0 })
     });
-    let removed = concurrently(CONCURRENCY, removed).await?;
-    Ok(removed.into_iter().filter(|is_removed| !is_removed).count() as u64)
+    let all = concurrently(CONCURRENCY, removed).await?;
+    Ok(Removed { removed: all.iter().map(|one| one.removed).sum(), left: all.iter().map(|one| one.left).sum() })
 }
 
 #[cfg(test)]

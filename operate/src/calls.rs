@@ -286,9 +286,9 @@ mod tests {
 
     #[test]
     fn long_lists_take_no_place_of_a_short_one() {
-        assert_eq!(shared_out(vec![vec![1; 9], vec![2], vec![3; 5]], 9), [&[2][..], &[3; 4], &[1; 4]].concat());
-        assert_eq!(shared_out(vec![vec![1; 2], vec![2; 5]], 9), [&[1; 2][..], &[2; 5]].concat());
-        assert_eq!(shared_out(vec![Vec::<u8>::new()], 9), [0_u8; 0]);
+        assert_eq!(shared_out(vec![vec![1_i32; 9], vec![2], vec![3; 5]], 9), [&[2][..], &[3; 4], &[1; 4]].concat());
+        assert_eq!(shared_out(vec![vec![1_i32; 2], vec![2; 5]], 9), [&[1; 2][..], &[2; 5]].concat());
+        assert!(shared_out(Vec::<Vec<i32>>::new(), 9).is_empty());
     }
 
     #[test]

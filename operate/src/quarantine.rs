@@ -269,7 +269,7 @@ pub(crate) async fn take_off(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Le
 /// Takes replayed events off the list, and deletes their notices. Only an event that ingress quarantined has a mark and a notice.
 pub(crate) async fn take_off_replayed(stack: &Stack, items: &[PlanItem]) -> Result<(), Error> {
     let mut marked = Vec::new();
-    for item in items {
+    for item in items.iter().filter(|item| item.action == Action::Replay) {
         let Some(event_id) = &item.event_id else { continue };
         if stack.inbox.clear_attention(event_id.as_str()).await? {
             marked.push(PlanItem { has_message: false, ..item.clone() });

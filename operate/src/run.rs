@@ -260,7 +260,7 @@ struct PageWork {
     finishing: Vec<PlanItem>,
     /// Items that are counted as unchanged.
     unchanged: Vec<PlanItem>,
-    /// Replayed events that may have been quarantined. They are taken off the list once they are queued.
+    /// Items whose events may have been quarantined. Replayed ones are taken off the list once they are queued.
     replayed: Vec<PlanItem>,
 }
 
@@ -400,8 +400,7 @@ impl Held<'_> {
                 (_, Step::Unchanged | Step::ReadsDifferently(_)) => {
                     self.run.counts.unchanged += 1;
                     work.unchanged.push(item.clone());
-                    work.replayed
-                        .extend(Some(item.clone()).filter(|_| self.repeats_page && item.action == Action::Replay));
+                    work.replayed.extend(Some(item.clone()).filter(|_| self.repeats_page));
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
                 (Some(objection), Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act) => {
@@ -416,8 +415,7 @@ impl Held<'_> {
                         }
                         trace_id.clone_from(&stored.trace_id);
                         let was_quarantined = stored.disposition == Some(Disposition::Quarantined) || self.repeats_page;
-                        work.replayed
-                            .extend(Some(item.clone()).filter(|_| was_quarantined && item.action == Action::Replay));
+                        work.replayed.extend(Some(item.clone()).filter(|_| was_quarantined));
                     }
                     let run = self.run.id.to_string();
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));

@@ -56,7 +56,7 @@ pub enum VerifyFilter {
     Calls(Vec<CallId>),
     /// The calls of an appointment.
     Appointment(String),
-    /// All calls that received an event, or were settled, since `since`. Calls that were settled up to three days before, and written since then.
+    /// All calls that received an event, or were settled, since `since`.
     Since,
 }
 
@@ -160,7 +160,7 @@ pub async fn verify(
             calls.into_iter().map(|id| (id, Vec::new())).collect()
         }
         VerifyFilter::Since => {
-            let found = selection::changed_since(&stack.inbox, &stack.calls, since, now, progress).await?;
+            let found = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
             let events = |selected: Selected| selected.events.into_iter().map(|(_, id)| id).collect();
             found.into_iter().map(|(id, selected)| (id, events(selected))).collect()
         }

@@ -96,8 +96,16 @@ impl Reconciler {
         let before = self.inbox.attention_cursor().await?;
         let mut after = before.clone();
         let depth = self.dlq.depth().await?;
-        let marked =
-            if depth > before.dead_letters { self.mark_dead_letters(depth, stop_at).await? } else { Marked::ALL };
+        let mut failed = None;
+        let marked = if depth > before.dead_letters {
+            // A dead letter that cannot be marked must not hide other trouble.
+            self.mark_dead_letters(depth, stop_at).await.unwrap_or_else(|error| {
+                failed = Some(error);
+                Marked { count: 0, is_finished: false }
+            })
+        } else {
+            Marked::ALL
+        };
         report.dead_letters_marked += marked.count;
         if marked.is_finished {
             after.dead_letters = depth;
@@ -124,7 +132,10 @@ impl Reconciler {
             *seen = SeenUntil { until, published_at: Some(now) };
             report.notices += 1;
         }
-        if after == before { Ok(()) } else { self.inbox.set_attention_cursor(&after).await }
+        if after != before {
+            self.inbox.set_attention_cursor(&after).await?;
+        }
+        failed.map_or(Ok(()), Err)
     }
 
     /// Items of a kind that were marked after `after`, up to `until`.

@@ -5,7 +5,6 @@
 //! **An event with trouble is found however many others have arrived since**, because the index of trouble names it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use serde::Serialize;
 use switchhook_aws::calls::Resolved;
@@ -31,8 +30,6 @@ const AFTER_MINUTES: i64 = 15;
 
 /// Status of an event that has no disposition, and no note.
 const QUEUED: &str = "queued";
-/// Time after its receipt in which a queued event may lack its mark. The sweep comes to it within minutes.
-const UNMARKED: Duration = Duration::from_secs(10 * 60);
 
 /// Events that a list shows.
 #[derive(Clone, Debug)]
@@ -145,7 +142,9 @@ async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPa
     })
 }
 
-/// Lists the events that are marked with a kind of trouble, and queued events that have arrived just now. A page has those with the latest trouble.
+/// Lists the events that are marked with a kind of trouble. A page has those with the latest trouble. Queued events have a mark only once the
+/// sweep has come to them, and it pauses behind a backlog. So their page also has those of a page by time, and the next page goes on with these.
+/// It may name marked events again.
 async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<EventPage, Error> {
     let (mut marks, mut queries) = attention::before(stack, kind, Some(filter.until), EXAMINED_MAX + 1).await?;
     marks.retain(|mark| mark.at >= filter.since);
@@ -159,13 +158,13 @@ async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<
     let times: BTreeMap<String, Timestamp> = marks.into_iter().map(|(id, at)| (id.to_string(), at)).collect();
     let marked_at = |fate: &Fate| times.get(fate.stored.event_id.as_str()).copied().unwrap_or(filter.until);
     let mut found: Vec<Fate> = found.into_iter().filter(|fate| is_of(fate, filter) && matches(fate, filter)).collect();
-    let next_until = cut(&mut found, filter.limit, marked_at).or(rest);
+    let mut next_until = cut(&mut found, filter.limit, marked_at).or(rest).map(|until| until.to_string());
+    let mut examined_since = next_until.clone().unwrap_or_else(|| filter.since.to_string());
     let mut examined = ids.len();
     let mut events = Vec::new();
-    let unmarked_since = filter.since.max(stack.now().minus(UNMARKED));
-    if filter.status.as_deref() == Some(QUEUED) && unmarked_since < filter.until {
-        let unmarked = Filter { since: unmarked_since, ..filter.clone() };
-        let recent = by_time(stack, Scope::All, &unmarked).await?;
+    if filter.status.as_deref() == Some(QUEUED) {
+        let recent = by_time(stack, Scope::All, filter).await?;
+        (next_until, examined_since) = (recent.next_until, recent.examined_since);
         examined += recent.examined;
         queries += recent.queries;
         events.extend(recent.events.into_iter().filter(|line| !times.contains_key(&line.event_id)));
@@ -176,12 +175,12 @@ async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<
     Ok(EventPage {
         events,
         unreadable,
-        examined_since: next_until.unwrap_or(filter.since).to_string(),
+        examined_since,
         examined_until: filter.until.to_string(),
         examined,
         queries,
         minutes: Vec::new(),
-        next_until: next_until.map(|until| until.to_string()),
+        next_until,
     })
 }
 

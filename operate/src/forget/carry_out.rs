@@ -40,10 +40,17 @@ enum ForgottenRow {
 
 /// Carries out items that forget persons. Items of one call stand together, and the item of its row comes first.
 pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
-    let mut left: Vec<LeftAlone> = Vec::new();
-    let mut letters: Vec<PlanItem> = Vec::new();
+    // Dead letters first: without the row, a later plan would not find those that are hidden now.
+    let letters = items.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned().collect::<Vec<_>>();
+    let mut left = dead_letters::discard(stack, &letters).await?;
+    let hidden: Vec<PlanItem> = left.iter().map(|(item, _)| item.clone()).collect();
     let recent = received_since(stack, plan.made_at).await?;
     for of_call in items.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id) {
+        if of_call.iter().any(|item| hidden.contains(item)) {
+            let rest = of_call.iter().filter(|item| !hidden.contains(item));
+            left.extend(rest.map(|item| (item.clone(), "a dead letter of the call could not be deleted".to_owned())));
+            continue;
+        }
         let target = of_call.first().and_then(|item| item.call_id.as_ref());
         let row = match target {
             Some(key) if key.is_entity() => forget_entity(stack, key, of_call).await?,
@@ -79,9 +86,7 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
             let Some(id) = &item.event_id else { continue };
             left.extend(left_alone(Some(item), stack.inbox.erase_conflict(id).await)?);
         }
-        letters.extend(of_call.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned());
     }
-    left.extend(dead_letters::discard(stack, &letters).await?);
     Ok(left)
 }
 

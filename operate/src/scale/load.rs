@@ -8,7 +8,7 @@ use switchhook_providers::{BOOKED_SHARE, LANE_SECONDS, PER_SECOND_MAX};
 
 use super::partitions::{partitions, received_writes_max};
 use super::units::BATCH;
-use super::{QUEUE_S, READ_S, Traffic, parameter, quota};
+use super::{QUEUE_S, READ_S, Traffic, count, parameter, quota};
 use crate::cost::INVOCATION_S;
 
 /// Limits of the reconciler, from its own constants.
@@ -395,10 +395,4 @@ pub fn discovery_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 
 /// Mean number of calls per minute whose ending no webhook reports.
 fn silent_calls(traffic: &Traffic) -> f64 {
     traffic.calls() * traffic.silent_share * 60.0
-}
-
-/// A small count as a number of the model.
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(super) const fn count(count: u64) -> f64 {
-    count as f64
 }

@@ -77,3 +77,9 @@ impl Traffic {
         self.profile.webhook.plus(self.dialled_share / self.profile.webhooks_per_call, &DIAL)
     }
 }
+
+/// A small count as a number of the model.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+const fn count(count: u64) -> f64 {
+    count as f64
+}

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::load::count;
-use super::{Traffic, quota};
+use super::{Traffic, count, quota};
 
 /// Largest share of the minutes in which more keys of `by_received` meet on one partition than the model reckons with.
 const WORSE_MINUTES: f64 = 0.01;
