@@ -33,8 +33,8 @@ use serde::{Deserialize, Serialize};
 pub use self::availability::ProviderAvailability;
 pub use self::booking::{PLACE_WAIT_MAX, Place};
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
-use self::signal::undialled_failure;
 pub use self::signal::{DialFailure, DialSignal};
+use self::signal::{limits_calls, undialled_failure};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
 use crate::event::{CallId, NeverDialled, PROVIDER_HEALTH_PREFIX};
 use crate::number::NumberTag;
@@ -293,7 +293,7 @@ impl ProviderHealth {
             (Circuit::Closed, DialSignal::Undialled { reason, .. }) => {
                 next.doubted_since = self.doubted_since.or(Some(now));
                 let (failure, cause) = undialled_failure(reason);
-                if failure.limits_calls() && self.is_available(now) {
+                if limits_calls(reason) && self.is_available(now) {
                     next.call_limit.refuse(now);
                     next.pause(REFUSAL_PAUSE, None, now);
                 }
@@ -302,7 +302,7 @@ impl ProviderHealth {
             (Circuit::Closed, DialSignal::Failed { failure, cause, retry_after }) => {
                 if failure == DialFailure::Busy {
                     next.slow_down(retry_after, now);
-                } else if failure.limits_calls() && self.is_available(now) {
+                } else if failure == DialFailure::TooManyCalls && self.is_available(now) {
                     next.call_limit.refuse(now);
                     next.pause(REFUSAL_PAUSE, retry_after, now);
                 }

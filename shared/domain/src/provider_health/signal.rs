@@ -60,14 +60,6 @@ impl DialFailure {
             Self::Busy | Self::TooManyCalls => 1,
         }
     }
-
-    /// True if the provider has too many calls. One that accepts calls and then dials nobody mostly does so for that reason.
-    pub(super) const fn limits_calls(self) -> bool {
-        match self {
-            Self::TooManyCalls | Self::NotDialled => true,
-            Self::AccountProblem | Self::Busy | Self::Unreachable | Self::UnclearAnswer => false,
-        }
-    }
 }
 
 /// Result of one dial, as far as it tells about the provider.
@@ -96,6 +88,14 @@ pub enum DialSignal<'a> {
         /// Time that the provider asks to wait.
         retry_after: Option<Duration>,
     },
+}
+
+/// True if the provider has too many calls. A reason that is not clear may be that of this one call, so it limits no other.
+pub(super) const fn limits_calls(reason: NeverDialled) -> bool {
+    match reason {
+        NeverDialled::Capacity => true,
+        NeverDialled::Account | NeverDialled::Unclear => false,
+    }
 }
 
 /// Returns the failure that a call which was accepted and not dialled means for the provider, with the reason in our words.

@@ -426,6 +426,17 @@ fn refusal_limits_the_calls_to_those_that_the_provider_had() {
     assert_eq!(least.call_limit.calls_max(None, at(130 + 5 * 60)), Some(2));
 }
 
+/// Retell and Vapi refuse single calls for reasons that they do not say, and name their capacity by reasons of their own.
+#[test]
+fn call_that_is_refused_for_its_own_sake_limits_no_other() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let unclear = health.after_dial(&call(1), undialled(NeverDialled::Unclear, 99), at(100)).expect("changes");
+    assert_eq!((unclear.call_limit.calls_max(None, at(100)), unclear.call_limit.needs_count()), (None, false));
+    assert!(unclear.allows(&call(2), at(99), at(100)), "claims stay valid, and nothing is paused");
+    let capacity = health.after_dial(&call(1), undialled(NeverDialled::Capacity, 99), at(100)).expect("changes");
+    assert!(capacity.call_limit.needs_count() && !capacity.allows(&call(2), at(99), at(100)));
+}
+
 mod random {
     use proptest::prelude::*;
 
