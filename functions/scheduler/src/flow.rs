@@ -99,7 +99,7 @@ impl<'a> Flow<'a> {
             let now = self.clock.now();
             let in_flight = self.in_flight(provider, now).await?;
             let counted = self.calls.change_provider_health(provider, |health| {
-                let next = health.counted(in_flight)?;
+                let next = health.counted(in_flight, now)?;
                 Some((next.clone(), next))
             });
             health = counted.await?.unwrap_or(health);

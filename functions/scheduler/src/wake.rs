@@ -13,8 +13,9 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::{Event as StreamEvent, EventRecord};
 use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
+use switchhook_aws::calls::decode_in_flight;
 use switchhook_aws::queue::{DueMessage, DueWork};
-use switchhook_domain::{CallId, Provider, Timestamp};
+use switchhook_domain::{CallId, InFlight, Provider, Timestamp};
 
 use crate::flow::{Flow, Turn};
 use crate::{Report, Scheduler};
@@ -27,6 +28,7 @@ impl Scheduler {
     pub async fn claim_written(&self, batch: StreamEvent, trace_id: &str) -> Report {
         let started = self.clock.now();
         let (mut due, mut later) = (BTreeSet::new(), Vec::new());
+        let left = batch.records.iter().filter_map(left_provider).collect();
         for (call_id, due_at) in batch.records.iter().filter_map(due_call) {
             if due_at <= started {
                 due.insert(call_id);
@@ -34,7 +36,7 @@ impl Scheduler {
                 later.push((call_id, due_at));
             }
         }
-        self.claim_woken(due, later, &BTreeSet::new(), "written calls claimed", trace_id).await
+        self.claim_woken(due, later, left, &BTreeSet::new(), "written calls claimed", trace_id).await
     }
 
     /// Claims the calls of a batch of messages whose delay is over.
@@ -47,13 +49,14 @@ impl Scheduler {
                 DueWork::Provider(provider) => drop(providers.insert(provider)),
             }
         }
-        self.claim_woken(due, Vec::new(), &providers, "delayed calls claimed", trace_id).await
+        self.claim_woken(due, Vec::new(), BTreeSet::new(), &providers, "delayed calls claimed", trace_id).await
     }
 
     async fn claim_woken(
         &self,
         due: BTreeSet<CallId>,
         later: Vec<(CallId, Timestamp)>,
+        left: BTreeSet<Provider>,
         providers: &BTreeSet<Provider>,
         message: &'static str,
         trace_id: &str,
@@ -62,6 +65,11 @@ impl Scheduler {
         let mut report = Report::default();
         let mut flow = self.flow();
         let mut result = self.delay(later, &mut report).await;
+        // A call that left its provider may have been refused, because the provider has too many. Then those that it has are counted, before
+        // they end.
+        for provider in left {
+            result = result.and(flow.health(provider).await.map(drop));
+        }
         // Calls that wait have waited longer than those that are due now.
         result = result.and(self.claim_for(providers, &mut flow, &mut report, started, trace_id).await);
         if !due.is_empty() {
@@ -110,6 +118,12 @@ impl Scheduler {
         report.delayed += delayed.len() as u64;
         self.due_queue.send_due(&delayed).await
     }
+}
+
+/// Provider with which the call of a record was in flight before. `None` if it was with none.
+fn left_provider(record: &EventRecord) -> Option<Provider> {
+    let serde_dynamo::AttributeValue::S(in_flight) = record.change.old_image.get("in_flight")? else { return None };
+    decode_in_flight(in_flight).map(InFlight::provider)
 }
 
 /// Id and due time of the pending call that a record shows. `None` if the record shows none.

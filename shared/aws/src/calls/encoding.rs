@@ -229,7 +229,8 @@ pub(super) fn encode_in_flight(in_flight: InFlight) -> String {
 }
 
 /// Reads the text of a place in flight. `None` if the text is malformed.
-pub(super) fn decode_in_flight(text: &str) -> Option<InFlight> {
+#[must_use]
+pub fn decode_in_flight(text: &str) -> Option<InFlight> {
     let (state, provider) = text.split_once('.')?;
     let provider = provider.parse().ok()?;
     match state {

@@ -28,6 +28,7 @@ mod row;
 mod table;
 mod wake_queue;
 
+pub use encoding::decode_in_flight;
 pub use entity::EntityRow;
 pub use index::{BY_APPOINTMENT, BY_PARTY, BY_WAKE, TimeRange, WakeEntry};
 pub use load::Loaded;

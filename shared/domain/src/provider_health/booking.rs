@@ -44,8 +44,8 @@ impl ProviderHealth {
     /// Returns the health with the limit that follows from a refusal and from the calls that are in flight now. `None` if no refusal
     /// waits for a count.
     #[must_use]
-    pub fn counted(&self, in_flight: CallsInFlight) -> Option<Self> {
-        Some(Self { call_limit: self.call_limit.counted(in_flight)?, ..self.clone() })
+    pub fn counted(&self, in_flight: CallsInFlight, now: Timestamp) -> Option<Self> {
+        Some(Self { call_limit: self.call_limit.counted(in_flight, now)?, ..self.clone() })
     }
 
     /// Returns the health with a [count](super::CallLimit::recent_count) for all schedulers. `None` if it tells nothing new.

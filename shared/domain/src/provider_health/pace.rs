@@ -24,6 +24,8 @@ const LIMIT_GROWTH: u64 = 20;
 const LIMIT_GROWTH_MIN: u64 = 200;
 /// Share of the present limit that is left after a further refusal, in thousandths.
 const LIMIT_AFTER_REFUSAL: u64 = 900;
+/// Time after a refusal in which a count shows how many calls the provider had then. Later, many of them may have ended.
+const REFUSAL_COUNT_MAX: Duration = Duration::from_secs(10);
 /// Time for which the place of a claim is reserved. By then the index shows the claim.
 const RESERVATION: Duration = Duration::from_secs(10);
 
@@ -125,14 +127,17 @@ impl CallLimit {
 
     /// Returns the limit that follows from the last refusal and from the calls that are in flight now. `None` if it is set already.
     ///
-    /// Claims that were not dialled are no part of the calls that the provider had.
-    pub(super) fn counted(&self, in_flight: CallsInFlight) -> Option<Self> {
+    /// Claims that were not dialled are no part of the calls that the provider had. A count that comes late says nothing about them. So a
+    /// first refusal then sets no limit, and a further one lowers the limit as usual.
+    pub(super) fn counted(&self, in_flight: CallsInFlight, now: Timestamp) -> Option<Self> {
         if !self.needs_count {
             return None;
         }
+        let is_early = self.since.is_some_and(|since| now < since.plus(REFUSAL_COUNT_MAX));
+        let counted = is_early.then_some(in_flight.dialled);
         let lowered = self.calls.map(|calls| calls.saturating_mul(LIMIT_AFTER_REFUSAL) / 1_000);
-        let calls = lowered.map_or(in_flight.dialled, |lowered| lowered.min(in_flight.dialled)).max(1);
-        Some(Self { calls: Some(calls), needs_count: false, ..self.clone() })
+        let calls = [counted, lowered].into_iter().flatten().min().map(|calls| calls.max(1));
+        Some(Self { calls, needs_count: false, ..self.clone() })
     }
 
     /// Returns the limit that holds now. `None` if there is none. `configured` is the limit of the account.

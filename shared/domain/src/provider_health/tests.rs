@@ -403,9 +403,9 @@ fn refusal_limits_the_calls_to_those_that_the_provider_had() {
     assert_eq!(refused.after_dial(&call(2), failed(DialFailure::TooManyCalls), at(101)), None, "it was sent before");
 
     // 600 calls were claimed at the configured rate, and 20 of them were dialled.
-    let limited = refused.counted(CallsInFlight { claimed: 580, dialled: 20 }).expect("was refused");
+    let limited = refused.counted(CallsInFlight { claimed: 580, dialled: 20 }, at(102)).expect("was refused");
     assert_eq!(
-        (limited.counted(CallsInFlight::default()), limited.call_limit.calls_max(None, at(105))),
+        (limited.counted(CallsInFlight::default(), at(102)), limited.call_limit.calls_max(None, at(105))),
         (None, Some(20))
     );
     assert!(!limited.allows(&call(2), at(99), at(105)) && limited.allows(&call(2), at(101), at(105)));
@@ -418,12 +418,26 @@ fn refusal_limits_the_calls_to_those_that_the_provider_had() {
 
     // Calls that ended and were not reported yet let the count be too high. So each further refusal lowers the limit.
     let again = limited.after_dial(&call(3), failed(DialFailure::TooManyCalls), at(110)).expect("changes");
-    let lowered = again.counted(CallsInFlight { claimed: 0, dialled: 30 }).expect("was refused");
+    let lowered = again.counted(CallsInFlight { claimed: 0, dialled: 30 }, at(112)).expect("was refused");
     assert_eq!(lowered.call_limit.calls_max(None, at(115)), Some(18));
     let again = lowered.after_dial(&call(3), failed(DialFailure::TooManyCalls), at(130)).expect("changes");
-    let least = again.counted(CallsInFlight::default()).expect("was refused");
+    let least = again.counted(CallsInFlight::default(), at(131)).expect("was refused");
     assert_eq!(least.call_limit.calls_max(None, at(131)), Some(1), "one call is always tried");
     assert_eq!(least.call_limit.calls_max(None, at(130 + 5 * 60)), Some(2));
+}
+
+/// The calls of a burst may have ended when the calls are counted.
+#[test]
+fn count_that_comes_a_minute_after_a_refusal_limits_nothing() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let refused = health.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(100)).expect("changes");
+    let late = refused.counted(CallsInFlight::default(), at(160)).expect("was refused");
+    assert_eq!((late.call_limit.calls_max(None, at(160)), late.call_limit.needs_count()), (None, false));
+    // A further refusal lowers the present limit by a tenth, however many calls are left.
+    let limited = refused.counted(CallsInFlight { claimed: 0, dialled: 30 }, at(101)).expect("was refused");
+    let again = limited.after_dial(&call(1), failed(DialFailure::TooManyCalls), at(110)).expect("changes");
+    let late = again.counted(CallsInFlight::default(), at(170)).expect("was refused");
+    assert_eq!(late.call_limit.calls_max(None, at(110)), Some(27));
 }
 
 /// Retell and Vapi refuse single calls for reasons that they do not say, and name their capacity by reasons of their own.
