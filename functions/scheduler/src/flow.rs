@@ -261,17 +261,28 @@ impl<'a> Flow<'a> {
     }
 
     /// Finds a provider for the call, in the order that the call names. If a provider needs a probe, the call becomes that
-    /// probe. With `forced`, every open circuit gets a probe. `None` if no provider takes the call now.
+    /// probe, unless [it is spared](ProviderHealth::spares_calls_of_others) and another provider takes it. With `forced`, every open circuit
+    /// gets a probe. `None` if no provider takes the call now.
     pub(crate) async fn route(&mut self, call: &Call, forced: bool, now: Timestamp) -> Result<Option<Route>, Error> {
+        let mut available = None;
         for provider in call.dial_providers() {
             if self.is_available(provider, now).await? {
-                return Ok(Some(Route::AtRate(provider)));
+                available = Some(Route::AtRate(provider));
+                break;
+            }
+        }
+        for provider in call.dial_providers() {
+            if self.is_available(provider, now).await? {
+                break;
+            }
+            if available.is_some() && self.health(provider).await?.spares_calls_of_others(now) {
+                continue;
             }
             if self.is_configured(provider) && self.start_probe(provider, &call.call_id, forced, now).await? {
                 return Ok(Some(Route::Probe(provider)));
             }
         }
-        Ok(None)
+        Ok(available)
     }
 
     async fn start_probe(

@@ -48,6 +48,8 @@ const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(30);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 /// Limit on the refused numbers that the health of a provider remembers, the latest.
 const REFUSED_NUMBERS_MAX: usize = 16;
+/// Time for which a due probe waits for a call that no other provider takes. A run of the schedule finds such a call within a minute.
+const PROBE_SEARCH: Duration = Duration::from_secs(2 * 60);
 /// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
 const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
 /// Full dial rate, in thousandths of the configured rate.
@@ -210,6 +212,15 @@ impl ProviderHealth {
         match &self.circuit {
             Circuit::Closed => false,
             Circuit::Open { probe_at, .. } => *probe_at <= now,
+        }
+    }
+
+    /// True if a call is no probe yet if another provider takes it. The probe may end in doubt, and then nobody dials the call for hours.
+    #[must_use]
+    pub fn spares_calls_of_others(&self, now: Timestamp) -> bool {
+        match &self.circuit {
+            Circuit::Closed => false,
+            Circuit::Open { failure, probe_at, .. } => failure.leaves_doubt() && now < probe_at.plus(PROBE_SEARCH),
         }
     }
 

@@ -60,6 +60,14 @@ impl DialFailure {
             Self::Busy | Self::TooManyCalls => 1,
         }
     }
+
+    /// True if nobody knows whether a call was placed whose dial failed in this way.
+    pub(super) const fn leaves_doubt(self) -> bool {
+        match self {
+            Self::UnclearAnswer => true,
+            Self::AccountProblem | Self::Busy | Self::TooManyCalls | Self::Unreachable | Self::NotDialled => false,
+        }
+    }
 }
 
 /// Result of one dial, as far as it tells about the provider.

@@ -426,6 +426,20 @@ fn refusal_limits_the_calls_to_those_that_the_provider_had() {
     assert_eq!(least.call_limit.calls_max(None, at(130 + 5 * 60)), Some(2));
 }
 
+#[test]
+fn call_of_another_provider_is_a_probe_only_if_it_comes_to_no_harm_or_no_other_call_is_found() {
+    for (failure, spared) in [(DialFailure::UnclearAnswer, true), (DialFailure::AccountProblem, false)] {
+        let mut health = ProviderHealth::new(Provider::Vapi);
+        for second in 0..3 {
+            assert!(!health.spares_calls_of_others(at(second)));
+            health = health.after_dial(&call(second), failed(failure), at(second)).expect("changes");
+        }
+        assert!(health.needs_probe(at(32)));
+        assert_eq!(health.spares_calls_of_others(at(151)), spared, "{failure:?}");
+        assert!(!health.spares_calls_of_others(at(152)), "no call names this provider alone");
+    }
+}
+
 /// The calls of a burst may have ended when the calls are counted.
 #[test]
 fn count_that_comes_a_minute_after_a_refusal_limits_nothing() {
