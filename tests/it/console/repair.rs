@@ -41,7 +41,8 @@ async fn plan(browser: &Browser, from: &str, label: &str) -> (Page, PlanId) {
 pub(super) async fn ended(browser: &Browser, started: &Page) -> Page {
     assert_eq!(started.status, StatusCode::SEE_OTHER, "{}", started.html);
     let path = started.location.clone().unwrap();
-    for _ in 0..100 {
+    // A run may wait for two minutes for messages that a killed run hides.
+    for _ in 0..300 {
         let page = browser.get(&path).await;
         if !page.contains(">Stop</button>") && !page.contains("stopping at the end") {
             return page;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::Provider;
 
 use super::{
     AccountConfig, ConfigError, DialRates, DialRatesError, Entries, Entry, KeyLengths, Pacing, ProvidersFile,
@@ -284,44 +284,6 @@ fn public_url_with_the_path_of_webhooks_is_refused() {
         let other = format!(r#"{{"{provider}":{{"keys":["{key}"],"public_url":"https://example.com/my-webhooks"}}}}"#);
         assert!(file(&other).is_ok());
     }
-}
-
-#[test]
-fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
-    let start = Timestamp::from_millis(1_767_225_600_123);
-    for (per_second, lanes, round) in
-        [(0.1, 1, 10_000), (0.5, 2, 4_000), (1.0, 3, 3_000), (3.0, 8, 2_667), (100.0, 250, 2_500), (200.0, 500, 2_500)]
-    {
-        let config = Pacing::new(per_second).unwrap();
-        assert_eq!(config.lanes(), lanes);
-        for rate in [1_000, 700, 100] {
-            let slowed = 1_000_u64.div_ceil(rate);
-            let mut turns = Vec::new();
-            for lane in 0..u64::from(lanes) {
-                let first = start.plus(config.time_to_turn(lane, rate, start));
-                let next = config.time_to_turn(lane, rate, first).as_millis();
-                assert!(next.abs_diff(round * u128::from(slowed)) <= u128::from(slowed), "{per_second}: {next} ms");
-                turns.push(first.millis_since(start));
-            }
-            // Each lane has one turn before any has a second one, and the turns are apart by the interval of the rate.
-            turns.sort_unstable();
-            let interval = 1_000.0 / per_second * slowed as f64;
-            for pair in turns.windows(2) {
-                assert!(((pair[1] - pair[0]) as f64 - interval).abs() <= 1.0, "{per_second}: {pair:?}");
-            }
-        }
-    }
-
-    // 10 calls per second keep 25 dialers busy.
-    let rates: DialRates = "retell=8,twilio=2".parse().unwrap();
-    let intervals = |dialers| {
-        [Provider::Retell, Provider::Twilio].map(|provider| rates.interval(provider, dialers).unwrap().as_millis())
-    };
-    assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([128, 515], [128, 515], [322, 1_288]));
-    assert_eq!(rates.interval(Provider::Vapi, 50), None);
-    let wanted = ["", "retell=1", "retell=8,twilio=2", "*=1", "*=200"]
-        .map(|text| text.parse::<DialRates>().unwrap().dialers_wanted());
-    assert_eq!(wanted, [0, 3, 25, 25, 1_000]);
 }
 
 #[test]
