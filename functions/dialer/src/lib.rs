@@ -12,10 +12,6 @@
 //! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
 //! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
 //!
-//! **A claim waits for the time of its place in the dial rate**, so all dialers together ask the provider at its rate and never in a burst.
-//! A claim that comes more than a moment too late waits for the next turn of its lane. If it would have to wait longer than a dialer can, it
-//! is released, and the scheduler books another place.
-//!
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
 
@@ -41,11 +37,11 @@ use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, PLACE_WAIT_MAX, Policy, Provider,
-    ProviderEvent, StopReason, Timestamp,
+    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
+    StopReason, Timestamp,
 };
 use switchhook_providers::{
-    AccountConfig, DialAnswer, DialRates, DialRequest, Entries, Entry, derived_call_id, dial_api_request,
+    AccountConfig, DialAnswer, DialRates, DialRequest, Entries, Entry, Pacing, derived_call_id, dial_api_request,
 };
 
 use crate::outcome::{
@@ -55,9 +51,6 @@ use crate::outcome::{
 
 /// Maximum number of tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
-/// Time by which a dial may be later than the time of its place. It is longer than the queue and a new dialer usually take. So many
-/// dials may come together at most after a moment in which none were made.
-const LATE_MAX: Duration = Duration::from_millis(500);
 /// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
 
@@ -111,7 +104,7 @@ pub struct Dialer {
     /// The queue of call events, for the answers of providers.
     pub queue: Queue,
     pub dial_accounts: DialAccounts,
-    /// Rates of the providers, for the turns of claims that are late.
+    /// Rates of the providers. Together, the lanes of a provider keep to its rate.
     pub dial_rates: DialRates,
     pub api: ProviderApi,
     /// Health of the providers, as this process read it last.
@@ -161,51 +154,36 @@ impl Dialer {
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
             self.log(decoded.as_ref().ok(), &dialled, notes, started);
+            // The lanes of a provider share its dial rate, so the next call waits. After an error too: a request may have been sent.
+            if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
+                let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
+                tokio::time::sleep(self.lane_interval(message).saturating_sub(spent)).await;
+            }
         }
         waiting
     }
 
-    /// Time until this claim may be dialled: until the time of its place, or until the next turn of its lane if it is too late for that.
-    /// A claim that the provider no longer takes waits for nothing, so that those behind it in its lane are not late.
-    async fn time_to_dial(&self, call: &Call, claim: &ClaimMessage, now: Timestamp) -> Result<Duration, Error> {
-        let (Some(place), Some(pacing)) = (claim.place, self.dial_rates.pacing(claim.provider)) else {
-            return Ok(Duration::ZERO);
-        };
-        let is_on_time = place.dial_at <= now && now <= place.dial_at.plus(LATE_MAX);
-        if is_on_time || !call.is_claimed_by(&claim.token, now) {
-            return Ok(Duration::ZERO);
-        }
-        let Some(health) = self.health_that_allows(claim.provider, call, now).await? else { return Ok(Duration::ZERO) };
-        Ok(match u64::try_from(place.dial_at.millis_since(now)) {
-            Ok(early) => Duration::from_millis(early),
-            Err(_) => pacing.time_to_turn(pacing.lane(place), health.rate(now), now),
-        })
+    /// Time from one dial to the next in the lane of this message. A lane is named `{provider}-{number}`.
+    fn lane_interval(&self, message: &SqsMessage) -> Duration {
+        let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
+        let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
+        let pacing = provider.and_then(|provider| self.dial_rates.pacing(provider));
+        pacing.map_or(Duration::ZERO, Pacing::lane_interval)
     }
 
     async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
         let random_id = self.random_ids.hex::<8>()?;
         let dial_key = accounts.config(claim.provider).map_or(random_id.clone(), |config| config.dial_key(&random_id));
-        let (mut last_error, mut has_waited, mut is_far_off) = (None, false, false);
+        let mut last_error = None;
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // No other dial has this key. So the write of the last round was committed, and only its answer was lost.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
                 return self.place(&call, &attempt, is_last_attempt, &accounts, claim, notes).await;
             }
-            if !has_waited {
-                // If the row changes meanwhile, the write of the next step is refused, and the row is read again.
-                let wait = self.time_to_dial(&call, claim, self.clock.now()).await?;
-                is_far_off = wait > PLACE_WAIT_MAX;
-                tokio::time::sleep(if is_far_off { Duration::ZERO } else { wait }).await;
-                has_waited = true;
-            }
             let now = self.clock.now();
-            let step = if is_far_off {
-                call.release(&claim.token, &self.policy, now).map_or(NextStep::ClaimLost, NextStep::Release)
-            } else {
-                self.next_step(&call, claim, &dial_key, now).await?
-            };
+            let step = self.next_step(&call, claim, &dial_key, now).await?;
             let Some(transition) = step.transition() else {
                 // The call was called off since it was claimed, or has ended. If it is under way, its dial may be the probe.
                 if call.in_flight.is_none() {

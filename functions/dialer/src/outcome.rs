@@ -126,6 +126,14 @@ impl DialOutcome {
             | Self::InDoubt(_) => false,
         }
     }
+
+    /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
+    pub(crate) const fn may_have_sent_request(&self) -> bool {
+        match self {
+            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) | Self::DialledBefore => false,
+            Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
+        }
+    }
 }
 
 /// Returns what the result of a dial between these numbers means for the health of its provider.

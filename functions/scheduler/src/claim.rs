@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_aws::queue::{ClaimMessage, MESSAGE_SCHEMA};
-use switchhook_domain::{Call, CallId, Place, Provider, Timestamp, Transition};
+use switchhook_domain::{Call, CallId, Provider, Timestamp, Transition};
 
 use crate::flow::{Flow, Route, Turn};
 use crate::{CONCURRENCY, ClaimOutcome, LEASE, Report, Scheduler};
 
 /// Write that a run makes for a due call.
 enum Step {
-    /// The call is claimed, to be placed in this way. A probe needs no place in the dial rate.
-    Claim(Route, Option<Place>, Box<Call>),
+    /// The call is claimed, to be placed in this way, with the number of its place.
+    Claim(Route, u64, Box<Call>),
     /// The call ends, because it is too late for it.
     Expire(Box<Transition>),
     /// The call waits until its calling window opens.
@@ -65,7 +64,7 @@ impl Scheduler {
                     Some(step) => steps.push(step),
                     None => match flow.route(&call, false, now).await {
                         Ok(Some(Route::AtRate(provider))) => by_provider.entry(provider).or_default().push(call),
-                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, None, Box::new(call))),
+                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, 0, Box::new(call))),
                         Ok(None) => report.waiting += 1,
                         Err(error) => fail(report, error),
                     },
@@ -82,9 +81,9 @@ impl Scheduler {
             match flow.book(provider, calls.len() as u64, turn, now).await {
                 Ok(places) => {
                     let mut calls = calls.into_iter();
-                    let booked = places.into_iter().zip(calls.by_ref());
+                    let booked = places.zip(calls.by_ref());
                     steps.extend(
-                        booked.map(|(place, call)| Step::Claim(Route::AtRate(provider), Some(place), Box::new(call))),
+                        booked.map(|(place, call)| Step::Claim(Route::AtRate(provider), place, Box::new(call))),
                     );
                     report.waiting += calls.len() as u64;
                     if turn == Turn::Woken {
@@ -158,7 +157,7 @@ impl Scheduler {
         flow: &Flow<'_>,
         mut call: Call,
         provider: Provider,
-        place: Option<Place>,
+        place: u64,
         is_manual: bool,
         trace_id: &str,
     ) -> Result<ClaimOutcome, Error> {
@@ -181,16 +180,8 @@ impl Scheduler {
                 return failure;
             }
         }
-        let claim = ClaimMessage {
-            schema_version: MESSAGE_SCHEMA,
-            trace_id: trace_id.to_owned(),
-            call_id: call.call_id,
-            token,
-            provider,
-            due_at,
-            place,
-        };
-        self.queue.send_claim(&claim, flow.lane(provider, place)).await?;
+        let lane = flow.lane(provider, place);
+        self.queue.send_claim(&call.call_id, &token, provider, lane, due_at, trace_id).await?;
         Ok(ClaimOutcome::Claimed)
     }
 

@@ -1,12 +1,13 @@
 //! The providers as one invocation of the scheduler sees them: their health, their dial rates, and the calls that they have.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Place, Provider, ProviderHealth, Timestamp};
+use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Provider, ProviderHealth, Timestamp};
 use switchhook_providers::DialRates;
 
 /// Way on which a call reaches a provider.
@@ -63,8 +64,6 @@ pub(crate) struct Flow<'a> {
     in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
     /// Providers for which a call waits, because they have as many calls as they may have.
     full: BTreeSet<Provider>,
-    /// Providers for which a call waits, because they are [so slow](ProviderHealth::is_slow) that their rate is booked for seconds only.
-    slow: BTreeSet<Provider>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
 }
@@ -79,7 +78,6 @@ impl<'a> Flow<'a> {
             health: BTreeMap::new(),
             in_flight: None,
             full: BTreeSet::new(),
-            slow: BTreeSet::new(),
             behind: BTreeMap::new(),
         }
     }
@@ -129,8 +127,7 @@ impl<'a> Flow<'a> {
             None => None,
         };
         let is_in_turn = turn == Turn::OldestFirst;
-        let (ahead, lanes) = (turn.ahead(), pacing.lanes());
-        Ok(Some(Pace { interval, ahead, lanes, calls_max, in_flight, is_in_turn }))
+        Ok(Some(Pace { interval, ahead: turn.ahead(), calls_max, in_flight, is_in_turn }))
     }
 
     /// True if the provider gets calls other than probes.
@@ -146,11 +143,6 @@ impl<'a> Flow<'a> {
     /// Providers for which a call waits, because they have as many calls as they may have.
     pub(crate) fn full(&self) -> impl Iterator<Item = Provider> {
         self.full.iter().copied()
-    }
-
-    /// Providers for which a call waits, because they are [slow](ProviderHealth::is_slow).
-    pub(crate) fn slow(&self) -> impl Iterator<Item = Provider> {
-        self.slow.iter().copied()
     }
 
     /// True if a call is known to wait for the provider, because it has as many calls as it may have.
@@ -170,7 +162,7 @@ impl<'a> Flow<'a> {
         Ok(self.health(provider).await?.free_places(&pace, now))
     }
 
-    /// Books up to `wanted` places at the provider, and returns them. The same write shares the count of the calls in flight with the
+    /// Books up to `wanted` places at the provider. Returns their numbers. The same write shares the count of the calls in flight with the
     /// other schedulers, if this invocation made one.
     pub(crate) async fn book(
         &mut self,
@@ -178,15 +170,15 @@ impl<'a> Flow<'a> {
         wanted: u64,
         turn: Turn,
         now: Timestamp,
-    ) -> Result<Vec<Place>, Error> {
-        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(Vec::new()) };
+    ) -> Result<Range<u64>, Error> {
+        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(0..0) };
         let own = self.in_flight.as_ref().filter(|(_, at)| pace.in_flight.is_some() && now < at.plus(COUNT_AGE_MAX));
         let own = own.map(|(counted, at)| (counted.get(&provider).copied().unwrap_or_default(), *at));
         let book = |health: &ProviderHealth| {
             let counted = own.and_then(|(calls, at)| health.with_count(calls, at));
             let (next, places) = match counted.as_ref().unwrap_or(health).book(wanted, &pace, now) {
                 Some(booked) => booked,
-                None => (counted?, Vec::new()),
+                None => (counted?, 0..0),
             };
             Some((next.clone(), (next, places)))
         };
@@ -198,16 +190,11 @@ impl<'a> Flow<'a> {
             // Others have taken the places since the health was read.
             None => {
                 self.health.remove(&provider);
-                Vec::new()
+                0..0
             }
         };
-        if (places.len() as u64) < wanted {
-            let health = self.health(provider).await?;
-            if health.is_full(&pace, now) {
-                self.full.insert(provider);
-            } else if health.is_slow(&pace, now) {
-                self.slow.insert(provider);
-            }
+        if places.end - places.start < wanted && self.health(provider).await?.is_full(&pace, now) {
+            self.full.insert(provider);
         }
         Ok(places)
     }
@@ -323,8 +310,9 @@ impl<'a> Flow<'a> {
         Ok(())
     }
 
-    /// Lane of a claim: one of the provider's message groups in the dial queue. A probe has no place, and takes the first lane.
-    pub(crate) fn lane(&self, provider: Provider, place: Option<Place>) -> u64 {
-        place.zip(self.dial_rates.pacing(provider)).map_or(0, |(place, pacing)| pacing.lane(place))
+    /// Lane of a claim: one of the provider's message groups in the dial queue. Places that were booked one after the other take turns
+    /// through the lanes, so that no lane has more claims than another.
+    pub(crate) fn lane(&self, provider: Provider, place: u64) -> u64 {
+        place % self.dial_rates.pacing(provider).map_or(1, |pacing| u64::from(pacing.lanes()).max(1))
     }
 }

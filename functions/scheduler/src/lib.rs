@@ -265,8 +265,8 @@ impl Scheduler {
             None => flow.route(&call, true, now).await?,
         };
         let place = match route {
-            Some(Route::Probe(_)) => Some(None),
-            Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.pop().map(Some),
+            Some(Route::Probe(_)) => Some(0),
+            Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.next(),
             None => None,
         };
         match route.zip(place) {

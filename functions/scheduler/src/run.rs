@@ -18,7 +18,7 @@ use crate::{Report, Scheduler};
 const RUN_MAX: Duration = Duration::from_secs(40);
 /// Time that a run looks ahead: a little more than the time to the next run.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);
-/// Delays after a run at which the scheduler looks again at a provider that had too few places for the calls that wait.
+/// Delays after a run at which the scheduler looks again at a provider that has as many calls as it may have.
 const LOOKS: [Duration; 5] = [
     Duration::from_secs(10),
     Duration::from_secs(20),
@@ -72,12 +72,11 @@ impl Scheduler {
         self.claim_for(&providers, flow, report, started, trace_id).await
     }
 
-    /// Has the scheduler look again, every ten seconds until the next run, at the providers that have as many calls as they may have, and
-    /// at those that are slow.
+    /// Has the scheduler look again, every ten seconds until the next run, at the providers that have as many calls as they may have.
     pub(crate) async fn look_again(&self, flow: &Flow<'_>, report: &mut Report) -> Result<(), Error> {
-        report.full = flow.full().count() as u64;
-        let providers: BTreeSet<Provider> = flow.full().chain(flow.slow()).collect();
-        let looks = providers.iter().flat_map(|provider| LOOKS.map(|delay| (DueWork::Provider(*provider), delay)));
+        let full: Vec<Provider> = flow.full().collect();
+        report.full = full.len() as u64;
+        let looks = full.iter().flat_map(|provider| LOOKS.map(|delay| (DueWork::Provider(*provider), delay)));
         self.due_queue.send_due(&looks.collect::<Vec<_>>()).await
     }
 

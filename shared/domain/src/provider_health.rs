@@ -19,7 +19,6 @@
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
-//! Each [place](Place) has a time. The dialer waits for it, so the provider is asked at its present rate and never in bursts.
 
 mod availability;
 mod booking;
@@ -31,7 +30,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::availability::ProviderAvailability;
-pub use self::booking::{PLACE_WAIT_MAX, Place};
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
 pub use self::signal::{DialFailure, DialSignal};
 use self::signal::{limits_calls, undialled_failure};
@@ -53,7 +51,7 @@ const PROBE_SEARCH: Duration = Duration::from_secs(2 * 60);
 /// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
 const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
 /// Full dial rate, in thousandths of the configured rate.
-pub const FULL_RATE: u64 = 1_000;
+const FULL_RATE: u64 = 1_000;
 /// Growth of a lowered rate per minute, in thousandths of the configured rate. A halved rate is whole again after 25 minutes.
 const RATE_GROWTH: u64 = 20;
 /// Limits of the pause of all dials after the provider had too many calls.

@@ -1,25 +1,11 @@
 //! Booking of places: how many calls may be claimed now, for the dial rate and for the limit on calls in flight.
 
+use std::ops::Range;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 use super::pace::{CallsInFlight, Pace};
 use super::{DIAL_INTERVAL_MAX, FULL_RATE, ProviderHealth};
 use crate::time::Timestamp;
-
-/// Longest time for which a dialer waits for the place of its claim. It is more than the ten seconds after which a scheduler looks again at a
-/// slow provider, and so little that the time is left to ask the provider.
-pub const PLACE_WAIT_MAX: Duration = Duration::from_secs(12);
-
-/// Place of a claim in the dial rate of a provider.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Number of the place. All places of a provider are numbered, in the order in which they were booked.
-    pub number: u64,
-    /// Time at which the provider may be asked to place the call.
-    pub dial_at: Timestamp,
-}
 
 impl ProviderHealth {
     /// Returns the number of calls that can be claimed now. A rate of less than one dial in the time ahead still allows one claim.
@@ -33,8 +19,7 @@ impl ProviderHealth {
             return 0;
         }
         let start = self.booking_start(now);
-        let ahead = if self.is_slow(pace, now) { pace.ahead.min(PLACE_WAIT_MAX) } else { pace.ahead };
-        let free = u64::try_from(now.plus(ahead).millis_since(start)).unwrap_or_default();
+        let free = u64::try_from(now.plus(pace.ahead).millis_since(start)).unwrap_or_default();
         let interval = self.current_interval(pace.interval, now).as_nanos().max(1);
         let places = u64::try_from(Duration::from_millis(free).as_nanos() / interval).unwrap_or(u64::MAX);
         let places = if start == now { places.max(1) } else { places };
@@ -67,36 +52,27 @@ impl ProviderHealth {
         self.call_limit.calls_max(pace.calls_max, now).is_some() && self.call_limit.calls_wait(now)
     }
 
-    /// True if the lanes take turns so slowly that a dialer cannot wait for the next turn of its lane. Then the rate is booked only for the
-    /// time that a dialer may wait.
+    /// Books places for up to `wanted` claims, and notes that calls wait if the provider is full. Returns the numbers of the booked places,
+    /// which may be none. All places of a provider are numbered, in the order in which they were booked. `None` if there is nothing to
+    /// write.
     #[must_use]
-    pub fn is_slow(&self, pace: &Pace, now: Timestamp) -> bool {
-        self.current_interval(pace.interval, now).saturating_mul(pace.lanes) > PLACE_WAIT_MAX
-    }
-
-    /// Books places for up to `wanted` claims, and notes that calls wait if the provider is full. Returns the booked places, which may be
-    /// none. `None` if there is nothing to write.
-    #[must_use]
-    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, Vec<Place>)> {
+    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, Range<u64>)> {
         let booked = wanted.min(self.free_places(pace, now));
         let first = self.places_booked;
-        let (start, interval) = (self.booking_start(now), self.current_interval(pace.interval, now));
-        // Rounded up, so that single bookings keep to the rate too.
-        let after = |places: u64| {
-            let time = interval.saturating_mul(u32::try_from(places).unwrap_or(u32::MAX));
-            start.plus(Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
-        };
         let mut next = self.clone();
         if booked > 0 {
-            next.booked_until = Some(after(booked));
+            let interval = self.current_interval(pace.interval, now);
+            let time = interval.saturating_mul(u32::try_from(booked).unwrap_or(u32::MAX));
+            // Rounded up, so that single bookings keep to the rate too.
+            let time = Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
+            next.booked_until = Some(self.booking_start(now).plus(time));
             next.places_booked = first.saturating_add(booked);
             if self.call_limit.calls_max(pace.calls_max, now).is_some() {
                 next.call_limit.reserve(booked, now);
             }
         }
         let is_noted = booked < wanted && next.is_full(pace, now) && next.call_limit.note_waiting(now);
-        let place = |index| Place { number: first.saturating_add(index), dial_at: after(index) };
-        (booked > 0 || is_noted).then(|| (next, (0..booked).map(place).collect()))
+        (booked > 0 || is_noted).then_some((next, first..first.saturating_add(booked)))
     }
 
     /// Returns the health after all calls that waited for a place got one. `None` if none is known to wait.

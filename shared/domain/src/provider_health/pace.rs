@@ -44,8 +44,6 @@ pub struct Pace {
     pub interval: Duration,
     /// Time for which the rate may be booked.
     pub ahead: Duration,
-    /// Number of lanes that take turns.
-    pub lanes: u32,
     /// Configured limit on calls in flight. `None` if there is none.
     pub calls_max: Option<u64>,
     /// Calls in flight now. `None` if nobody counted them: then no place is free while there is a limit.

@@ -1,8 +1,7 @@
 //! Pace of dialling: the calls per second that an account may place, and the division of that rate among lanes.
 //!
 //! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different
-//! lanes work at the same time. **All lanes of a provider together never exceed its rate.** For that, each claim has the time of its place
-//! in the rate, and each lane has turns for claims that are late.
+//! lanes work at the same time. **All lanes of a provider together never exceed its rate.**
 //!
 //! Each lane keeps a dialer busy. If the function may not run that often, the lanes take turns, and the providers share its dials in
 //! the proportion of their rates.
@@ -13,7 +12,7 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-use switchhook_domain::{FULL_RATE, Place, Provider, Timestamp, UnknownProvider};
+use switchhook_domain::{Provider, UnknownProvider};
 use thiserror::Error;
 
 use crate::api::api_url;
@@ -24,10 +23,10 @@ pub const PER_SECOND_MAX: f64 = 200.0;
 /// invocation may last.
 pub const PER_SECOND_MIN: f64 = 0.1;
 /// Time from one call to the next within one lane, but at low rates. It is longer than providers usually take to answer, so the lanes
-/// reach the rate. It is no longer than that, because a dialer is paid for while it waits for the next call.
+/// reach the rate. It is no longer than that, because a dialer is paid for while it waits.
 pub const LANE_SECONDS: f64 = 2.5;
-/// Share of a provider's rate that is booked by claims. The turns of the lanes have the full rate. So claims that are late after a slow answer
-/// catch up. Without this, claims would wait longer and longer at the full rate, and expire.
+/// Share of a provider's rate that is booked by claims. The lanes dial at the full rate. So they catch up after a slow answer, and with the
+/// time that the queue takes between two dials. Without this, claims would wait longer and longer at the full rate, and expire.
 pub const BOOKED_SHARE: f64 = 0.97;
 /// Name of every provider that a text of rates does not name.
 const OTHERS: &str = "*";
@@ -179,75 +178,9 @@ impl Pacing {
         wanted.unwrap_or(LANES_MAX)
     }
 
-    /// Lane of a place in the rate. Places that were booked one after the other take turns through the lanes, so that no lane has more claims
-    /// than another.
+    /// Time from one call to the next within one lane. At this interval all lanes together keep the rate.
     #[must_use]
-    pub fn lane(self, place: Place) -> u64 {
-        place.number % u64::from(self.lanes()).max(1)
-    }
-
-    /// Returns the time from now to the next turn of a lane, which is never now. A claim that comes too late for the time of its place is
-    /// dialled at such a turn. The lanes have their turns one after the other, so claims that are late together make no burst.
-    ///
-    /// `rate` is the present rate, in thousandths of the configured one. It counts as the next lower of a half, a third and so on, because
-    /// the turns move when it changes.
-    #[must_use]
-    pub fn time_to_turn(self, lane: u64, rate: u64, now: Timestamp) -> Duration {
-        let slowed = u32::try_from(FULL_RATE.div_ceil(rate.max(1))).unwrap_or(u32::MAX);
-        let interval = Duration::from_secs(1).mul_f64(f64::from(slowed) / self.per_second).as_nanos().max(1);
-        let (lanes, lane) = (u128::from(self.lanes()), u128::from(lane));
-        let round = interval * lanes;
-        let now = Duration::from_millis(u64::try_from(now.as_millis()).unwrap_or_default()).as_nanos();
-        let since_turn = (now + round - lane % lanes * interval) % round;
-        // Rounded up, so that the lane does not get the same turn twice.
-        Duration::from_millis(u64::try_from((round - since_turn).div_ceil(1_000_000)).unwrap_or(u64::MAX))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
-        let start = Timestamp::from_millis(1_767_225_600_123);
-        for (per_second, lanes, round) in [
-            (0.1, 1, 10_000),
-            (0.5, 2, 4_000),
-            (1.0, 3, 3_000),
-            (3.0, 8, 2_667),
-            (100.0, 250, 2_500),
-            (200.0, 500, 2_500),
-        ] {
-            let config = Pacing::new(per_second).unwrap();
-            assert_eq!(config.lanes(), lanes);
-            for rate in [1_000, 700, 100] {
-                let slowed = 1_000_u64.div_ceil(rate);
-                let mut turns = Vec::new();
-                for lane in 0..u64::from(lanes) {
-                    let first = start.plus(config.time_to_turn(lane, rate, start));
-                    let next = config.time_to_turn(lane, rate, first).as_millis();
-                    assert!(next.abs_diff(round * u128::from(slowed)) <= u128::from(slowed), "{per_second}: {next} ms");
-                    turns.push(first.millis_since(start));
-                }
-                // Each lane has one turn before any has a second one, and the turns are apart by the interval of the rate.
-                turns.sort_unstable();
-                let interval = 1_000.0 / per_second * slowed as f64;
-                for pair in turns.windows(2) {
-                    assert!(((pair[1] - pair[0]) as f64 - interval).abs() <= 1.0, "{per_second}: {pair:?}");
-                }
-            }
-        }
-
-        // 10 calls per second keep 25 dialers busy.
-        let rates: DialRates = "retell=8,twilio=2".parse().unwrap();
-        let intervals = |dialers| {
-            [Provider::Retell, Provider::Twilio].map(|provider| rates.interval(provider, dialers).unwrap().as_millis())
-        };
-        assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([128, 515], [128, 515], [322, 1_288]));
-        assert_eq!(rates.interval(Provider::Vapi, 50), None);
-        let wanted = ["", "retell=1", "retell=8,twilio=2", "*=1", "*=200"]
-            .map(|text| text.parse::<DialRates>().unwrap().dialers_wanted());
-        assert_eq!(wanted, [0, 3, 25, 25, 1_000]);
+    pub fn lane_interval(self) -> Duration {
+        Duration::from_secs(1).mul_f64(f64::from(self.lanes()) / self.per_second)
     }
 }

@@ -287,6 +287,29 @@ fn public_url_with_the_path_of_webhooks_is_refused() {
 }
 
 #[test]
+fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
+    let config = |per_second: f64| Pacing::new(per_second).unwrap();
+    let lanes_and_interval =
+        |per_second: f64| (config(per_second).lanes(), config(per_second).lane_interval().as_millis());
+    assert_eq!(lanes_and_interval(0.1), (1, 10_000));
+    assert_eq!(lanes_and_interval(0.5), (2, 4_000));
+    assert_eq!(lanes_and_interval(1.0), (3, 3_000));
+    assert_eq!(lanes_and_interval(100.0), (250, 2_500));
+    assert_eq!(lanes_and_interval(200.0), (500, 2_500));
+
+    // 10 calls per second keep 25 dialers busy.
+    let rates: DialRates = "retell=8,twilio=2".parse().unwrap();
+    let intervals = |dialers| {
+        [Provider::Retell, Provider::Twilio].map(|provider| rates.interval(provider, dialers).unwrap().as_millis())
+    };
+    assert_eq!((intervals(1_000), intervals(25), intervals(10)), ([128, 515], [128, 515], [322, 1_288]));
+    assert_eq!(rates.interval(Provider::Vapi, 50), None);
+    let wanted = ["", "retell=1", "retell=8,twilio=2", "*=1", "*=200"]
+        .map(|text| text.parse::<DialRates>().unwrap().dialers_wanted());
+    assert_eq!(wanted, [0, 3, 25, 25, 1_000]);
+}
+
+#[test]
 fn sources_are_allowed_by_address_block() {
     let config = |json: &str| {
         file(&format!(r#"{{"generic":{json}}}"#)).unwrap().webhook_keys().config(Provider::Generic).cloned().unwrap()
