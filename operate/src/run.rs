@@ -38,7 +38,7 @@ pub use id::RunId;
 pub const RATE_DEFAULT: u32 = 50;
 /// Largest number of items in a page, unless one call has more.
 const PAGE_MAX: usize = 50;
-/// Items in a page of a discard, which searches the whole dead-letter queue.
+/// Items in a page of a discard at the default rate or above. Each page searches the dead-letter queue.
 const DISCARD_PAGE: usize = 1_000;
 /// Calls that are checked at the same time.
 const CONCURRENCY: usize = 8;
@@ -290,19 +290,19 @@ impl Held<'_> {
     /// Returns the end of the page that starts at the position. The items of one call are in one page.
     fn page_end(&self) -> usize {
         let items = &self.plan.items;
-        let of_rate = |page_max| usize::try_from(self.run.rate).unwrap_or(page_max).clamp(1, page_max);
         let size = match self.run.verb {
-            // A part of a table has many items of its own.
             Verb::Copy => 1,
-            Verb::DiscardDeadLetters | Verb::DiscardQuarantined => DISCARD_PAGE,
-            Verb::Replay
+            Verb::DiscardDeadLetters | Verb::DiscardQuarantined if self.run.rate >= RATE_DEFAULT => DISCARD_PAGE,
+            Verb::DiscardDeadLetters
+            | Verb::DiscardQuarantined
+            | Verb::Replay
             | Verb::Redrive
             | Verb::Reprocess
             | Verb::Republish
             | Verb::Verify
             | Verb::Refill
             | Verb::Stop
-            | Verb::Forget => of_rate(PAGE_MAX),
+            | Verb::Forget => usize::try_from(self.run.rate).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX),
         };
         let mut end = (self.run.position + size).min(items.len());
         let call_before = |index: usize| items.get(index).and_then(|item| item.call_id.as_ref());
