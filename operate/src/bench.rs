@@ -3,8 +3,8 @@
 //! **A benchmark leaves nothing behind.** The names of its calls and events follow from its id, so they can be removed by the id alone, also
 //! after a benchmark that was killed. Only counts in metrics and log lines stay, and subscribers see the domain events.
 //!
-//! The time of an answer is that of a new connection. The time until an event is applied is from its receipt by ingress to its fold by the
-//! consumer, both by the clocks of the stack, as in the metric `received_to_applied_ms`.
+//! The time of an answer includes a new connection. The time until an event is applied is from its receipt by ingress to its fold by the
+//! consumer, by the clocks of the stack. The metric `received_to_applied_ms` has the same time.
 
 mod id;
 
@@ -187,7 +187,7 @@ pub async fn bench(
             }
             Some(Ok(Some(Answer::Missing))) => "no answer".to_owned(),
             Some(Err(error)) => {
-                // What was sent before is removed all the same.
+                // The webhooks that were sent before are removed all the same.
                 stop.send_replace(true);
                 failed.get_or_insert(error);
                 continue;
@@ -293,7 +293,7 @@ async fn wait_until_applied(
     Ok(applied.into_values().collect())
 }
 
-/// Removes the calls with their events, except calls of which the inbox holds an event that is not folded.
+/// Removes the calls with their events. A call stays if the inbox holds an event of the call that is not folded.
 async fn remove(stack: &Stack, id: &BenchId) -> Result<Removed, Error> {
     let removed = (0..id.calls()).map(|call| async move {
         let call_id: CallId = id.call_id(call);

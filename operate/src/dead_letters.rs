@@ -204,7 +204,7 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
 /// The same as [`plan_redrive`].
 pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize) -> Result<Plan, Error> {
     plan(stack, filter, items_max, Verb::DiscardDeadLetters, |letter| {
-        // The run clears the note of an item's event. That of a notice may be retried since, and then needs its note.
+        // The run clears the note of an item's event. The event of a notice may be retried since, and then needs its note.
         let event_id = match letter.kind {
             LetterKind::Event | LetterKind::Unreadable => letter.event_id.clone(),
             LetterKind::QuarantineNotice if letter.in_index => return None,

@@ -74,8 +74,8 @@ pub async fn calls_since(
     Ok(found)
 }
 
-/// Returns the calls of [`calls_since`], and those that were settled in the days before `since` and written since then: by a late event, or because
-/// their person was forgotten. So such a call is found even if the inbox has lost the event. A call whose row cannot be read is among them.
+/// Returns the calls of [`calls_since`], and those that were settled in the days before `since` and written since then. A late event writes a
+/// settled call, and so does the forgetting of its person. So such a call is found even if the inbox has lost the event. A call whose row cannot be read is among them.
 ///
 /// # Errors
 /// The errors of the tables.

@@ -6,8 +6,8 @@
 //!
 //! **The index of dead letters follows the dead-letter queue.** A consumer that crashes or is throttled at the last receive of
 //! a message writes no note. If the queue has grown since the last run, its messages are read, and events without a note
-//! get one. A run that has no time to read all publishes its notices all the same, and leaves the old length in the cursor, so that
-//! the next one reads them.
+//! get one. A run that has no time to read all publishes its notices all the same. It leaves the old length in the cursor, so that
+//! the next run reads them.
 
 use std::time::Duration;
 

@@ -75,7 +75,7 @@ impl StoredKey {
     }
 }
 
-/// URL that webhooks of the generic provider are posted to. `webhook_url` is the base URL, if it differs from that of the API.
+/// URL that webhooks of the generic provider are posted to. `webhook_url` is the base URL, if it differs from the URL of the API.
 pub(crate) fn url_of_webhooks(stack: &Stack, webhook_url: Option<&str>) -> String {
     let base = webhook_url.unwrap_or(&stack.names.api_url).trim_end_matches('/');
     let base = base.trim_end_matches("/webhooks/{provider}").trim_end_matches("/webhooks/generic");

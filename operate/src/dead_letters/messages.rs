@@ -40,9 +40,9 @@ const REQUEST_MAX: usize = 10;
 /// Deletes the messages of items. `key_of_item` names the message of an item. An item without a message is not left alone: a run that is
 /// repeated finds it deleted.
 ///
-/// Returns the items whose messages were in the queue when the plan was made and did not come for a while, although the queue holds messages
-/// that could not be received. They may be among these. The eleventh message of a call is hidden for as long as the ten before it
-/// stay, so nobody can tell such a message from one that is deleted.
+/// Returns the items whose messages were in the queue when the plan was made, and did not come for a while. The queue holds messages that
+/// could not be received, and they may be among these. The eleventh message of a call is hidden for as long as the ten before it stay. So
+/// nobody can tell such a message from one that is deleted.
 ///
 /// # Errors
 /// The errors of the queue. A repetition is safe.

@@ -98,7 +98,7 @@ pub enum DialSignal<'a> {
     },
 }
 
-/// True if the provider has too many calls. A reason that is not clear may be that of this one call, so it limits no other.
+/// True if the provider has too many calls. A reason that is not clear may concern this one call alone, so it limits no other.
 pub(super) const fn limits_calls(reason: NeverDialled) -> bool {
     match reason {
         NeverDialled::Capacity => true,
