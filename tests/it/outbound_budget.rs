@@ -9,12 +9,12 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_domain::{CallId, Provider};
+use switchhook_domain::{CallId, LANE_SECONDS, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::RequestInfo;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::stream::StreamRecord;
-use switchhook_providers::{LANE_SECONDS, api_url};
+use switchhook_providers::api_url;
 use switchhook_scheduler::Report;
 use switchhook_tests::{MINUTE, World};
 

@@ -1,13 +1,13 @@
 //! The model as a page of Markdown.
 
 use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
     bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max, recovery_h,
     resources,
 };
-use switchhook_providers::LANE_SECONDS;
 
 const OPENING: &str = "\
 # Scaling

@@ -12,6 +12,9 @@
 //! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
 //! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
 //!
+//! **A claim waits for the time of its [place](Place) in the dial rate**, so all dialers together ask the provider at its rate, and one after
+//! the other.
+//!
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
 
@@ -36,12 +39,14 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
+#[cfg(doc)]
+use switchhook_domain::Place;
 use switchhook_domain::{
     AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
     StopReason, Timestamp,
 };
 use switchhook_providers::{
-    AccountConfig, DialAnswer, DialRates, DialRequest, Entries, Entry, Pacing, derived_call_id, dial_api_request,
+    AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request,
 };
 
 use crate::outcome::{
@@ -65,7 +70,6 @@ pub struct Config {
     pub call_retention: Duration,
     pub queue_url: String,
     pub dial_accounts_secret_id: String,
-    pub dial_rates: DialRates,
     pub policy: Policy,
     pub api_urls: ApiUrls,
 }
@@ -87,7 +91,6 @@ impl Config {
             call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             dial_accounts_secret_id: environment.text("DIAL_ACCOUNTS_SECRET_ID"),
-            dial_rates: environment.optional_parsed("DIAL_RATES", str::parse).unwrap_or_default(),
             policy: environment.policy(),
             api_urls: ApiUrls::from_environment(&mut environment),
         };
@@ -104,8 +107,6 @@ pub struct Dialer {
     /// The queue of call events, for the answers of providers.
     pub queue: Queue,
     pub dial_accounts: DialAccounts,
-    /// Rates of the providers. Together, the lanes of a provider keep to its rate.
-    pub dial_rates: DialRates,
     pub api: ProviderApi,
     /// Health of the providers, as this process read it last.
     pub health: HealthCache,
@@ -154,33 +155,40 @@ impl Dialer {
                 Err(error) => Err(Error::DecodeMessage(error.to_string())),
             };
             self.log(decoded.as_ref().ok(), &dialled, notes, started);
-            // The lanes of a provider share its dial rate, so the next call waits. After an error too: a request may have been sent.
-            if dialled.as_ref().map_or(true, DialOutcome::may_have_sent_request) {
-                let spent = Duration::from_millis(self.clock.now().millis_since(started).unsigned_abs());
-                tokio::time::sleep(self.lane_interval(message).saturating_sub(spent)).await;
+            if let (Some(asked_at), Some(place)) = (notes.asked_at, decoded.ok().and_then(|claim| claim.place)) {
+                let spent = Duration::from_millis(self.clock.now().millis_since(asked_at).unsigned_abs());
+                tokio::time::sleep(place.pause(BOOKED_SHARE).saturating_sub(spent)).await;
             }
         }
         waiting
     }
 
-    /// Time from one dial to the next in the lane of this message. A lane is named `{provider}-{number}`.
-    fn lane_interval(&self, message: &SqsMessage) -> Duration {
-        let lane = message.attributes.get("MessageGroupId").and_then(|lane| lane.split_once('-'));
-        let provider = lane.and_then(|(provider, _)| provider.parse::<Provider>().ok());
-        let pacing = provider.and_then(|provider| self.dial_rates.pacing(provider));
-        pacing.map_or(Duration::ZERO, Pacing::lane_interval)
+    /// Time until this claim may be dialled. A claim that is lost, or that the provider does not take any more, waits for nothing, so that the
+    /// call is soon free again.
+    async fn time_to_dial(&self, call: &Call, claim: &ClaimMessage) -> Result<Duration, Error> {
+        let now = self.clock.now();
+        let wait = claim.place.map_or(Duration::ZERO, |place| place.wait(now));
+        let may_be_dialled = !wait.is_zero()
+            && call.is_claimed_by(&claim.token, now)
+            && self.health_that_allows(claim.provider, call, now).await?.is_some();
+        Ok(if may_be_dialled { wait } else { Duration::ZERO })
     }
 
     async fn dial(&self, claim: &ClaimMessage, notes: &mut RequestNotes) -> Result<DialOutcome, Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
         let random_id = self.random_ids.hex::<8>()?;
         let dial_key = accounts.config(claim.provider).map_or(random_id.clone(), |config| config.dial_key(&random_id));
-        let mut last_error = None;
+        let (mut last_error, mut has_waited) = (None, false);
         for _ in 0..RACES_MAX {
             let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
             // No other dial has this key. So the write of the last round was committed, and only its answer was lost.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
                 return self.place(&call, &attempt, is_last_attempt, &accounts, claim, notes).await;
+            }
+            if !has_waited {
+                // If the row changes meanwhile, the write of the next step is refused, and the row is read again.
+                tokio::time::sleep(self.time_to_dial(&call, claim).await?).await;
+                has_waited = true;
             }
             let now = self.clock.now();
             let step = self.next_step(&call, claim, &dial_key, now).await?;
@@ -301,6 +309,7 @@ impl Dialer {
             Err(error) => return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error)),
         }
         let asked_at = self.clock.now();
+        notes.asked_at = Some(asked_at);
         // The scheduler's clock may be ahead of this one.
         let since_due = |due_at| u64::try_from(asked_at.millis_since(due_at)).unwrap_or_default();
         notes.due_to_request_ms = claim.due_at.map(since_due);

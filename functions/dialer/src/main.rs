@@ -23,7 +23,6 @@ async fn main() -> Result<(), Error> {
         call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),
-        dial_rates: config.dial_rates,
         api: ProviderApi::new(config.api_urls),
         health: HealthCache::default(),
         policy: config.policy,

@@ -46,6 +46,8 @@ pub(crate) enum DialOutcome {
 /// The request to the provider that a claim led to, for the metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestNotes {
+    /// Time at which the provider was asked. `None` if there was no request.
+    pub(crate) asked_at: Option<Timestamp>,
     /// Time of the request, with its repetition. `None` if there was no request.
     pub(crate) request_ms: Option<u64>,
     /// Time from the due time of the call to the request. `None` if there was no request, or if somebody triggered the call
@@ -61,7 +63,7 @@ pub(crate) struct RequestNotes {
 impl RequestNotes {
     /// Numbers for the log line and the metrics.
     pub(crate) fn counts(self) -> Vec<(&'static str, u64)> {
-        let Self { request_ms, due_to_request_ms, is_failed, has_no_account } = self;
+        let Self { asked_at: _, request_ms, due_to_request_ms, is_failed, has_no_account } = self;
         let times = [("due_to_request_ms", due_to_request_ms), ("provider_request_ms", request_ms)];
         let mut counts =
             vec![("provider_request_failed", u64::from(is_failed)), ("no_account", u64::from(has_no_account))];
@@ -124,14 +126,6 @@ impl DialOutcome {
             | Self::Withdrawn(_)
             | Self::Rejected(_)
             | Self::InDoubt(_) => false,
-        }
-    }
-
-    /// True if a request may have gone to the provider. It then counts towards the provider's dial rate.
-    pub(crate) const fn may_have_sent_request(&self) -> bool {
-        match self {
-            Self::ClaimLost | Self::WindowClosed | Self::Released | Self::Stopped(_) | Self::DialledBefore => false,
-            Self::Accepted | Self::Withdrawn(_) | Self::Rejected(_) | Self::InDoubt(_) => true,
         }
     }
 }

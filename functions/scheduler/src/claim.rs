@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{Call, CallId, Provider, Timestamp, Transition};
+use switchhook_aws::queue::{ClaimMessage, MESSAGE_SCHEMA};
+use switchhook_domain::{Call, CallId, Place, Provider, Timestamp, Transition};
 
 use crate::flow::{Flow, Route, Turn};
 use crate::{CONCURRENCY, ClaimOutcome, LEASE, Report, Scheduler};
 
 /// Write that a run makes for a due call.
 enum Step {
-    /// The call is claimed, to be placed in this way, with the number of its place.
-    Claim(Route, u64, Box<Call>),
+    /// The call is claimed, to be placed in this way. A probe needs no place in the dial rate.
+    Claim(Route, Option<Place>, Box<Call>),
     /// The call ends, because it is too late for it.
     Expire(Box<Transition>),
     /// The call waits until its calling window opens.
@@ -64,8 +65,13 @@ impl Scheduler {
                     Some(step) => steps.push(step),
                     None => match flow.route(&call, false, now).await {
                         Ok(Some(Route::AtRate(provider))) => by_provider.entry(provider).or_default().push(call),
-                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, 0, Box::new(call))),
-                        Ok(None) => report.waiting += 1,
+                        Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, None, Box::new(call))),
+                        Ok(None) => {
+                            report.waiting += 1;
+                            if let Err(error) = flow.await_resumption(&call, now).await {
+                                fail(report, error);
+                            }
+                        }
                         Err(error) => fail(report, error),
                     },
                 },
@@ -81,9 +87,9 @@ impl Scheduler {
             match flow.book(provider, calls.len() as u64, turn, now).await {
                 Ok(places) => {
                     let mut calls = calls.into_iter();
-                    let booked = places.zip(calls.by_ref());
+                    let booked = places.into_iter().zip(calls.by_ref());
                     steps.extend(
-                        booked.map(|(place, call)| Step::Claim(Route::AtRate(provider), place, Box::new(call))),
+                        booked.map(|(place, call)| Step::Claim(Route::AtRate(provider), Some(place), Box::new(call))),
                     );
                     report.waiting += calls.len() as u64;
                     if turn == Turn::Woken {
@@ -93,8 +99,7 @@ impl Scheduler {
                 Err(error) => fail(report, error),
             }
         }
-        let known = &*flow;
-        let outcomes = stream::iter(steps).map(|step| async move { self.carry_out(step, known, trace_id).await });
+        let outcomes = stream::iter(steps).map(|step| async move { self.carry_out(step, trace_id).await });
         let outcomes: Vec<Result<StepOutcome, Error>> = outcomes.buffered(CONCURRENCY).collect().await;
         for outcome in outcomes {
             match outcome {
@@ -120,11 +125,11 @@ impl Scheduler {
         expired.or_else(|| Some(Step::Postpone(Box::new(call.await_opening(&self.policy, now)?))))
     }
 
-    async fn carry_out(&self, step: Step, flow: &Flow<'_>, trace_id: &str) -> Result<StepOutcome, Error> {
+    async fn carry_out(&self, step: Step, trace_id: &str) -> Result<StepOutcome, Error> {
         let (transition, outcome) = match step {
             Step::Claim(route, place, call) => {
                 let call_id = call.call_id.clone();
-                return match self.claim(flow, *call, route.provider(), place, false, trace_id).await? {
+                return match self.claim(*call, route.provider(), place, false, trace_id).await? {
                     ClaimOutcome::Claimed => Ok(StepOutcome::Claimed),
                     ClaimOutcome::NotPending(_)
                     | ClaimOutcome::LostRace
@@ -154,10 +159,9 @@ impl Scheduler {
     /// time.
     pub(crate) async fn claim(
         &self,
-        flow: &Flow<'_>,
         mut call: Call,
         provider: Provider,
-        place: u64,
+        place: Option<Place>,
         is_manual: bool,
         trace_id: &str,
     ) -> Result<ClaimOutcome, Error> {
@@ -180,8 +184,16 @@ impl Scheduler {
                 return failure;
             }
         }
-        let lane = flow.lane(provider, place);
-        self.queue.send_claim(&call.call_id, &token, provider, lane, due_at, trace_id).await?;
+        let claim = ClaimMessage {
+            schema_version: MESSAGE_SCHEMA,
+            trace_id: trace_id.to_owned(),
+            call_id: call.call_id,
+            token,
+            provider,
+            due_at,
+            place,
+        };
+        self.queue.send_claim(&claim).await?;
         Ok(ClaimOutcome::Claimed)
     }
 

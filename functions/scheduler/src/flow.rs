@@ -1,13 +1,12 @@
 //! The providers as one invocation of the scheduler sees them: their health, their dial rates, and the calls that they have.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Provider, ProviderHealth, Timestamp};
+use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Place, Provider, ProviderHealth, Timestamp};
 use switchhook_providers::DialRates;
 
 /// Way on which a call reaches a provider.
@@ -64,6 +63,10 @@ pub(crate) struct Flow<'a> {
     in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
     /// Providers for which a call waits, because they have as many calls as they may have.
     full: BTreeSet<Provider>,
+    /// Those of them of which this invocation knew it first.
+    newly_full: BTreeSet<Provider>,
+    /// Providers for which a call waits until their pause ends, and that time.
+    paused: BTreeMap<Provider, Timestamp>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
 }
@@ -78,6 +81,8 @@ impl<'a> Flow<'a> {
             health: BTreeMap::new(),
             in_flight: None,
             full: BTreeSet::new(),
+            newly_full: BTreeSet::new(),
+            paused: BTreeMap::new(),
             behind: BTreeMap::new(),
         }
     }
@@ -141,8 +146,30 @@ impl<'a> Flow<'a> {
     }
 
     /// Providers for which a call waits, because they have as many calls as they may have.
-    pub(crate) fn full(&self) -> impl Iterator<Item = Provider> {
-        self.full.iter().copied()
+    pub(crate) const fn full(&self) -> &BTreeSet<Provider> {
+        &self.full
+    }
+
+    /// Those of the [full](Self::full) providers for which nobody knew before that a call waits.
+    pub(crate) const fn newly_full(&self) -> &BTreeSet<Provider> {
+        &self.newly_full
+    }
+
+    /// Providers for which a call waits until their pause ends, and that time.
+    pub(crate) const fn paused(&self) -> &BTreeMap<Provider, Timestamp> {
+        &self.paused
+    }
+
+    /// Notes which providers of a call that none takes are only paused.
+    pub(crate) async fn await_resumption(&mut self, call: &Call, now: Timestamp) -> Result<(), Error> {
+        for provider in call.dial_providers() {
+            if self.is_configured(provider)
+                && let Some(until) = self.health(provider).await?.pause_end(now)
+            {
+                self.paused.insert(provider, until);
+            }
+        }
+        Ok(())
     }
 
     /// True if a call is known to wait for the provider, because it has as many calls as it may have.
@@ -162,7 +189,7 @@ impl<'a> Flow<'a> {
         Ok(self.health(provider).await?.free_places(&pace, now))
     }
 
-    /// Books up to `wanted` places at the provider. Returns their numbers. The same write shares the count of the calls in flight with the
+    /// Books up to `wanted` places at the provider, and returns them. The same write shares the count of the calls in flight with the
     /// other schedulers, if this invocation made one.
     pub(crate) async fn book(
         &mut self,
@@ -170,30 +197,32 @@ impl<'a> Flow<'a> {
         wanted: u64,
         turn: Turn,
         now: Timestamp,
-    ) -> Result<Range<u64>, Error> {
-        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(0..0) };
+    ) -> Result<Vec<Place>, Error> {
+        let Some(pace) = self.pace(provider, turn, now).await? else { return Ok(Vec::new()) };
         let own = self.in_flight.as_ref().filter(|(_, at)| pace.in_flight.is_some() && now < at.plus(COUNT_AGE_MAX));
         let own = own.map(|(counted, at)| (counted.get(&provider).copied().unwrap_or_default(), *at));
         let book = |health: &ProviderHealth| {
             let counted = own.and_then(|(calls, at)| health.with_count(calls, at));
             let (next, places) = match counted.as_ref().unwrap_or(health).book(wanted, &pace, now) {
                 Some(booked) => booked,
-                None => (counted?, 0..0),
+                None => (counted?, Vec::new()),
             };
-            Some((next.clone(), (next, places)))
+            let is_news = !health.calls_wait(&pace, now) && next.calls_wait(&pace, now);
+            Some((next.clone(), (next, places, is_news)))
         };
         let places = match self.calls.change_provider_health(provider, book).await? {
-            Some((health, places)) => {
+            Some((health, places, is_news)) => {
                 self.health.insert(provider, health);
+                self.newly_full.extend(is_news.then_some(provider));
                 places
             }
             // Others have taken the places since the health was read.
             None => {
                 self.health.remove(&provider);
-                0..0
+                Vec::new()
             }
         };
-        if places.end - places.start < wanted && self.health(provider).await?.is_full(&pace, now) {
+        if (places.len() as u64) < wanted && self.health(provider).await?.is_full(&pace, now) {
             self.full.insert(provider);
         }
         Ok(places)
@@ -308,11 +337,5 @@ impl<'a> Flow<'a> {
         let released = self.calls.change_provider_health(provider, release).await?;
         self.health.extend(released.map(|health| (provider, health)));
         Ok(())
-    }
-
-    /// Lane of a claim: one of the provider's message groups in the dial queue. Places that were booked one after the other take turns
-    /// through the lanes, so that no lane has more claims than another.
-    pub(crate) fn lane(&self, provider: Provider, place: u64) -> u64 {
-        place % self.dial_rates.pacing(provider).map_or(1, |pacing| u64::from(pacing.lanes()).max(1))
     }
 }

@@ -17,8 +17,9 @@
 //! **A due call that must not be dialled now gets no claim.** If it is too late for it, the scheduler ends it. If its calling window has
 //! closed, the scheduler has it wait for the opening. So such calls take no place, and are no probe. The dialer checks both again.
 //!
-//! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule has the scheduler look at the
-//! provider again every ten seconds until the next run. **Calls that wait for a full provider come before those that are woken later.**
+//! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule, or whoever is first to know it,
+//! has the scheduler look at the provider again every ten seconds until the next run. If a provider is paused, the scheduler looks again
+//! when the pause ends. **Calls that wait for a full provider come before those that are woken later.**
 //! If a scheduler was woken and finds a free place at such a provider, it claims the oldest calls instead.
 
 mod claim;
@@ -171,7 +172,8 @@ impl Scheduler {
         let mut report = Report::default();
         let mut flow = self.flow();
         let claims = self.claim_due(&mut flow, &mut report, started, trace_id).await;
-        let result = claims.and(self.look_again(&flow, &mut report).await);
+        report.full = flow.full().len() as u64;
+        let result = claims.and(self.look_again(flow.full(), &flow).await);
         self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
     }
@@ -265,12 +267,12 @@ impl Scheduler {
             None => flow.route(&call, true, now).await?,
         };
         let place = match route {
-            Some(Route::Probe(_)) => Some(0),
-            Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.next(),
+            Some(Route::Probe(_)) => Some(None),
+            Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.pop().map(Some),
             None => None,
         };
         match route.zip(place) {
-            Some((route, place)) => self.claim(&flow, call, route.provider(), place, true, trace_id).await,
+            Some((route, place)) => self.claim(call, route.provider(), place, true, trace_id).await,
             None => self.make_due(&call).await,
         }
     }

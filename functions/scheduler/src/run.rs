@@ -12,13 +12,14 @@ use switchhook_domain::{CallId, Provider, Timestamp};
 use switchhook_providers::api_url;
 
 use crate::flow::{Flow, Turn};
+use crate::wake::DELAY_MAX;
 use crate::{Report, Scheduler};
 
 /// Time after which a run starts no further claims. The function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
 /// Time that a run looks ahead: a little more than the time to the next run.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);
-/// Delays after a run at which the scheduler looks again at a provider that has as many calls as it may have.
+/// Delays at which the scheduler looks again at a provider that has as many calls as it may have, until a run does.
 const LOOKS: [Duration; 5] = [
     Duration::from_secs(10),
     Duration::from_secs(20),
@@ -72,12 +73,17 @@ impl Scheduler {
         self.claim_for(&providers, flow, report, started, trace_id).await
     }
 
-    /// Has the scheduler look again, every ten seconds until the next run, at the providers that have as many calls as they may have.
-    pub(crate) async fn look_again(&self, flow: &Flow<'_>, report: &mut Report) -> Result<(), Error> {
-        let full: Vec<Provider> = flow.full().collect();
-        report.full = full.len() as u64;
-        let looks = full.iter().flat_map(|provider| LOOKS.map(|delay| (DueWork::Provider(*provider), delay)));
-        self.due_queue.send_due(&looks.collect::<Vec<_>>()).await
+    /// Has the scheduler look again at these providers, which have as many calls as they may have, every ten seconds until the next run. At
+    /// those that are paused, it looks when the pause ends.
+    pub(crate) async fn look_again(&self, full: &BTreeSet<Provider>, flow: &Flow<'_>) -> Result<(), Error> {
+        let now = self.clock.now();
+        let full = full.iter().flat_map(|provider| LOOKS.map(|delay| (DueWork::Provider(*provider), delay)));
+        let paused = flow.paused().iter().map(|(provider, until)| {
+            let delay = u64::try_from(until.millis_since(now)).unwrap_or_default();
+            (DueWork::Provider(*provider), Duration::from_millis(delay))
+        });
+        let looks: Vec<(DueWork, Duration)> = full.chain(paused).filter(|(_, delay)| *delay <= DELAY_MAX).collect();
+        self.due_queue.send_due(&looks).await
     }
 
     /// Claims calls that wait for these providers, the oldest first. Returns the first error.

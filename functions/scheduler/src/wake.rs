@@ -4,8 +4,8 @@
 //! minute reaches the scheduler through the stream of the calls table. If the call is due, it is claimed. If not, a message
 //! of the queue of due calls waits until then. Both only name calls: the claim decides.
 //!
-//! Another message of that queue names a provider that had as many calls as it may have. Then the calls that wait for it are claimed, as
-//! far as others have ended.
+//! Another message of that queue names a provider that had as many calls as it may have, or that was paused. Then the calls that wait for it
+//! are claimed, as far as there are places.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -77,6 +77,7 @@ impl Scheduler {
             result = result.and(self.claim_all(&mut flow, due, Turn::Woken, &mut report, trace_id).await);
             result = result.and(self.claim_waiting(&mut flow, &mut report, started, trace_id).await);
         }
+        result = result.and(self.look_again(flow.newly_full(), &flow).await);
         self.log(message, &report, &flow, result.as_ref().err(), started, trace_id);
         report
     }

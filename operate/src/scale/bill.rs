@@ -1,7 +1,7 @@
 //! Dollars per month, by service.
 
 use serde::Serialize;
-use switchhook_providers::LANE_SECONDS;
+use switchhook_domain::LANE_SECONDS;
 
 use super::units::BATCH;
 use super::{Traffic, quota};
@@ -73,7 +73,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
             (units.invocations + 2.0 * units.messages / BATCH) * price::invocation(),
         ),
         (
-            "dialers that wait for their lane",
+            "dialers that wait for their places",
             "s / k × (a − i) × GB of memory × price per GB-second",
             dials * price::running(LANE_SECONDS - INVOCATION_S),
         ),

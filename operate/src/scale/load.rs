@@ -4,7 +4,8 @@ use serde::Serialize;
 use switchhook_aws::bus::BATCH_MAX;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_providers::{BOOKED_SHARE, LANE_SECONDS, PER_SECOND_MAX};
+use switchhook_domain::LANE_SECONDS;
+use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
 use super::partitions::{partitions, received_writes_max};
 use super::units::BATCH;

@@ -20,7 +20,7 @@ use aws_sdk_sqs::types::{
 };
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp, TraceId};
+use switchhook_domain::{CallId, EventId, Place, Provider, ProviderEvent, Timestamp, TraceId};
 
 use crate::error::Error;
 
@@ -62,6 +62,9 @@ pub struct ClaimMessage {
     /// Time at which the call was due. `None` if somebody triggered it before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,
+    /// Place of the claim in the dial rate. `None` for a probe: it is dialled at once, in the first lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
 }
 
 /// Body of a message on the queue of due calls.
@@ -77,7 +80,7 @@ pub struct DueMessage {
 pub enum DueWork {
     /// This call is due.
     Call(CallId),
-    /// Calls that wait for this provider may find a place, because others have ended.
+    /// Calls that wait for this provider may find a place, because others have ended or a pause is over.
     Provider(Provider),
 }
 
@@ -160,29 +163,13 @@ impl Queue {
         Ok(())
     }
 
-    /// Hands a claimed call to the dialer. `lane` is the number of one of the provider's message groups. One dialer at a
-    /// time works on a group. `due_at` is `None` if somebody triggered the call before it was due.
+    /// Hands a claimed call to the dialer, in the message group of its lane. One dialer at a time works on a group.
     ///
     /// # Errors
     /// [`Error::Send`] if SQS did not accept it. The claim then expires.
-    pub async fn send_claim(
-        &self,
-        call_id: &CallId,
-        token: &str,
-        provider: Provider,
-        lane: u64,
-        due_at: Option<Timestamp>,
-        trace_id: &str,
-    ) -> Result<(), Error> {
-        let message = ClaimMessage {
-            schema_version: MESSAGE_SCHEMA,
-            trace_id: trace_id.to_owned(),
-            call_id: call_id.clone(),
-            token: token.to_owned(),
-            provider,
-            due_at,
-        };
-        self.send_body(&format!("{provider}-{lane}"), token, &message).await
+    pub async fn send_claim(&self, claim: &ClaimMessage) -> Result<(), Error> {
+        let lane = claim.place.map_or(0, Place::lane);
+        self.send_body(&format!("{}-{lane}", claim.provider), &claim.token, claim).await
     }
 
     /// Has work delivered to the scheduler, each after its delay. This queue must be a standard queue.

@@ -19,10 +19,12 @@
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
+//! Each [place](Place) has a time. The dialer waits for it, so the provider is asked at its present rate and never in bursts.
 
 mod availability;
 mod booking;
 mod pace;
+mod place;
 mod signal;
 
 use std::time::Duration;
@@ -31,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::availability::ProviderAvailability;
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
+pub use self::place::{LANE_SECONDS, Place};
 pub use self::signal::{DialFailure, DialSignal};
 use self::signal::{limits_calls, undialled_failure};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;
@@ -435,6 +438,12 @@ impl ProviderHealth {
         self.paused_until = Some(now.plus(pause.max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX))));
         self.booked_until = None;
         self.call_limit.clear_reservations();
+    }
+
+    /// End of the pause of all dials. `None` if there is none now, or if the circuit is open.
+    #[must_use]
+    pub fn pause_end(&self, now: Timestamp) -> Option<Timestamp> {
+        self.paused_until.filter(|until| !self.is_open() && now < *until)
     }
 
     /// Returns the present dial rate, in thousandths of the configured rate.

@@ -70,8 +70,8 @@ mod webhook;
 pub use api::{ApiRequest, ApiUrl, ClientError, api_url};
 pub use config::{
     AccountConfig, BOOKED_SHARE, ConfigError, DEDUPE_RETENTION, DialRates, DialRatesError, Edge, Entries, Entry,
-    Forwarded, KeyLengths, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing, ProvidersFile, QuestionConfig,
-    SecretHalf, WINDOW_MAX, WebhookConfig, can_decide,
+    Forwarded, KeyLengths, PER_SECOND_MAX, PER_SECOND_MIN, Pacing, ProvidersFile, QuestionConfig, SecretHalf,
+    WINDOW_MAX, WebhookConfig, can_decide,
 };
 pub use content_hash::content_hash;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{Call, CallId, NewCall, PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
-use switchhook_local::fake::{Dial, RequestResult};
+use switchhook_local::fake::{Dial, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, MINUTE, World, dial_rates, options};
 
 use super::provider_health::{plan, policy};
@@ -130,6 +130,43 @@ async fn triggered_calls_wait_for_a_free_place() {
     world.wait(MINUTE * 30).await;
     assert_all_completed(&world, &created).await;
     assert_eq!(most_at_once(&world.cloud.fake().dials()), 10);
+}
+
+/// A call to a busy number, which ends soon, and is not tried again.
+fn short_request(provider: Provider) -> Value {
+    let mut request = request(provider);
+    request["metadata"] = json!({"fake": "busy"});
+    request
+}
+
+/// The calls come right after a run of the schedule.
+#[tokio::test(start_paused = true)]
+async fn places_that_become_free_are_used_before_the_next_run() {
+    let world = world_with_rate("5/10");
+    world.wait(MINUTE + Duration::from_secs(2)).await;
+    for _ in 0..40 {
+        create(&world, &short_request(Provider::Twilio)).await;
+    }
+    world.wait(Duration::from_secs(45)).await;
+    let dials = world.cloud.fake().dials();
+    assert!(dials.len() >= 25, "{} dials", dials.len());
+    assert!(most_at_once(&dials) <= 10);
+}
+
+/// A report right after a run of the schedule, that there are too many calls, pauses the provider for seconds, and returns the claimed calls.
+#[tokio::test(start_paused = true)]
+async fn calls_are_placed_again_when_a_pause_ends() {
+    let world = world_with_rate("5");
+    for _ in 0..100 {
+        create(&world, &short_request(Provider::Retell)).await;
+    }
+    world.wait(Duration::from_secs(6)).await;
+    world.cloud.fake().set_mode_for(Mode::OverCapacity, Duration::from_millis(300));
+    world.wait(Duration::from_secs(10)).await;
+    let before = world.cloud.fake().dials().len();
+    world.wait(Duration::from_secs(30)).await;
+    let dials = world.cloud.fake().dials().len() - before;
+    assert!(before >= 20 && dials >= 20, "{before} dials, and then {dials}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_domain::{Provider, ProviderHealth};
+use switchhook_domain::{Pace, Provider, ProviderHealth, Slowdown};
+use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CloudOptions, DIAL_QUEUE};
 use switchhook_tests::{MINUTE, World, dial_rates, options};
 
-use super::HOUR;
 use super::provider_health::{open, schedule};
 use super::providers::all_accounts;
+use super::{HOUR, call_request, create};
 use crate::outbound_budget::wake_scheduler;
 
 /// A stack that places one call a second with each of these providers. Its functions run only when a test invokes them.
@@ -87,7 +89,140 @@ async fn claims_are_spread_evenly_over_the_lanes() {
         *lanes.entry(message.group.unwrap()).or_default() += 1;
     }
     let counts: BTreeSet<usize> = lanes.values().copied().collect();
-    assert_eq!((lanes.len(), counts), (50, BTreeSet::from([10, 11])), "{lanes:?}");
+    assert_eq!((lanes.len(), counts), (49, BTreeSet::from([10, 11])), "{lanes:?}");
+}
+
+/// A running stack that places this many calls per second with Retell.
+fn world_with_retell(rate: &str) -> World {
+    let secret = all_accounts();
+    let mut world = World::with_options(CloudOptions {
+        dial_rates: format!("retell={rate}").parse().unwrap(),
+        dialers: 1_000,
+        ..options(&secret)
+    });
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.start();
+    world
+}
+
+/// A call that is not tried again.
+fn single_attempt() -> Value {
+    let mut request = call_request("busy");
+    request["retry"] = json!({"attempts_max": 1});
+    request
+}
+
+/// Times of all requests to place a call, in milliseconds.
+fn dialled_ms(world: &World) -> Vec<i64> {
+    let mut times: Vec<i64> = world.cloud.fake().dials().iter().map(|dial| dial.started_ms).collect();
+    times.sort_unstable();
+    times
+}
+
+/// Largest number of times within this number of milliseconds.
+fn most_within(times: &[i64], ms: i64) -> usize {
+    times.iter().map(|from| times.iter().filter(|time| (*from..*from + ms).contains(time)).count()).max().unwrap_or(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_due_together_are_dialled_one_after_the_other_at_the_rate() {
+    let world = world_with_retell("3");
+    let due_at = world.now().plus(Duration::from_secs(200));
+    for _ in 0..40 {
+        let mut request = single_attempt();
+        request["due_at"] = json!(due_at.to_string());
+        create(&world, &request).await;
+    }
+    world.wait(Duration::from_secs(200) + Duration::from_secs(20)).await;
+    let times = dialled_ms(&world);
+    assert_eq!(times.len(), 40);
+    assert!(most_within(&times, 1_000) <= 4, "{times:?}");
+    assert!(times[39] - times[0] < 15_000, "{times:?}");
+}
+
+/// A provider that has answered 429 once gets half as many requests, and no bursts of them.
+#[tokio::test(start_paused = true)]
+async fn lowered_rate_is_kept_by_the_dialers() {
+    for (rate, thousandths, per_10_s, least) in [("5", 500, 27, 100), ("5", 100, 7, 70), ("0.5", 500, 4, 36)] {
+        let world = world_with_retell(rate);
+        let slow = |health: &ProviderHealth| {
+            let slowdown = Some(Slowdown { rate: thousandths, since: world.now() });
+            Some((ProviderHealth { slowdown, ..health.clone() }, ()))
+        };
+        world.calls.change_provider_health(Provider::Retell, slow).await.unwrap();
+        for _ in 0..100 {
+            create(&world, &single_attempt()).await;
+        }
+        world.wait(MINUTE * 3).await;
+        let times = dialled_ms(&world);
+        let most = most_within(&times, 10_000);
+        assert!(most <= per_10_s, "{rate} at {thousandths}: {most} in ten seconds");
+        // The lowered rate is used, too.
+        assert!(times.len() >= least, "{rate} at {thousandths}: {} dials", times.len());
+    }
+}
+
+/// Claims that were queued while no dialer ran have places whose times are long past. Each lane has one of them at once, and then keeps its
+/// rate.
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_late_keep_the_rate_of_the_lanes() {
+    let secret = all_accounts();
+    let dial_rates = "retell=5".parse().unwrap();
+    let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    for number in 0..100 {
+        schedule(&world, &format!("call-{number}"), &[Provider::Retell], Duration::ZERO).await;
+    }
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 100);
+    world.wait(MINUTE).await;
+    let mut claims = world.take_claims();
+    loop {
+        let further = world.take_claims().records;
+        if further.is_empty() {
+            break;
+        }
+        claims.records.extend(further);
+    }
+    assert_eq!(claims.records.len(), 100);
+    world.cloud.dialer().handle(claims).await;
+    let times = dialled_ms(&world);
+    assert_eq!(times.len(), 100);
+    assert!(most_within(&times, 2_500) <= 13, "{times:?}");
+    assert!(times[99] - times[0] < 25_000, "{times:?}");
+}
+
+/// Places whose claims were lost, or were called off. The lanes do not stand still until the time of the claims that come after them.
+#[tokio::test(start_paused = true)]
+async fn lanes_work_at_their_rate_although_places_are_empty() {
+    let world = world_with_retell("1");
+    let pace =
+        Pace { interval: Duration::from_secs(1), ahead: MINUTE, calls_max: None, in_flight: None, is_in_turn: true };
+    let empty = |health: &ProviderHealth| Some((health.book(60, &pace, world.now())?.0, ()));
+    world.calls.change_provider_health(Provider::Retell, empty).await.unwrap();
+    for _ in 0..300 {
+        create(&world, &single_attempt()).await;
+    }
+    world.wait(MINUTE * 5).await;
+    let times = dialled_ms(&world);
+    assert!(times.len() >= 200, "{} dials", times.len());
+    assert!(most_within(&times, 10_000) <= 13, "{times:?}");
+}
+
+/// The refusals of an outage end the claims of the next two minutes, but not the places that were booked for them.
+#[tokio::test(start_paused = true)]
+async fn calls_are_placed_again_at_the_full_rate_after_an_outage() {
+    let world = world_with_retell("1");
+    for _ in 0..300 {
+        create(&world, &single_attempt()).await;
+    }
+    world.wait(Duration::from_secs(10)).await;
+    world.cloud.fake().set_mode(Mode::OutOfCredit);
+    world.wait(Duration::from_secs(15)).await;
+    world.cloud.fake().set_mode(Mode::Normal);
+    let before = dialled_ms(&world).len();
+    world.wait(MINUTE * 6).await;
+    let dials = dialled_ms(&world).len() - before;
+    assert!(dials >= 200, "{dials} dials");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,9 @@
 //! Booking of places: how many calls may be claimed now, for the dial rate and for the limit on calls in flight.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use super::pace::{CallsInFlight, Pace};
+use super::place::Place;
 use super::{DIAL_INTERVAL_MAX, FULL_RATE, ProviderHealth};
 use crate::time::Timestamp;
 
@@ -52,27 +52,29 @@ impl ProviderHealth {
         self.call_limit.calls_max(pace.calls_max, now).is_some() && self.call_limit.calls_wait(now)
     }
 
-    /// Books places for up to `wanted` claims, and notes that calls wait if the provider is full. Returns the numbers of the booked places,
-    /// which may be none. All places of a provider are numbered, in the order in which they were booked. `None` if there is nothing to
-    /// write.
+    /// Books places for up to `wanted` claims, and notes that calls wait if the provider is full. Returns the booked places, which may be
+    /// none. `None` if there is nothing to write.
     #[must_use]
-    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, Range<u64>)> {
+    pub fn book(&self, wanted: u64, pace: &Pace, now: Timestamp) -> Option<(Self, Vec<Place>)> {
         let booked = wanted.min(self.free_places(pace, now));
         let first = self.places_booked;
+        let (start, interval) = (self.booking_start(now), self.current_interval(pace.interval, now));
+        // Rounded up, so that single bookings keep to the rate too.
+        let after = |places: u64| {
+            let time = interval.saturating_mul(u32::try_from(places).unwrap_or(u32::MAX));
+            start.plus(Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)))
+        };
         let mut next = self.clone();
         if booked > 0 {
-            let interval = self.current_interval(pace.interval, now);
-            let time = interval.saturating_mul(u32::try_from(booked).unwrap_or(u32::MAX));
-            // Rounded up, so that single bookings keep to the rate too.
-            let time = Duration::from_millis(u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX));
-            next.booked_until = Some(self.booking_start(now).plus(time));
+            next.booked_until = Some(after(booked));
             next.places_booked = first.saturating_add(booked);
             if self.call_limit.calls_max(pace.calls_max, now).is_some() {
                 next.call_limit.reserve(booked, now);
             }
         }
         let is_noted = booked < wanted && next.is_full(pace, now) && next.call_limit.note_waiting(now);
-        (booked > 0 || is_noted).then_some((next, first..first.saturating_add(booked)))
+        let place = |index| Place { number: first.saturating_add(index), dial_at: after(index), interval };
+        (booked > 0 || is_noted).then(|| (next, (0..booked).map(place).collect()))
     }
 
     /// Returns the health after all calls that waited for a place got one. `None` if none is known to wait.

@@ -31,7 +31,7 @@ pub use edge::{Edge, Forwarded};
 pub use entries::{Entries, Entry, SecretHalf};
 pub use fields::ConfigError;
 pub use file::ProvidersFile;
-pub use pacing::{BOOKED_SHARE, DialRates, DialRatesError, LANE_SECONDS, PER_SECOND_MAX, PER_SECOND_MIN, Pacing};
+pub use pacing::{BOOKED_SHARE, DialRates, DialRatesError, PER_SECOND_MAX, PER_SECOND_MIN, Pacing};
 pub use parse::KeyLengths;
 pub use question::QuestionConfig;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};

@@ -1,10 +1,7 @@
-//! Pace of dialling: the calls per second that an account may place, and the division of that rate among lanes.
+//! Pace of dialling: the calls per second that an account may place.
 //!
-//! A lane is one message group of the dial queue. The calls of one lane are placed one after the other, and different
-//! lanes work at the same time. **All lanes of a provider together never exceed its rate.**
-//!
-//! Each lane keeps a dialer busy. If the function may not run that often, the lanes take turns, and the providers share its dials in
-//! the proportion of their rates.
+//! The rate is divided into [places](switchhook_domain::Place) in lanes. Each lane keeps a dialer busy. If the function may not run that
+//! often, the providers share its dials in the proportion of their rates.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,26 +9,21 @@ use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::Duration;
 
-use switchhook_domain::{Provider, UnknownProvider};
+use switchhook_domain::{LANE_SECONDS, Provider, UnknownProvider};
 use thiserror::Error;
 
 use crate::api::api_url;
 
 /// Highest rate in calls per second. Each lane keeps a dialer busy, and an event source starts at most a thousand of them.
 pub const PER_SECOND_MAX: f64 = 200.0;
-/// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its turn than its
+/// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its place than its
 /// invocation may last.
 pub const PER_SECOND_MIN: f64 = 0.1;
-/// Time from one call to the next within one lane, but at low rates. It is longer than providers usually take to answer, so the lanes
-/// reach the rate. It is no longer than that, because a dialer is paid for while it waits.
-pub const LANE_SECONDS: f64 = 2.5;
-/// Share of a provider's rate that is booked by claims. The lanes dial at the full rate. So they catch up after a slow answer, and with the
-/// time that the queue takes between two dials. Without this, claims would wait longer and longer at the full rate, and expire.
+/// Share of a provider's rate that is booked by claims. Lanes that are late dial at the full rate. So they catch up after a slow answer.
+/// Without this, claims would wait longer and longer at the full rate, and expire.
 pub const BOOKED_SHARE: f64 = 0.97;
 /// Name of every provider that a text of rates does not name.
 const OTHERS: &str = "*";
-/// Highest number of lanes of a provider: those of the highest rate.
-const LANES_MAX: u32 = 1_000;
 /// Highest maximum concurrency of an event source.
 const DIALERS_MAX: u32 = 1_000;
 
@@ -168,19 +160,5 @@ impl Pacing {
     #[must_use]
     pub fn calls_max(self) -> Option<u64> {
         self.calls_max.map(|calls| calls.get().into())
-    }
-
-    /// Number of lanes, at least 1. It follows from the rate: with fewer lanes, a provider that answers slowly would hold up the
-    /// others, and with more, each would wait long for its turn.
-    #[must_use]
-    pub fn lanes(self) -> u32 {
-        let wanted = (1..LANES_MAX).find(|lanes| f64::from(*lanes) >= self.per_second * LANE_SECONDS);
-        wanted.unwrap_or(LANES_MAX)
-    }
-
-    /// Time from one call to the next within one lane. At this interval all lanes together keep the rate.
-    #[must_use]
-    pub fn lane_interval(self) -> Duration {
-        Duration::from_secs(1).mul_f64(f64::from(self.lanes()) / self.per_second)
     }
 }

@@ -287,16 +287,7 @@ fn public_url_with_the_path_of_webhooks_is_refused() {
 }
 
 #[test]
-fn lanes_together_keep_the_rate_and_no_turn_is_far_off() {
-    let config = |per_second: f64| Pacing::new(per_second).unwrap();
-    let lanes_and_interval =
-        |per_second: f64| (config(per_second).lanes(), config(per_second).lane_interval().as_millis());
-    assert_eq!(lanes_and_interval(0.1), (1, 10_000));
-    assert_eq!(lanes_and_interval(0.5), (2, 4_000));
-    assert_eq!(lanes_and_interval(1.0), (3, 3_000));
-    assert_eq!(lanes_and_interval(100.0), (250, 2_500));
-    assert_eq!(lanes_and_interval(200.0), (500, 2_500));
-
+fn providers_share_the_dialers_in_the_proportion_of_their_rates() {
     // 10 calls per second keep 25 dialers busy.
     let rates: DialRates = "retell=8,twilio=2".parse().unwrap();
     let intervals = |dialers| {
