@@ -18,7 +18,7 @@ use serde_json::json;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_aws::queue::ReceivedMessage;
-use switchhook_domain::{Disposition, EntityPosition, EventId, FoldOutcome, Origin, ProviderEvent, fold};
+use switchhook_domain::{Disposition, EntityPosition, EventId, Origin, ProviderEvent};
 
 use self::describe::{describe, of_index};
 pub use self::letter::{DeadLetter, LetterKind};
@@ -378,19 +378,12 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
         Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
-    if call.as_ref().is_some_and(|call| call.contains_event(id)) {
+    let event = match alias {
+        Some(alias) => ProviderEvent { call_id: alias.call_id, attempt: Some(alias.attempt), ..event },
+        None => event,
+    };
+    if call.is_some_and(|call| call.includes_event(&event)) {
         return Ok(true);
-    }
-    if let Some(call) = &call {
-        // A call keeps only the latest of some kinds of events.
-        let event = match alias {
-            Some(alias) => ProviderEvent { call_id: alias.call_id, attempt: Some(alias.attempt), ..event },
-            None => event,
-        };
-        let outcomes = fold(Some(call), &[event], &stack.policy(), stack.now()).outcomes;
-        if outcomes == [FoldOutcome::Duplicate] {
-            return Ok(true);
-        }
     }
     let note = stack.inbox.get_note(id).await?;
     Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))

@@ -144,6 +144,13 @@ fn moved_announcements(before: &Call, after: &Call, drift_at: usize) -> Vec<Anno
 }
 
 impl Call {
+    /// True if folding the event would change nothing: the history has it, or a later event that took its place. `event` names the call and
+    /// the attempt of this row, also if it came under an alias.
+    #[must_use]
+    pub fn includes_event(&self, event: &ProviderEvent) -> bool {
+        self.clone().add_event(event, event.received_at) == FoldOutcome::Duplicate
+    }
+
     /// Adds an event to the history. Nothing is derived from it yet.
     fn add_event(&mut self, event: &ProviderEvent, now: Timestamp) -> FoldOutcome {
         if self.contains_event(&event.event_id) {

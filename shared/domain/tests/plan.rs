@@ -416,14 +416,19 @@ fn no_outcome_is_awaited_where_none_can_come() {
 #[test]
 fn provider_that_says_alive_restarts_the_timeout_and_leaves_one_entry() {
     let mut call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::InProgress, 20));
+    let mut all = Vec::new();
     for now in [920, 1_900, 2_900] {
         let overdue = call.overdue_attempts(&POLICY, at(now));
         assert_eq!(overdue.len(), 1, "{now}");
         let alive = call.alive_event(&overdue[0], at(now));
+        assert!(!call.includes_event(&alive), "{now}");
         call = folded(&call, &alive);
         assert_eq!(call.next_wake_at(&POLICY), Some(at(now + 900)));
+        all.push(alive);
     }
     assert_eq!(call.history.len(), 3);
+    // The call has the latest one, and the others change it no more.
+    assert!(all.iter().all(|alive| call.includes_event(alive)) && !call.contains_event(&all[0].event_id));
 }
 
 #[test]
