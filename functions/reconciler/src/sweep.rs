@@ -350,7 +350,7 @@ impl Reconciler {
 
     /// Notes that an event of Switchhook itself is refused, because its call became an alias. Nothing else would tell: the call that folded
     /// the event is gone, or the event never reached the consumer, which refuses such events with the same note.
-    async fn refuse(&self, event: &ProviderEvent) -> Result<(), Error> {
+    pub(crate) async fn refuse(&self, event: &ProviderEvent) -> Result<(), Error> {
         // A mark of an earlier run of the sweep is a note too.
         let note = self.inbox.get_note(&event.event_id).await?;
         if note.is_none_or(|note| note.disposition.is_none() && note.dead_lettered_at.is_none()) {

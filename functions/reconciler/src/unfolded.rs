@@ -5,14 +5,16 @@
 //! the sweep one that it finds not folded. Events that arrived after the time up to which the sweep has come are not known to be folded.
 //!
 //! A mark may stay although its event is folded: if the fold came between the sweep's read of the call and its mark. So a mark counts
-//! for the age only while the call lacks the event, and is removed otherwise. The marks behind it are taken as they are, and so are all
-//! marks once the time for this is up.
+//! for the age only while a fold of its event would change something, and is removed otherwise. The marks behind it are taken as they are,
+//! and so are all marks once the time for this is up.
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use switchhook_aws::Error;
+use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
-use switchhook_domain::{CallId, EventId, Timestamp};
+use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
 
 use crate::reconciler::{Reconciler, Report};
 
@@ -20,8 +22,10 @@ use crate::reconciler::{Reconciler, Report};
 pub(crate) const UNFOLDED_FOR: Duration = Duration::from_secs(5 * 60);
 /// Longest time for which a run looks at marks.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// Limit on the marks per shard that one run looks at.
-const MARKS_MAX: i32 = 250;
+/// Marks that are read from the index at once.
+const PAGE: i32 = 250;
+/// Marks examined at the same time.
+const CONCURRENCY: usize = 16;
 
 /// Marks of events that have not been folded for [`UNFOLDED_FOR`].
 #[derive(Debug, Default)]
@@ -30,6 +34,16 @@ pub(crate) struct Unfolded {
     pub(crate) marks: Vec<Attention>,
     /// True if there are more.
     pub(crate) is_more: bool,
+}
+
+/// What is left to do about a marked event.
+enum Fate {
+    /// Nothing: the call or entity takes the event into account, or the inbox has nothing to fold.
+    Done,
+    /// A note: the consumer refuses an event of Switchhook itself whose call became an alias.
+    Refused(Box<ProviderEvent>),
+    /// A fold.
+    NotFolded,
 }
 
 impl Reconciler {
@@ -43,41 +57,79 @@ impl Reconciler {
         // An error below must not hide that the sweep does not come on.
         report.unfolded_ms = age(oldest);
         for shard in 0..ATTENTION_SHARDS {
-            let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, MARKS_MAX);
-            let Some(page) = pages.next().await? else { continue };
-            unfolded.is_more |= page.next.is_some();
-            let mut marks = page.items.into_iter();
-            for mark in marks.by_ref() {
-                let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { continue };
-                if !self.is_time_up(stop_at) && self.is_folded(call_id, event_id).await {
-                    // An error must not hide the other events. The next run removes the mark.
-                    report.failed += u64::from(self.inbox.clear_retry(event_id).await.is_err());
-                    continue;
+            let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, PAGE);
+            while let Some(page) = pages.next().await? {
+                let is_more = page.next.is_some();
+                let marks = self.remove_folded(page.items, stop_at, report).await;
+                if let Some(first) = marks.first() {
+                    oldest = Some(oldest.map_or(first.at, |oldest| oldest.min(first.at)));
+                    report.unfolded_ms = age(oldest);
+                    unfolded.is_more |= is_more;
+                    unfolded.marks.extend(marks);
+                    break;
                 }
-                oldest = Some(oldest.map_or(mark.at, |oldest| oldest.min(mark.at)));
-                unfolded.marks.push(mark);
-                break;
             }
-            unfolded.marks.extend(marks);
-            report.unfolded_ms = age(oldest);
         }
         Ok(unfolded)
     }
 
-    /// True if the call or entity includes the event, or somebody removed the event from the inbox. What cannot be read leaves that open,
-    /// and counts as not folded.
-    async fn is_folded(&self, call_id: &CallId, event_id: &EventId) -> bool {
-        let stored = match self.inbox.get(event_id).await {
-            Ok(Some(stored)) => stored,
-            Ok(None) => return true,
-            Err(_) => return false,
-        };
+    /// Removes the marks of events that need no fold, up to the first event that needs one. Returns the marks from there on.
+    ///
+    /// It examines one mark first, and then up to [`CONCURRENCY`] at once. So a run in an incident, which folds nothing, examines one.
+    async fn remove_folded(&self, marks: Vec<Attention>, stop_at: Timestamp, report: &mut Report) -> Vec<Attention> {
+        let (mut left, mut examined) = (Vec::new(), 0);
+        let mut marks = marks.into_iter();
+        while left.is_empty() && !self.is_time_up(stop_at) {
+            let next: Vec<Attention> = marks.by_ref().take(examined.clamp(1, CONCURRENCY)).collect();
+            if next.is_empty() {
+                break;
+            }
+            examined += next.len();
+            let removed = join_all(next.iter().map(|mark| self.remove_if_folded(mark))).await;
+            for (mark, removed) in next.into_iter().zip(removed) {
+                match removed {
+                    Ok(true) => {}
+                    Ok(false) => left.push(mark),
+                    // An error must not hide the other events. The next run removes the mark.
+                    Err(_) => report.failed += 1,
+                }
+            }
+        }
+        left.extend(marks);
+        left
+    }
+
+    /// Removes the mark of an event that needs no fold. Returns false if it needs one, or if that cannot be read.
+    async fn remove_if_folded(&self, mark: &Attention) -> Result<bool, Error> {
+        let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(true) };
+        match self.fate(call_id, event_id).await {
+            Ok(Fate::Done) => self.inbox.clear_retry(event_id).await.map(|_| true),
+            // The note of the refusal takes the place of the mark.
+            Ok(Fate::Refused(event)) => self.refuse(&event).await.map(|()| true),
+            Ok(Fate::NotFolded) | Err(_) => Ok(false),
+        }
+    }
+
+    /// Finds out what is left to do about a marked event. A folded event costs one read, of its call.
+    async fn fate(&self, call_id: &CallId, event_id: &EventId) -> Result<Fate, Error> {
+        let fate = |is_included: bool| if is_included { Fate::Done } else { Fate::NotFolded };
         if call_id.is_entity() {
-            let event = self.inbox.renormalize(&stored).await;
-            let entity = self.calls.entity_eventual(call_id).await;
-            return matches!((event, entity), (Ok(Some(event)), Ok(Some(entity))) if entity.includes_event(&event));
+            let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
+            let entity = self.calls.entity_eventual(call_id).await?;
+            return Ok(fate(entity.is_some_and(|entity| entity.includes_event(&event))));
         }
         let resolved = self.calls.resolve_eventual(call_id).await;
-        resolved.is_ok_and(|it| it.call.is_some_and(|call| call.contains_event(event_id)))
+        let call = resolved.as_ref().ok().and_then(|resolved| resolved.call.as_ref());
+        if call.is_some_and(|call| call.contains_event(event_id)) {
+            return Ok(Fate::Done);
+        }
+        let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
+        let Resolved { call, alias } = resolved?;
+        let event = match alias {
+            Some(_) if event.origin == Origin::Switchhook => return Ok(Fate::Refused(Box::new(event))),
+            Some(Alias { call_id, attempt }) => ProviderEvent { call_id, attempt: Some(attempt), ..event },
+            None => event,
+        };
+        Ok(fate(call.is_some_and(|call| call.includes_event(&event))))
     }
 }

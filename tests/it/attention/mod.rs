@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+pub(crate) mod folded;
 mod notices;
 mod removal;
 
@@ -9,7 +10,6 @@ use std::time::Duration;
 
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider};
-use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
 use switchhook_operate::events::{self, Filter};
 use switchhook_tests::{MINUTE, World, down, generic};
@@ -161,47 +161,6 @@ async fn event_with_trouble_is_listed_however_many_others_have_arrived_since() {
     assert_eq!(with_status(&world, "queued").await, ["generic:queued"]);
     world.accept(Provider::Generic, &generic("c3", "new", "RINGING", 0)).await;
     assert_eq!(with_status(&world, "queued").await, ["generic:new", "generic:queued"]);
-}
-
-/// The sweep can read the call before the fold, and write its mark after it.
-#[tokio::test(start_paused = true)]
-async fn mark_that_comes_after_the_fold_is_removed_and_counts_for_nothing() {
-    let world = World::new();
-    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.quiesce().await;
-    let stored = world.inbox.get(&EventId::new("generic:e1")).await.unwrap().unwrap();
-    world.inbox.mark_unfolded(&stored, world.now()).await.unwrap();
-    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
-    world.wait(MINUTE * 8).await;
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
-    assert!(!world.log_text().contains("unfolded_ms"));
-}
-
-/// The marks that a run has no time for count, until a later run looks at them.
-#[tokio::test(start_paused = true)]
-async fn many_marks_of_folded_events_take_a_run_only_some_seconds() {
-    let mut world = World::new();
-    for number in 0..30 {
-        let event = format!("e{number}");
-        world.accept(Provider::Generic, &generic("c1", &event, "RINGING", 0)).await;
-        world.quiesce().await;
-        let stored = world.inbox.get(&EventId::new(format!("generic:{event}"))).await.unwrap().unwrap();
-        world.inbox.mark_unfolded(&stored, world.now()).await.unwrap();
-    }
-    world.stop();
-    world.wait(MINUTE * 6).await;
-    let slow = Duration::from_millis(500);
-    world.set_fault_hook(move |call| (call.operation == "GetItem").then_some(Fault::Delay(slow)));
-    let before = world.now();
-    let report = world.reconciler.run("test").await.unwrap();
-    let spent = world.now().millis_since(before);
-    assert!(spent < 25_000 && report.unfolded_ms > 300_000, "{spent} ms, {}", report.unfolded_ms);
-    let left = world.attention(AttentionKind::Retrying).await.len();
-    assert!((1..30).contains(&left), "{left}");
-    world.clear_faults();
-    let later = world.reconciler.run("test").await.unwrap().unfolded_ms;
-    assert!(later < 300_000, "{later}: the age of the sweep alone");
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,20 @@
 //! The cost of troubled events: an index unit when the trouble begins, and one when it ends.
 
-use switchhook_aws::inbox::AttentionKind;
+use std::collections::BTreeMap;
+
+use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
+use switchhook_domain::EventId;
 use switchhook_local::CALLS_TABLE;
 use switchhook_tests::{MINUTE, World, down};
 
 use super::{consume, generic_webhook, post, request_counts, reset_counters};
+use crate::attention::folded::mark;
+use crate::repair::drop_messages;
+
+/// Marked events.
+const MARKS: u64 = 20;
+/// Cursors that a run reads: those of the sweep, of the notices and of the drift check.
+const CURSORS: u64 = 3;
 
 #[tokio::test(start_paused = true)]
 async fn retried_event_costs_an_index_unit_at_its_first_failure_and_one_when_it_is_folded() {
@@ -54,4 +64,44 @@ async fn event_that_is_folded_late_costs_one_more_write() {
     assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 1), ("UpdateItem", 1)]));
     let removal = world.capacity()["UpdateItem"];
     assert_eq!((removal.write_units, removal.index_write_units), (1.0, 0.0), "it may have been dead-lettered");
+}
+
+/// Posts 20 events of one call, and lets a run pass them. Returns the requests and the read units of a run three minutes later, when their
+/// marks are old enough to be trouble.
+async fn cost_of_marks(is_folded: bool) -> (BTreeMap<String, u64>, f64) {
+    let world = World::stopped();
+    world.reconciler.run("test").await.unwrap();
+    for number in 0..MARKS {
+        post(&world, &generic_webhook("c1", &format!("e{number}"), "RINGING")).await;
+    }
+    if is_folded {
+        consume(&world).await;
+        consume(&world).await;
+    }
+    drop_messages(&world);
+    world.wait(MINUTE * 3).await;
+    world.reconciler.run("test").await.unwrap();
+    drop_messages(&world);
+    for number in 0..MARKS {
+        mark(&world, &EventId::new(format!("generic:e{number}"))).await;
+    }
+    world.wait(MINUTE * 3).await;
+    reset_counters(&world);
+    world.reconciler.run("test").await.unwrap();
+    let mut requests = world.requests();
+    requests.retain(|operation, _| operation == "GetItem" || operation == "UpdateItem");
+    (requests, world.capacity()["GetItem"].read_units)
+}
+
+#[tokio::test(start_paused = true)]
+async fn mark_of_a_folded_event_costs_a_read_of_its_call_and_its_removal() {
+    let cost = request_counts(&[("GetItem", CURSORS + MARKS), ("UpdateItem", MARKS)]);
+    assert_eq!(cost_of_marks(true).await, (cost, CURSORS as f64 + MARKS as f64 * 0.5));
+}
+
+/// In an incident nothing is folded, and the oldest mark of each shard tells the age.
+#[tokio::test(start_paused = true)]
+async fn marks_of_events_that_are_not_folded_cost_a_read_of_one_event_and_its_call_in_each_shard() {
+    let cost = request_counts(&[("GetItem", CURSORS + 2 * ATTENTION_SHARDS)]);
+    assert_eq!(cost_of_marks(false).await, (cost, CURSORS as f64 + ATTENTION_SHARDS as f64 * 1.5));
 }
