@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use switchhook_aws::Error;
+use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::DriftWalk;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
@@ -70,7 +71,8 @@ impl Drift {
 }
 
 impl Reconciler {
-    /// Checks one call.
+    /// Checks one call. An eventually consistent read is enough: whatever the check finds becomes an event in the inbox, and the fold reads
+    /// the row anew. A row that is a second old leads at worst to an event that the call has already.
     pub(crate) async fn check_call(
         &self,
         call_id: &CallId,
@@ -80,7 +82,7 @@ impl Reconciler {
     ) -> Result<CheckedCall, Error> {
         let now = self.clock.now();
         let mut checked = CheckedCall::default();
-        let Some(call) = self.calls.get_call(call_id).await? else { return Ok(checked) };
+        let Found::Call(call) = self.calls.get_eventual(call_id).await? else { return Ok(checked) };
         for attempt in call.attempts().iter().rev().take(ATTEMPTS_MAX) {
             let Some(record) = call.attempt_records.get(attempt.index) else { continue };
             let Some(provider) = call.attempt_provider(attempt.index) else { continue };

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use switchhook_aws::calls::WakeQueue;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_domain::Call;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 
 use super::{consume, generic_webhook, post, request_counts, reset_counters};
+use crate::reconciled::store_copies;
 use crate::traffic::twilio_call;
 
 /// Pages of the index that a run reads to find new trouble: one per shard of three kinds.
@@ -91,4 +93,24 @@ async fn reconciler_reads_what_is_due_and_not_what_is_stored() {
     ];
     let idle = [("GetItem", 3), ("GetQueueAttributes", minute + 1), ("PutItem", minute), ("Query", pages)];
     assert_eq!(costs[0], (request_counts(&due), request_counts(&idle)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_call_costs_the_drift_check_half_a_unit() {
+    let mut costs = Vec::new();
+    for copies in [0, 20] {
+        let world = World::stopped();
+        for event_type in ["RINGING", "NO_ANSWER"] {
+            post(&world, &generic_webhook("c", event_type, event_type)).await;
+        }
+        consume(&world).await;
+        let settled = Call { wake_at: None, settled_at: Some(world.now()), ..world.call("c").await };
+        store_copies(&world, &settled, "settled", copies).await;
+        world.wait(MINUTE * 12).await;
+        reset_counters(&world);
+        let report = world.reconciler.check_drift("test").await.unwrap();
+        costs.push((report.checked, world.requests()["GetItem"], world.capacity()["GetItem"].read_units));
+    }
+    let ((none, requests, units), (all, all_requests, all_units)) = (costs[0], costs[1]);
+    assert_eq!((all - none, all_requests - requests, all_units - units), (20, 20, 10.0));
 }
