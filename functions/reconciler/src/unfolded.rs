@@ -36,7 +36,7 @@ pub(crate) struct Unfolded {
     pub(crate) is_more: bool,
 }
 
-/// What is left to do about a marked event.
+/// The step that a marked event still needs.
 enum Fate {
     /// Nothing: the call or entity takes the event into account, or the inbox has nothing to fold.
     Done,
@@ -110,7 +110,7 @@ impl Reconciler {
         }
     }
 
-    /// Finds out what is left to do about a marked event. A folded event costs one read, of its call.
+    /// Returns the step that a marked event still needs. A folded event costs one read, of its call.
     async fn fate(&self, call_id: &CallId, event_id: &EventId) -> Result<Fate, Error> {
         let fate = |is_included: bool| if is_included { Fate::Done } else { Fate::NotFolded };
         if call_id.is_entity() {

@@ -63,7 +63,7 @@ pub(crate) struct Flow<'a> {
     in_flight: Option<(BTreeMap<Provider, CallsInFlight>, Timestamp)>,
     /// Providers for which a call waits, because they have as many calls as they may have.
     full: BTreeSet<Provider>,
-    /// Those of them of which this invocation knew it first.
+    /// Full providers for which no scheduler knew before this invocation that a call waits.
     newly_full: BTreeSet<Provider>,
     /// Providers for which a call waits until their pause ends, and that time.
     paused: BTreeMap<Provider, Timestamp>,
@@ -150,7 +150,7 @@ impl<'a> Flow<'a> {
         &self.full
     }
 
-    /// Those of the [full](Self::full) providers for which nobody knew before that a call waits.
+    /// The [full](Self::full) providers for which no scheduler knew before this invocation that a call waits.
     pub(crate) const fn newly_full(&self) -> &BTreeSet<Provider> {
         &self.newly_full
     }

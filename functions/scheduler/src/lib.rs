@@ -17,10 +17,9 @@
 //! **A due call that must not be dialled now gets no claim.** If it is too late for it, the scheduler ends it. If its calling window has
 //! closed, the scheduler has it wait for the opening. So such calls take no place, and are no probe. The dialer checks both again.
 //!
-//! A provider may be full: it has as many calls as it may have. If calls wait for it, a run of the schedule, or whoever is first to know it,
-//! has the scheduler look at the provider again every ten seconds until the next run. If a provider is paused, the scheduler looks again
-//! when the pause ends. **Calls that wait for a full provider come before those that are woken later.**
-//! If a scheduler was woken and finds a free place at such a provider, it claims the oldest calls instead.
+//! A provider may be full: it has as many calls as it may have. If calls wait for it, the scheduler looks at the provider again every ten
+//! seconds until the next run. The invocation that is first to know it sends the messages for that, and so does each run. If a provider is
+//! paused, the scheduler looks again when the pause ends. **Calls that wait for a full provider come before those that are woken later.** If a scheduler was woken and finds a free place at such a provider, it claims the oldest calls instead.
 
 mod claim;
 mod flow;

@@ -92,15 +92,18 @@ async fn claims_are_spread_evenly_over_the_lanes() {
     assert_eq!((lanes.len(), counts), (49, BTreeSet::from([10, 11])), "{lanes:?}");
 }
 
-/// A running stack that places this many calls per second with Retell.
-fn world_with_retell(rate: &str) -> World {
+/// A stack that places this many calls per second with Retell, and gets no webhooks. Its functions run only when a test invokes them.
+fn stopped_with_retell(rate: &str) -> World {
     let secret = all_accounts();
-    let mut world = World::with_options(CloudOptions {
-        dial_rates: format!("retell={rate}").parse().unwrap(),
-        dialers: 1_000,
-        ..options(&secret)
-    });
+    let dial_rates = format!("retell={rate}").parse().unwrap();
+    let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world
+}
+
+/// The same stack, running.
+fn world_with_retell(rate: &str) -> World {
+    let mut world = stopped_with_retell(rate);
     world.start();
     world
 }
@@ -166,10 +169,7 @@ async fn lowered_rate_is_kept_by_the_dialers() {
 /// rate.
 #[tokio::test(start_paused = true)]
 async fn claims_that_are_late_keep_the_rate_of_the_lanes() {
-    let secret = all_accounts();
-    let dial_rates = "retell=5".parse().unwrap();
-    let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
-    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let world = stopped_with_retell("5");
     for number in 0..100 {
         schedule(&world, &format!("call-{number}"), &[Provider::Retell], Duration::ZERO).await;
     }

@@ -3,8 +3,8 @@
 //! A lane is one message group of the dial queue. The claims of one lane are dialled one after the other, and different lanes work at the
 //! same time. Places that were booked one after the other take turns through the lanes, so that no lane has more claims than another.
 //!
-//! **The times of the places keep the provider's rate, without bursts.** If claims are not dialled at the times of their places, because they
-//! are late, or because others are missing, a pause between two dials of a lane still keeps the rate.
+//! **The times of the places keep the provider's rate, without bursts.** A claim may miss the time of its place, because it is late, or
+//! because others are missing. Then a pause between two dials of a lane still keeps the rate.
 
 use std::time::Duration;
 
