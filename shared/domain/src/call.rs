@@ -428,8 +428,7 @@ impl Call {
         let dialled = self.attempt_records.get(index).and_then(|record| record.provider);
         let reporting = |named: Option<usize>| {
             let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
-            let providers = entries.filter_map(|entry| entry.source_event_id.provider());
-            providers.min_by_key(|provider| (**provider == Provider::Generic, **provider)).copied()
+            entries.filter_map(|entry| entry.source_event_id.provider()).min().copied()
         };
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }

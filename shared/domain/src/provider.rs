@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 /// Provider whose webhooks Switchhook reads. Stored and sent as its name.
+///
+/// The generic provider is the last one, because every other provider that reports an attempt is preferred to it. See
+/// [`Call::attempt_provider`](crate::Call::attempt_provider).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
     Retell,
@@ -21,10 +24,11 @@ pub enum Provider {
     Daily,
     Bland,
     SignalWire,
-    /// Any other sender that can sign its webhooks. It has no API, so Switchhook cannot place calls with it.
-    Generic,
-    /// Sender whose signature and events are described by the configuration of the stack. It has no API either.
+    /// Sender whose signature and events are described by the configuration of the stack. It has no API, so Switchhook cannot place
+    /// calls with it.
     Configured(ProviderName),
+    /// Any other sender that can sign its webhooks. It has no API either.
+    Generic,
 }
 
 impl Provider {
