@@ -142,8 +142,9 @@ impl Call {
     fn concerns_attempt(&self, entry: &HistoryEntry, dialled_at: Option<Timestamp>) -> bool {
         let is_promise = self.plan.is_some() && entry.event.kind.is_call_level();
         let is_unnamed_start = entry.attempt_index.is_none() && entry.event.kind == EventKind::Initiated;
-        let is_before_dial = dialled_at.is_some_and(|dialled_at| self.reported_at(entry) < dialled_at);
-        !(is_promise || is_unnamed_start && is_before_dial)
+        // The history is searched for this time, so only for the few events that it decides about.
+        let is_before_dial = || dialled_at.is_some_and(|dialled_at| self.reported_at(entry) < dialled_at);
+        !(is_promise || is_unnamed_start && is_before_dial())
     }
 
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
