@@ -2,7 +2,7 @@
 
 use crate::announce::{self, Cause};
 use crate::attempt::AttemptState;
-use crate::call::{Call, Disposition, Policy};
+use crate::call::{Call, Disposition, HistoryEntry, Policy};
 use crate::event::EventKind;
 use crate::machine::Verdict;
 use crate::time::Timestamp;
@@ -72,14 +72,13 @@ impl Call {
                 }
             }
         }
+        let is_finding = |entry: &HistoryEntry| {
+            matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::RetryMissed | EventKind::DriftFound)
+                || entry.is_withdrawal() && entry.attempt_index.is_some_and(|of| withdrawn.get(of) == Some(&true))
+        };
         for (index, (entry, verdict)) in self.history.iter_mut().zip(strongest).enumerate() {
-            let withdraws =
-                entry.is_withdrawal() && entry.attempt_index.is_some_and(|of| withdrawn.get(of) == Some(&true));
-            let is_finding =
-                matches!(entry.event.kind, EventKind::ClaimExpired | EventKind::RetryMissed | EventKind::DriftFound)
-                    || withdraws;
             entry.disposition = match verdict {
-                Verdict::Unhandled if is_finding || retry == Some(index) => Disposition::Applied,
+                Verdict::Unhandled if is_finding(entry) || retry == Some(index) => Disposition::Applied,
                 Verdict::Applied => Disposition::Applied,
                 Verdict::Refused => Disposition::Refused,
                 Verdict::Repeated | Verdict::Stale | Verdict::Unhandled => Disposition::Stale,

@@ -229,6 +229,11 @@ impl Call {
     /// Two events need no attempt of their own. An answer of the person to the appointment counts for the dial, whenever it was given.
     /// And the clock of the sender may be behind: if something began shortly before the dial, it was the dial that began.
     fn is_before_dials(&self, event: &ProviderEvent) -> bool {
+        // The events share one such attempt, whose record has no key.
+        let has_record = self.attempt_records.iter().any(|record| record.key.is_none());
+        if has_record || self.attempt_records.iter().all(|record| record.dialled_at.is_none()) {
+            return false;
+        }
         let starts = self.starts();
         let Some((started_at, index)) = starts.first() else { return false };
         let is_dialled = self.attempt_records.get(*index).is_some_and(|record| record.dialled_at.is_some());
@@ -238,9 +243,7 @@ impl Call {
         let begins_dial = kinds.all(EventKind::is_beginning)
             && event.received_at >= *started_at
             && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= *started_at;
-        // The events share one such attempt, whose record has no key.
-        let has_record = self.attempt_records.iter().any(|record| record.key.is_none());
-        is_dialled && reported_at < *started_at && !is_decision && !begins_dial && !has_record
+        is_dialled && reported_at < *started_at && !is_decision && !begins_dial
     }
 
     fn has_room(
@@ -253,9 +256,10 @@ impl Call {
         let is_counted = |entry: &&HistoryEntry| {
             is_of_known_attempt && entry.attempt_index == attempt_index && entry.event.kind.is_evidence()
         };
-        let held = self.history.iter().filter(is_counted).count();
-        held + event.call_events.len() <= ATTEMPT_EVENTS_MAX
-            && !(needs_record && self.attempts().len() >= CALL_ATTEMPTS_MAX)
+        let held = || self.history.iter().filter(is_counted).count();
+        let fits = |held: usize| held + event.call_events.len() <= ATTEMPT_EVENTS_MAX;
+        // Most calls are so short that nothing needs to be counted.
+        (fits(self.history.len()) || fits(held())) && !(needs_record && self.attempts().len() >= CALL_ATTEMPTS_MAX)
     }
 
     fn describe_attempt(&mut self, index: usize, key: Option<&AttemptKey>, event: &ProviderEvent) {
