@@ -31,6 +31,15 @@ fn main() {
     let history: Vec<ProviderEvent> = (0..HISTORY + 1).filter(|number| *number != 1).map(event).collect();
     let call = fold(None, &history, &POLICY, NOW).transition.map(|transition| transition.call);
     report(&format!("1 late event into a call with {HISTORY}"), call.as_ref(), &[event(1)]);
+    // The fold asks more of the events of an attempt that Switchhook dialled.
+    let dialled = call.map(|mut call| {
+        for record in &mut call.attempt_records {
+            record.provider = Some(Provider::Retell);
+            record.dialled_at = Some(call.created_at);
+        }
+        call
+    });
+    report(&format!("1 late event into a dialled call with {HISTORY}"), dialled.as_ref(), &[event(1)]);
 }
 
 fn report(case: &str, call: Option<&Call>, events: &[ProviderEvent]) {
