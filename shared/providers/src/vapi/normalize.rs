@@ -38,7 +38,7 @@ pub(crate) fn read(
         kind = Kind::Other;
     }
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
-    let event_id = event_id(kind, message_type, message.status.as_deref(), call_id, webhook.body());
+    let event_id = event_id(kind, message_type, &message, call_id, webhook.body());
     let call_type = message.call.as_ref().and_then(|call| call.call_type);
     let correlation = match call_type {
         Some(CallType::InboundPhoneCall | CallType::OutboundPhoneCall) => {
@@ -110,14 +110,18 @@ impl Kind {
     }
 }
 
-/// Makes an event id, because Vapi sends none. A call has each status once and one report. Every other message may
-/// occur any number of times, so the hash of its body identifies it.
-fn event_id(kind: Kind, message_type: &str, status: Option<&str>, call_id: Option<&str>, body: &[u8]) -> EventId {
+/// Makes an event id, because Vapi sends none. A call has each status once. A report is identified by the hash of its result, because
+/// Vapi may send it before it has the result, and can compute the result again. Every other message may occur any number of times,
+/// so the hash of its body identifies it.
+fn event_id(kind: Kind, message_type: &str, message: &Message, call_id: Option<&str>, body: &[u8]) -> EventId {
     let Some(call_id) = call_id else {
         return ids::event_id_of_body(Provider::Vapi, body);
     };
-    let suffix = match (kind, status) {
-        (Kind::Report, _) => format!("{call_id}:{message_type}"),
+    let suffix = match (kind, message.status.as_deref()) {
+        (Kind::Report, _) => match message.canonical_result() {
+            Some(result) => format!("{call_id}:{message_type}:{}", ids::short_hash(result.as_bytes())),
+            None => format!("{call_id}:{message_type}"),
+        },
         (Kind::Status(_) | Kind::Forwarding | Kind::Ended, Some(status)) => {
             format!("{call_id}:{message_type}:{status}")
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use switchhook_domain::{NeverDialled, Timestamp};
 
 use crate::correlation::EchoedIds;
@@ -33,8 +33,9 @@ pub(super) struct Message {
     started_at: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     ended_at: Option<String>,
+    /// The whole analysis, because its hash is part of the event id. So another result for the same call is another event.
     #[serde(deserialize_with = "lenient::object")]
-    analysis: Option<Analysis>,
+    analysis: Option<Map<String, Value>>,
     #[serde(deserialize_with = "lenient::object")]
     artifact: Option<Artifact>,
     #[serde(deserialize_with = "lenient::object")]
@@ -61,7 +62,7 @@ pub(super) struct Call {
     #[serde(deserialize_with = "lenient::text")]
     ended_at: Option<String>,
     #[serde(deserialize_with = "lenient::object")]
-    analysis: Option<Analysis>,
+    analysis: Option<Map<String, Value>>,
     #[serde(deserialize_with = "lenient::object")]
     artifact: Option<Artifact>,
     #[serde(deserialize_with = "lenient::object")]
@@ -107,13 +108,6 @@ impl Party {
     fn address(&self) -> Option<String> {
         self.number.clone().or_else(|| self.sip_uri.clone())
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Analysis {
-    #[serde(deserialize_with = "lenient::object")]
-    structured_data: Option<CustomData>,
 }
 
 #[derive(Default, Deserialize)]
@@ -173,12 +167,39 @@ impl Message {
 
     /// The person's decision, from the structured outputs or from the analysis.
     pub(super) fn decision(&self) -> Option<UserDecision> {
-        let call = self.call.as_ref();
-        let artifacts = [self.artifact.as_ref(), call.and_then(|call| call.artifact.as_ref())];
-        let analyses = [self.analysis.as_ref(), call.and_then(|call| call.analysis.as_ref())];
-        let from_outputs = artifacts.into_iter().flatten().find_map(Artifact::decision);
-        let data = analyses.into_iter().flatten().filter_map(|analysis| analysis.structured_data.as_ref());
-        from_outputs.or_else(|| data.filter_map(CustomData::decision).next())
+        let of_analysis = |analysis: &Map<String, Value>| {
+            let data = analysis.get("structuredData")?.clone();
+            lenient::object::<_, CustomData>(data).ok().flatten()?.decision()
+        };
+        let from_outputs = self.artifacts().find_map(Artifact::decision);
+        from_outputs.or_else(|| self.analyses().find_map(of_analysis))
+    }
+
+    /// The analysis and the structured outputs as JSON text with sorted fields. `None` if Vapi has no result yet.
+    pub(super) fn canonical_result(&self) -> Option<String> {
+        let analysis = self.analyses().find(|analysis| !analysis.is_empty());
+        let outputs = self
+            .artifacts()
+            .filter_map(|artifact| artifact.structured_outputs.as_ref())
+            .find(|outputs| !outputs.is_empty());
+        if analysis.is_none() && outputs.is_none() {
+            return None;
+        }
+        let mut result = json!({"analysis": analysis, "structuredOutputs": outputs});
+        result.sort_all_objects();
+        Some(result.to_string())
+    }
+
+    /// Analyses of the message and of its call.
+    fn analyses(&self) -> impl Iterator<Item = &Map<String, Value>> {
+        let of_call = self.call.as_ref().and_then(|call| call.analysis.as_ref());
+        self.analysis.iter().chain(of_call)
+    }
+
+    /// Artifacts of the message and of its call.
+    fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
+        let of_call = self.call.as_ref().and_then(|call| call.artifact.as_ref());
+        self.artifact.iter().chain(of_call)
     }
 
     /// Ids from the call first. Those of the assistant come last, because they are the same for all its calls. The variables of an inbound

@@ -359,6 +359,41 @@ fn bland_call_is_confirmed_in_every_order_of_its_reports() {
     }
 }
 
+/// An event of Vapi about the call `v1`.
+fn vapi(message: &Value) -> ProviderEvent {
+    into_event(read_body(Provider::Vapi, "", json!({"message": message}).to_string().as_bytes()))
+}
+
+/// Vapi may post its report before it has the structured outputs. A later report or a lookup has them.
+#[test]
+fn vapi_call_is_decided_in_every_order_of_its_reports() {
+    let report = |outcome: Option<&str>| {
+        let outputs = outcome.map(|outcome| json!({"1": {"name": "outcome", "result": outcome}}));
+        vapi(&json!({
+            "type": "end-of-call-report", "endedReason": "customer-ended-call", "call": {"id": "v1"},
+            "startedAt": "2025-10-20T12:14:05Z", "endedAt": "2025-10-20T12:15:05Z",
+            "artifact": {"structuredOutputs": outputs},
+        }))
+    };
+    let (early, confirmed, declined) = (report(None), report(Some("confirmed")), report(Some("declined")));
+    for (events, expected) in [
+        (vec![&early, &confirmed], "completed/confirmed"),
+        (vec![&early, &declined], "completed/declined"),
+        (vec![&early, &declined, &confirmed], "completed/confirmed"),
+    ] {
+        for order in permutations(&events) {
+            assert_eq!(states(&folded(&order)), expected);
+        }
+    }
+    // The deadline passes before the result arrives.
+    let call = folded(&[&early]);
+    let now = call.updated_at.plus(POLICY.inactivity_timeout);
+    let call = fold(Some(&call), &call.deadline_passed_events(&POLICY, now), &POLICY, now).transition.unwrap().call;
+    assert!(call.is_settled());
+    let call = fold(Some(&call), &[confirmed], &POLICY, now).transition.unwrap().call;
+    assert_eq!(states(&call), "completed/confirmed");
+}
+
 /// A team's own application, Retell and Twilio report one appointment, two of them at once.
 #[test]
 fn two_providers_at_once_confirm_in_every_order() {

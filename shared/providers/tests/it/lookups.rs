@@ -12,6 +12,7 @@ use switchhook_providers::{
 };
 
 use crate::api::{DIALLED, NOW, config, job, lookup_request, shown};
+use crate::reading::read_body;
 
 #[test]
 fn every_provider_is_asked_by_its_own_call_id() {
@@ -332,7 +333,7 @@ fn vapi_tells_how_a_call_ended() {
     let mut analysed = vapi_call("ended");
     analysed["analysis"] = json!({"structuredData": {"outcome": "declined"}});
     assert_snapshot!(summary(answer(Provider::Vapi, Some("v1"), &analysed)), @r"
-    vapi:v1:end-of-call-report end-of-call-report
+    vapi:v1:end-of-call-report:5f321246665e9b42 end-of-call-report
     call 1/ä 2
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
@@ -341,8 +342,28 @@ fn vapi_tells_how_a_call_ended() {
     ");
     let mut with_output = vapi_call("ended");
     with_output["artifact"] = json!({"structuredOutputs": {"id": {"name": "outcome", "result": "declined"}}});
-    let answers = [analysed, with_output].map(|call| summary(answer(Provider::Vapi, Some("v1"), &call)));
+    let answers = [analysed, with_output].map(|call| event(answer(Provider::Vapi, Some("v1"), &call)).call_events);
     assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
+fn vapi_report_and_the_lookup_of_the_same_result_are_one_event() {
+    let report: Value = serde_json::from_str(include_str!("../../fixtures/vapi/end_of_call_report.json")).unwrap();
+    let message = &report["message"];
+    let mut call = message["call"].clone();
+    call["status"] = "ended".into();
+    let id = call["id"].as_str().unwrap().to_owned();
+    for name in ["endedReason", "startedAt", "endedAt"] {
+        call[name] = message[name].clone();
+    }
+    let reading = read_body(Provider::Vapi, "", report.to_string().as_bytes());
+    let looked_up = |call: &Value| event(answer(Provider::Vapi, Some(&id), call));
+    // The report was sent before the result existed, or with it.
+    let early = looked_up(&call).event_id;
+    call["analysis"] = message["analysis"].clone();
+    call["artifact"] = message["artifact"].clone();
+    assert_eq!(looked_up(&call).event_id, *reading.event_id());
+    assert_ne!(early, *reading.event_id());
 }
 
 /// A conversation of ElevenLabs with our ids.

@@ -360,6 +360,41 @@ fn vapi_event_ids_repeat_only_for_the_same_event() {
     assert!(id(json!({"type": "status-update", "status": "ringing"})).starts_with("vapi:sha256-"));
 }
 
+/// Vapi may post the report before it has the structured outputs, and an output can be computed again.
+#[test]
+fn vapi_report_with_another_result_is_another_event() {
+    let id = |more: Value| {
+        let mut message = json!({"type": "end-of-call-report", "call": {"id": "c"}});
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        vapi(message).event_id().to_string()
+    };
+    let early = id(json!({}));
+    assert_eq!(early, "vapi:c:end-of-call-report");
+    let outputs = |outcome: &str| json!({"structuredOutputs": {"1": {"name": "outcome", "result": outcome}}});
+    let analysis = |outcome: &str| json!({"summary": "", "structuredData": {"outcome": outcome}});
+    let ids = [
+        early.clone(),
+        id(json!({"artifact": outputs("confirmed")})),
+        id(json!({"artifact": outputs("declined")})),
+        id(json!({"analysis": analysis("confirmed")})),
+        id(json!({"analysis": analysis("declined")})),
+        id(json!({"analysis": analysis("confirmed"), "artifact": outputs("confirmed")})),
+    ];
+    for (at, one) in ids.iter().enumerate() {
+        assert!(ids.iter().skip(at + 1).all(|other| other != one), "{ids:?}");
+    }
+    // Nothing else changes the id: neither what a result cannot come from, nor where a result is, nor the order of its fields.
+    let [_, confirmed, _, analysed, ..] = ids;
+    for empty in [json!({"analysis": {}}), json!({"artifact": {"transcript": "", "structuredOutputs": {}}})] {
+        assert_eq!(id(empty.clone()), early, "{empty}");
+    }
+    let mut artifact = outputs("confirmed");
+    artifact["transcript"] = "AI: Hello.".into();
+    assert_eq!(id(json!({"artifact": artifact, "analysis": {}, "cost": 0.1})), confirmed);
+    assert_eq!(id(json!({"call": {"id": "c", "artifact": outputs("confirmed")}})), confirmed);
+    assert_eq!(id(json!({"analysis": {"structuredData": {"outcome": "confirmed"}, "summary": ""}})), analysed);
+}
+
 #[test]
 fn vapi_messages_that_name_no_type_or_call_are_quarantined() {
     for (message, expected) in [

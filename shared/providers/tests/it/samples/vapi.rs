@@ -52,7 +52,7 @@ fn vapi_bodies_say() {
     completed 2025-10-20T12:14:47.610Z
 
     vapi/end_of_call_report
-    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:end-of-call-report
+    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001:end-of-call-report:94f8384e90beb5a3
     end-of-call-report
     appointment:appt_301
     vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
@@ -62,7 +62,7 @@ fn vapi_bodies_say() {
     completed implied 2025-10-20T12:14:47.610Z
 
     vapi/end_of_call_report_declined
-    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002:end-of-call-report
+    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002:end-of-call-report:8a1c1a53ae129999
     end-of-call-report
     appointment:appt_302
     vapi:019a0c1e-4b7a-7d2e-9c3f-000000000002 019a0c1e-4b7a-7d2e-9c3f-000000000002 appt_302 Outbound +442079460018 +447700900000
@@ -72,7 +72,7 @@ fn vapi_bodies_say() {
     completed implied 2025-10-20T12:14:47.610Z
 
     vapi/end_of_call_report_voicemail
-    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003:end-of-call-report
+    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003:end-of-call-report:de3cd5a23dd62d91
     end-of-call-report
     appointment:appt_303
     vapi:019a0c1e-4b7a-7d2e-9c3f-000000000003 019a0c1e-4b7a-7d2e-9c3f-000000000003 appt_303 Outbound +442079460018 +447700900000
@@ -114,7 +114,7 @@ fn vapi_bodies_say() {
     failed 2025-10-20T12:14:47.610Z
 
     vapi/end_of_call_report_inbound
-    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008:end-of-call-report
+    event vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008:end-of-call-report:b9d16532c9100e0e
     end-of-call-report
     appointment:appt_308
     vapi:019a0c1e-4b7a-7d2e-9c3f-000000000008 019a0c1e-4b7a-7d2e-9c3f-000000000008 appt_308 Inbound +447700900000 +442079460018
