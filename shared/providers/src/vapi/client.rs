@@ -174,11 +174,10 @@ fn metadata(call: &Map<String, Value>) -> Option<&Value> {
     call.get("assistantOverrides")?.get("metadata")
 }
 
-/// Converts an ended call into an `end-of-call-report` if it has an analysis, otherwise into a `status-update`. As in Vapi's own webhooks,
-/// the analysis and the artifact are in the message, so a rule of the configuration finds the decision at the same place.
+/// Converts an ended call into an `end-of-call-report`. As in Vapi's own webhooks, the analysis and the artifact are in the message, so a
+/// rule of the configuration finds the decision at the same place.
 ///
-/// An `end-of-call-report` without an analysis would get the same event id as Vapi's own report. Vapi's own report
-/// would then count as a duplicate, and its analysis would be lost.
+/// A call that has neither its end time nor a result says no more than the status update `ended`. So it is converted into one.
 fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
     let Some(id) = text(&call, "id") else {
         return ParsedAnswer::Unreadable;
@@ -195,12 +194,13 @@ fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
             let has_fields =
                 |value: Option<&Value>| value.and_then(Value::as_object).is_some_and(|data| !data.is_empty());
             let outputs = call.get("artifact").and_then(|artifact| artifact.get("structuredOutputs"));
-            let analysed = has_fields(call.get("analysis")) || has_fields(outputs);
+            let is_complete =
+                text(&call, "endedAt").is_some() || has_fields(call.get("analysis")) || has_fields(outputs);
             let mut message = Map::new();
             for name in ["analysis", "artifact"] {
                 message.extend(call.remove(name).map(|value| (name.to_owned(), value)));
             }
-            if analysed {
+            if is_complete {
                 message.insert("type".to_owned(), "end-of-call-report".into());
             } else {
                 message.extend([("type".to_owned(), "status-update".into()), ("status".to_owned(), "ended".into())]);

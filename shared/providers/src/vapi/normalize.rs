@@ -6,8 +6,8 @@
 //! faults and stops during a conversation from earlier ones. A call that ended at its start time was not answered.
 //!
 //! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
-//! repeats the call as it was created, without them. So a fault in it does not say that nobody answered; the report does. If such an
-//! update says that a trunk rejected the credentials, it is only recorded: its own event id leaves the one of the lookup free.
+//! repeats the call as it was created, without them. So it says neither that somebody answered nor that nobody did; the report does. If
+//! such an update says that a trunk rejected the credentials, it is only recorded.
 
 use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
 
@@ -197,8 +197,7 @@ fn report(message: &Message, decided: Option<UserDecision>) -> CallEventSet {
     call_events
 }
 
-/// Reads how the call ended. `has_times` is false if the message does not have the times of the whole call. A lookup has
-/// them, also if it is rewritten as a status update.
+/// Reads how the call ended. `has_times` is false if the message does not have the times of the whole call.
 fn ending(message: &Message, has_times: bool) -> Ending {
     let started_at = message.started_at();
     // The call ended at the moment at which it started, so there was no conversation.
@@ -207,6 +206,8 @@ fn ending(message: &Message, has_times: bool) -> Ending {
     let reason = message.ended_reason().map_or(EndedReason::Unclear, EndedReason::from_name);
     match (reason, started) {
         (EndedReason::Conversation | EndedReason::Unclear | EndedReason::Unknown, _) if is_empty => Ending::NO_ANSWER,
+        // The report may show that the call ended at its start.
+        (EndedReason::Conversation, false) if !has_times => Ending::Unclear,
         (EndedReason::Conversation, _) => Ending::COMPLETED,
         (EndedReason::Voicemail, _) => Ending::VOICEMAIL,
         (EndedReason::Busy, _) => Ending::BUSY,

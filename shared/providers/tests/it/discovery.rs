@@ -89,7 +89,7 @@ fn half_of_a_character_in_a_list_hides_no_call() {
     let list = format!("[{call}]").replace('…', r"\ud83d");
     let page = read_discovery_answer(Provider::Vapi, &config(Provider::Vapi), PERIOD, None, 200, list.as_bytes(), NOW)
         .unwrap();
-    assert_eq!(events(&page), (vec!["vapi:v1:status-update:ended"], None));
+    assert_eq!(events(&page), (vec!["vapi:v1:end-of-call-report"], None));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn ended_calls_become_the_events_of_their_webhooks() {
     let next_page = page.next_page.unwrap();
     assert!(request(Provider::Vapi, Some(&next_page)).contains("createdAtGe=2025-10-20T12%3A14%3A09.000Z"));
     let page = read(Provider::Vapi, Some(&next_page), &json!([call(9)]));
-    assert_eq!(events(&page), (vec!["vapi:v9:status-update:ended"], None));
+    assert_eq!(events(&page), (vec!["vapi:v9:end-of-call-report"], None));
 
     let row = |id: &str, event_type: &str, at: &str| {
         let payload = json!({"call_control_id": "v3:1", "hangup_cause": "user_busy"});

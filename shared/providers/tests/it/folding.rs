@@ -394,6 +394,28 @@ fn vapi_call_is_decided_in_every_order_of_its_reports() {
     assert_eq!(states(&call), "completed/confirmed");
 }
 
+/// The status update `ended` has no times. The report shows that nobody answered: the call ended when it started.
+#[test]
+fn vapi_status_update_of_a_call_that_nobody_answered_proves_no_answer() {
+    let at = "2025-10-20T12:14:05Z";
+    for reason in ["customer-ended-call", "silence-timed-out"] {
+        let message = |more: Value| {
+            let mut message = json!({"endedReason": reason, "call": {"id": "v1"}});
+            message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            vapi(&message)
+        };
+        let ended = message(json!({"type": "status-update", "status": "ended", "timestamp": 1_760_962_445_000_i64}));
+        let report = message(json!({"type": "end-of-call-report", "startedAt": at, "endedAt": at}));
+        for order in permutations(&[&ended, &report]) {
+            assert_eq!(states(&folded(&order)), "no_answer/no_answer", "{reason}");
+        }
+        let answered = message(json!({"type": "status-update", "status": "in-progress"}));
+        for order in permutations(&[&ended, &answered]) {
+            assert_eq!(states(&folded(&order)), "completed/connected", "{reason}");
+        }
+    }
+}
+
 /// A team's own application, Retell and Twilio report one appointment, two of them at once.
 #[test]
 fn two_providers_at_once_confirm_in_every_order() {

@@ -319,7 +319,7 @@ fn twilio_event_has_one_id_however_often_it_is_asked_for() {
 #[test]
 fn vapi_tells_how_a_call_ended() {
     assert_snapshot!(summary(answer(Provider::Vapi, Some("v1"), &vapi_call("ended"))), @r"
-    vapi:v1:status-update:ended status-update:ended
+    vapi:v1:end-of-call-report end-of-call-report
     call 1/ä 2
     ringing implied 2025-10-20T12:14:04.430Z
     in_progress implied 2025-10-20T12:14:04.430Z
@@ -344,6 +344,21 @@ fn vapi_tells_how_a_call_ended() {
     with_output["artifact"] = json!({"structuredOutputs": {"id": {"name": "outcome", "result": "declined"}}});
     let answers = [analysed, with_output].map(|call| event(answer(Provider::Vapi, Some("v1"), &call)).call_events);
     assert_eq!(answers[0], answers[1]);
+}
+
+/// The status update `ended` has no times, so it says less than the lookup, which must count although its call has no analysis.
+#[test]
+fn vapi_lookup_without_a_result_is_not_the_status_update() {
+    let mut call = vapi_call("ended");
+    call["endedReason"] = "worker-shutdown".into();
+    call["startedAt"] = Value::Null;
+    let looked_up = event(answer(Provider::Vapi, Some("v1"), &call));
+    call["endedAt"] = Value::Null;
+    let update = json!({"type": "status-update", "status": "ended", "call": call});
+    let update = read_body(Provider::Vapi, "", json!({"message": update}).to_string().as_bytes());
+    assert_ne!(looked_up.event_id, *update.event_id());
+    // Without its times, the call of a lookup says no more than the status update.
+    assert_eq!(event(answer(Provider::Vapi, Some("v1"), &call)).event_id, *update.event_id());
 }
 
 #[test]

@@ -47,8 +47,6 @@ fn vapi_bodies_say() {
     status-update:ended
     appointment:appt_301
     vapi:019a0c1e-4b7a-7d2e-9c3f-000000000001 019a0c1e-4b7a-7d2e-9c3f-000000000001 appt_301 Outbound +442079460018 +447700900000
-    ringing implied 2025-10-20T12:14:47.610Z
-    in_progress implied 2025-10-20T12:14:47.610Z
     completed 2025-10-20T12:14:47.610Z
 
     vapi/end_of_call_report
