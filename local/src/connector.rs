@@ -321,8 +321,11 @@ impl HttpConnector for FakeProviderConnector {
             if fake.crashes_at(CrashPoint::BeforeRequest) {
                 crash();
             }
-            let response =
-                fake.handle(request.method(), path, request.headers().get(FakeProvider::login_header(path)), &body);
+            let login = request.headers().get(FakeProvider::login_header(path));
+            let response = fake.handle(request.method(), path, login, &body);
+            if let Some(time) = fake.answer_time(path, login) {
+                tokio::time::sleep(time).await;
+            }
             if fake.crashes_at(CrashPoint::BeforeResponse) {
                 crash();
             }

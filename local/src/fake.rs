@@ -74,6 +74,7 @@ impl FakeProvider {
             delivery_faults,
             modes: BTreeMap::new(),
             capacities: BTreeMap::new(),
+            answer_times: BTreeMap::new(),
             blocked_numbers: BTreeSet::new(),
             crash: None,
             calls: BTreeMap::new(),
@@ -134,6 +135,18 @@ impl FakeProvider {
     /// Limits the calls that a provider has at the same time. Beyond the limit it is in [`Mode::OverCapacity`].
     pub fn set_capacity(&self, provider: Provider, calls: usize) {
         lock(&self.state).capacities.insert(provider, calls);
+    }
+
+    /// Sets the time that a provider takes for each answer. Only the functions of the local cloud wait for it.
+    pub fn set_answer_time(&self, provider: Provider, time: Duration) {
+        lock(&self.state).answer_times.insert(provider, time);
+    }
+
+    /// Returns the time that a provider takes for its answer to a request with this path and [login](Self::login_header). `None` if it
+    /// answers at once.
+    pub(crate) fn answer_time(&self, path: &str, login: Option<&str>) -> Option<Duration> {
+        let (path, _) = path.split_once('?').unwrap_or((path, ""));
+        lock(&self.state).answer_times.get(&vendor::provider_of(path, login)?).copied()
     }
 
     /// Makes Twilio block every call to this number, and refuse every call from it, until it is unblocked.

@@ -49,14 +49,23 @@ async fn after_calls(count: usize) -> (World, Vec<String>) {
     (world, ids)
 }
 
-/// Runs the reconciler once, and folds the events that it queued. Returns its report, and the number of requests to the providers.
+/// Runs the reconciler and its workers once in a minute, and folds the events that they queued. Returns the sum of their reports, and the
+/// number of requests to the providers.
 async fn run(world: &World) -> (Report, u64) {
+    world.wait(MINUTE).await;
     let before = world.cloud.fake().requests();
-    let report = world.reconciler.run("test").await.unwrap();
+    let report = world.reconcile().await;
     let requests = world.cloud.fake().requests() - before;
     assert_eq!((report.lookups, report.requests.sent), (requests, requests));
     consume_all(world).await;
     (report, requests)
+}
+
+/// Runs the reconciler and its workers once in a minute. A worker must fail.
+async fn run_that_fails(world: &World) {
+    world.wait(MINUTE).await;
+    let report = world.reconcile().await;
+    assert!(report.failed > 0, "{report:?}");
 }
 
 /// Checks that each call is known, by one event.
@@ -131,9 +140,9 @@ async fn run_asks_about_a_limited_number_of_calls_that_a_list_only_names() {
 
 /// Each read of a call takes 300 ms, so a page of ten known calls takes some seconds.
 #[tokio::test(start_paused = true)]
-async fn providers_share_the_time_of_a_run_and_operators_are_told_of_trouble_all_the_same() {
+async fn long_list_of_one_provider_keeps_no_list_of_another_from_being_read() {
     let world = discovering(&[Provider::Retell, Provider::Twilio]);
-    for _ in 0..200 {
+    for _ in 0..300 {
         place_outside(&world, "confirms");
     }
     let twilio =
@@ -144,16 +153,18 @@ async fn providers_share_the_time_of_a_run_and_operators_are_told_of_trouble_all
         let is_read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
         is_read.then_some(Fault::Delay(Duration::from_millis(300)))
     });
-    let report = world.reconciler.run("test").await.unwrap();
+    let first = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((first.notices, first.handed_on, first.lookups), (1, 2, 0), "{first:?}");
+    let workers = world.repair().await;
     world.clear_faults();
     consume_all(&world).await;
-    assert!((10..100).contains(&report.discovered), "{report:?}");
-    assert_eq!(report.notices, 1, "{report:?}");
+    let discovered: u64 = workers.iter().map(|worker| worker.discovered).sum();
+    assert!(workers.len() == 2 && (10..200).contains(&discovered), "{workers:?}");
     assert_eq!(world.call(&format!("twilio:{twilio}")).await.attempt_records.len(), 1);
     assert!(cursor(&world).await.page.is_some());
 }
 
-/// Each read of a settled call takes 900 ms, so a run has no time for all that the drift check left over.
+/// Each read of a settled call takes 900 ms, so a worker has no time for all that the drift check left over.
 #[tokio::test(start_paused = true)]
 async fn long_drift_check_keeps_no_list_from_being_read_and_operators_are_told_of_trouble_all_the_same() {
     let index_shards = "1".parse().unwrap();
@@ -162,7 +173,7 @@ async fn long_drift_check_keeps_no_list_from_being_read_and_operators_are_told_o
     world.accept(Provider::Generic, &generic("c", "e", "RINGING", 0)).await;
     consume_all(&world).await;
     let settled = Call { wake_at: None, settled_at: Some(world.now()), ..world.call("c").await };
-    store_copies(&world, &settled, "settled", 500).await;
+    store_copies(&world, &settled, "settled", 1_000).await;
     let mut cursor = DriftCursor::starting_at(world.now());
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let ids: Vec<String> = (0..20).map(|_| place_outside(&world, "confirms")).collect();
@@ -175,40 +186,50 @@ async fn long_drift_check_keeps_no_list_from_being_read_and_operators_are_told_o
         let is_settled = String::from_utf8_lossy(call.body).contains("settled");
         (is_read && is_settled).then_some(Fault::Delay(Duration::from_millis(900)))
     });
-    let report = world.reconciler.run("test").await.unwrap();
+    let began = world.now();
+    let report = world.reconcile().await;
+    assert!(world.now().millis_since(began) < 60_000, "the next run of the schedule would meet the workers");
     world.clear_faults();
     consume_all(&world).await;
     assert_eq!((report.notices, report.discovered, report.discovery_postponed), (1, 20, 0), "{report:?}");
     assert_known_once(&world, &ids).await;
+    // The first worker of the drift check has handed the rest to a second one.
     let runs = world.logged("drift_run");
-    assert_eq!((runs.len(), &runs[0]["budget_used_up"]), (1, &json!(1)), "{runs:?}");
-    let checked = runs[0]["drift_checked"].as_u64().unwrap();
-    assert!((50..500).contains(&checked), "{runs:?}");
+    assert_eq!((runs.len(), &runs[1]["budget_used_up"]), (2, &json!(1)), "{runs:?}");
+    let checked: u64 = runs.iter().map(|run| run["drift_checked"].as_u64().unwrap()).sum();
+    assert!((200..1_000).contains(&checked), "{runs:?}");
 }
 
-/// Calls that are due come before the lists, and there are too many of them.
+/// There are so many calls that are due that they take all the time of a run.
 #[tokio::test(start_paused = true)]
-async fn run_without_time_for_a_list_that_is_due_is_counted_and_tells_operators_of_trouble_all_the_same() {
+async fn list_is_read_although_a_run_has_no_time_for_all_calls_that_are_due() {
     let world = discovering(&[Provider::Retell]);
-    assert_eq!(run(&world).await.1, 1);
     store_overdue(&world).await;
+    let ids: Vec<String> = (0..5).map(|_| place_outside(&world, "confirms")).collect();
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
     slow_down(&world);
-    let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.budget_used_up, report.discovery_postponed), (1, 0), "no list is due: {report:?}");
+    let run = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!(run.budget_used_up, 1, "{run:?}");
     world.clear_faults();
+    let workers = world.repair().await;
+    assert_eq!(workers.iter().map(|worker| worker.discovered).sum::<u64>(), 5, "{workers:?}");
     consume_all(&world).await;
-    world.wait(MINUTE * 20).await;
-    world.post(Provider::Retell, "{not JSON").await;
+    assert_known_once(&world, &ids).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_for_which_no_worker_had_time_is_counted_and_read_in_the_next_minute() {
+    let (world, _) = after_calls(1).await;
+    let run = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((run.handed_on, run.discovery_postponed), (1, 0), "{run:?}");
+    // All workers are busy for a minute.
     world.wait(MINUTE).await;
-    slow_down(&world);
-    let report = world.reconciler.run("test").await.unwrap();
-    assert_eq!((report.discovery_postponed, report.notices, world.cloud.fake().requests()), (1, 1, 1), "{report:?}");
-    let lines = world.logged("reconciled");
-    let counted: Vec<_> = lines.iter().filter(|line| line.get("discovery_postponed").is_some()).collect();
-    assert_eq!(counted.len(), 1, "{counted:?}");
-    world.clear_faults();
-    let (report, requests) = run(&world).await;
-    assert_eq!((report.discovery_postponed, requests), (0, 1), "{report:?}");
+    let [late] = world.repair().await[..] else { panic!("there was one message") };
+    assert_eq!((late.discovery_postponed, late.lookups), (1, 0), "{late:?}");
+    let counted = world.logged("shard_worked").into_iter().filter(|line| line["discovery_postponed"] == 1);
+    assert_eq!(counted.count(), 1);
+    let next = world.reconcile().await;
+    assert_eq!((next.discovery_postponed, next.lookups, next.discovered), (0, 1, 1), "{next:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -228,7 +249,7 @@ async fn time_that_no_period_covers_is_reported_once() {
     world.cloud.fake().set_down(false);
     let (report, _) = run(&world).await;
     assert_eq!((report.discovered, report.discovery_skipped_ms / HOUR.as_millis() as u64), (1, 28));
-    let lines = world.logged("reconciled");
+    let lines = world.logged("shard_worked");
     let skipped: Vec<_> = lines.iter().filter(|line| line.get("discovery_skipped_ms").is_some()).collect();
     assert_eq!(skipped.len(), 1, "{skipped:?}");
     world.wait(HOUR).await;
@@ -278,7 +299,7 @@ async fn run_that_fails_in_the_middle_of_a_page_loses_no_call_of_it() {
     world
         .set_fault_hook(move |call| (is_put_of_event(call) && stored.fetch_add(1, Ordering::Relaxed) >= 15).then(down));
     let page = async || world.inbox.discovery_cursor(Provider::Retell).await.unwrap().map(|cursor| cursor.page);
-    world.reconciler.run("test").await.unwrap_err();
+    run_that_fails(&world).await;
     let second_page = page().await;
     assert!(matches!(second_page, Some(Some(_))), "{second_page:?}");
     world.clear_faults();
@@ -302,7 +323,7 @@ async fn call_whose_events_are_stored_in_part_gets_its_answer_and_its_ending() {
             let has_type = String::from_utf8_lossy(call.body).contains(&format!("\"{failing}\""));
             (call.operation == "PutItem" && is_request_to(call, INBOX_TABLE) && has_type).then(down)
         });
-        world.reconciler.run("test").await.unwrap_err();
+        run_that_fails(&world).await;
         world.clear_faults();
         consume_all(&world).await;
         for _ in 0..4 {
@@ -349,14 +370,14 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
     let (report, requests) = run(&world).await;
     assert_eq!((requests, report.requests.failed, world.logged("not_discovered").len()), (1, 1, 1));
     fake.set_down(true);
-    world.wait(HOUR * 3 - MINUTE).await;
+    world.wait(HOUR * 3 - MINUTE * 2).await;
     assert_eq!(run(&world).await.1, 1);
     assert_eq!(cursor(&world).await.page, before.page, "the page may be read later");
-    world.wait(MINUTE * 2).await;
+    world.wait(MINUTE).await;
     assert_eq!(run(&world).await.1, 1);
     let given_up = cursor(&world).await;
     assert_eq!((given_up.from, given_up.until, given_up.page), (before.from, before.until, None));
-    assert!(world.logged("reconciled").iter().all(|line| line.get("discovery_skipped_ms").is_none()));
+    assert!(world.logged("shard_worked").iter().all(|line| line.get("discovery_skipped_ms").is_none()));
 
     // The next period begins so early that it has the calls of the page.
     fake.set_down(false);
@@ -413,7 +434,7 @@ async fn page_of_an_old_period_is_not_given_up_when_it_fails_once() {
     world.wait(MINUTE).await;
     // The page is read, and its calls cannot be stored. That is no failure of the page.
     world.set_fault_hook(|call| is_put_of_event(call).then(down));
-    world.reconciler.run("test").await.unwrap_err();
+    run_that_fails(&world).await;
     world.clear_faults();
     assert_eq!((cursor(&world).await.page, cursor(&world).await.unreadable_since), (before.page, None));
     let (report, requests) = run(&world).await;

@@ -39,25 +39,10 @@ async fn store_settled(world: &World, call: &Call, name: &str, count: usize, set
     store_copies(world, &settled, name, count).await;
 }
 
-/// Runs the reconciler as its schedule does, and then its workers. Returns the sums of their reports.
-async fn reconcile(world: &World) -> Report {
-    let mut sum = world.cloud.reconcile().await.unwrap().unwrap();
-    for report in world.repair().await {
-        sum.woken += report.woken;
-        sum.lookups += report.lookups;
-        sum.deadlines_passed += report.deadlines_passed;
-        sum.timeouts += report.timeouts;
-        sum.doubts += report.doubts;
-        sum.failed += report.failed;
-        sum.budget_used_up |= report.budget_used_up;
-    }
-    sum
-}
-
 /// Lets a minute pass, and runs the reconciler and its workers.
 async fn next_minute(world: &World) -> Report {
     world.wait(MINUTE).await;
-    reconcile(world).await
+    world.reconcile().await
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +84,7 @@ async fn second_run_of_a_minute_does_not_read_the_backlog_again() {
     assert_eq!(first.budget_used_up, 1);
     consume_all(&world).await;
     reset_counters(&world);
-    let second = reconcile(&world).await;
+    let second = world.reconcile().await;
     assert_eq!((second.lookups, second.deadlines_passed, second.budget_used_up), (0, 0, 1));
     assert!(
         second.woken > 0 && second.woken <= SHARDS_DEFAULT * 100,
@@ -231,7 +216,7 @@ async fn calls_that_the_workers_of_a_minute_leave_over_are_found_by_the_next_run
     for minute in 1..=2 {
         slow_reads(&world);
         let began = world.now();
-        let report = reconcile(&world).await;
+        let report = world.reconcile().await;
         assert!(world.now().millis_since(began) < 60_000);
         timeouts += report.timeouts;
         assert_eq!(report.budget_used_up, u64::from(timeouts < CALLS), "minute {minute}: {report:?}");
@@ -461,6 +446,31 @@ async fn provider_that_fails_keeps_the_drift_check_from_no_call_of_another() {
     // Each check looks at the open calls too.
     assert_eq!(asked(&world, Provider::Retell), [failed[0] + CALLS + 1, failed[1]]);
     assert_eq!(asked(&world, Provider::Twilio), [CALLS + 2, 0]);
+    let runs = world.logged("drift_run").len();
+    next_minutes(&world).await;
+    assert_eq!(world.logged("drift_run").len(), runs, "a check that is done is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_that_answers_slowly_keeps_the_drift_check_from_no_call_of_another() {
+    const CALLS: u64 = 300;
+    let (world, [retell, twilio]) = with_two_providers().await;
+    let settled_at = |ms| world.now().minus(MINUTE * 11).plus(Duration::from_millis(ms));
+    for number in 0..CALLS {
+        store_settled(&world, &retell, &format!("retell{number}-"), 1, settled_at(2 * number)).await;
+        store_settled(&world, &twilio, &format!("twilio{number}-"), 1, settled_at(2 * number + 1)).await;
+    }
+    world.cloud.fake().set_answer_time(Provider::Retell, Duration::from_secs(2));
+    let report = world.cloud.check_drift().await.unwrap().unwrap();
+    drop(world.repair().await);
+    // The call that is open was looked at too.
+    assert_eq!(asked(&world, Provider::Twilio), [CALLS + 1, 0], "{report:?}");
+    next_minutes(&world).await;
+    next_minutes(&world).await;
+    // A call is asked about again if the time of a worker ends before the answers about the calls before it.
+    let asked_slow = asked(&world, Provider::Retell);
+    assert!(asked_slow[0] > CALLS && asked_slow[0] < CALLS + 40, "{asked_slow:?}");
+    assert_eq!(asked(&world, Provider::Twilio), [CALLS + 1, 0]);
     let runs = world.logged("drift_run").len();
     next_minutes(&world).await;
     assert_eq!(world.logged("drift_run").len(), runs, "a check that is done is not repeated");

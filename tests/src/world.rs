@@ -8,6 +8,7 @@ use std::time::Duration;
 use aws_lambda_events::event::dynamodb::Event as StreamEvent;
 use aws_lambda_events::event::sqs::SqsEvent;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_aws::calls::Calls;
@@ -278,7 +279,8 @@ impl World {
         .collect()
     }
 
-    /// Runs the workers of the reconciler, one after the other, until the repair queue is empty. Returns their reports.
+    /// Runs the workers of the reconciler, those of different groups at the same time, until the repair queue is empty. Returns their
+    /// reports.
     ///
     /// # Panics
     /// Never: the queue exists.
@@ -289,12 +291,38 @@ impl World {
             if taken.is_empty() {
                 return reports;
             }
-            for (event, receipt) in taken {
-                reports.push(self.reconciler.work(event, "repair").await);
+            let work = taken.into_iter().map(|(event, receipt)| async move {
+                let report = self.reconciler.work(event, "repair").await;
                 let deleted = self.cloud.services().sqs().delete(REPAIR_QUEUE, &receipt);
                 deleted.unwrap_or_else(|error| panic!("{error}"));
-            }
+                report
+            });
+            reports.extend(join_all(work).await);
         }
+    }
+
+    /// Runs the reconciler as its schedule does, and then its workers. Returns the sums of their reports.
+    ///
+    /// # Panics
+    /// If the run returns an error.
+    pub async fn reconcile(&self) -> switchhook_reconciler::Report {
+        let run = self.cloud.reconcile().await.unwrap_or_else(|error| panic!("{error}"));
+        let mut sum = run.unwrap_or_else(|error| panic!("{error}"));
+        for report in self.repair().await {
+            sum.woken += report.woken;
+            sum.lookups += report.lookups;
+            sum.deadlines_passed += report.deadlines_passed;
+            sum.timeouts += report.timeouts;
+            sum.doubts += report.doubts;
+            sum.failed += report.failed;
+            sum.budget_used_up |= report.budget_used_up;
+            sum.discovered += report.discovered;
+            sum.discovery_postponed += report.discovery_postponed;
+            sum.discovery_skipped_ms += report.discovery_skipped_ms;
+            sum.requests.sent += report.requests.sent;
+            sum.requests.failed += report.requests.failed;
+        }
+        sum
     }
 
     /// Invokes a consumer with these messages, and deletes those that it does not report as failed. Returns the number

@@ -2,13 +2,14 @@
 //!
 //! **A call that Switchhook knows is left alone**, so a list costs reads, and writes only for calls whose webhooks were
 //! all lost. Each period begins [`OVERLAP`] before the end of the one before. So a call that was alive when it was read is
-//! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. One run
-//! reads pages as long as it has time, at most [`PAGES_MAX`] of a provider. It begins none after [`LOOKUPS_MAX`] lookups of calls that a list
-//! only names. The next run continues. Providers share the time equally, so that a long list of one does not keep the others from being read.
+//! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. A scheduled
+//! run hands each list that is due to a [worker](crate::repair), so that a long list of one provider does not keep the others from being read.
+//! The worker reads pages as long as it has time, at most [`PAGES_MAX`]. It begins none after [`LOOKUPS_MAX`] lookups of calls that the list
+//! only names. The next minute's worker continues.
 //!
 //! **Time that no period covers is counted.** A list that has more calls than the runs can read falls behind. Beyond [`LOOK_BACK_MAX`] the
 //! calls are left out, and the metric `discovery_skipped_ms` tells of how much time. It also has the time of a period that was given up,
-//! as far as the next one does not cover it. A run that has no time for a list that is due counts as `discovery_postponed`.
+//! as far as the next one does not cover it. A worker that begins when its time is over counts as `discovery_postponed`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{DiscoveryCursor, NewEvent, PutOutcome, submit};
+use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptKey, CallId, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
@@ -23,7 +25,7 @@ use switchhook_providers::{
     discovery_api_request, read_discovery_answer, read_with_notes, reporting_event_ids,
 };
 
-use crate::reconciler::{Reconciler, Report, RequestStats, log_unknown_value};
+use crate::reconciler::{Reconciler, Report, RequestStats, WORK_WINDOW, log_unknown_value};
 
 /// Length of the period that is read at once, and time between two readings.
 pub const PERIOD: Duration = Duration::from_secs(60 * 60);
@@ -34,36 +36,59 @@ pub const OVERLAP: Duration = Duration::from_secs(3 * 60 * 60);
 pub const LOOK_BACK_MAX: Duration = Duration::from_secs(20 * 60 * 60);
 /// Time for which the next page of a period is tried, if it cannot be read. Then the rest of the period is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
-/// Time of a run after which discovery begins no further page. The rest is for the drift check.
-pub(crate) const DISCOVER_UNTIL: Duration = Duration::from_secs(30);
-/// Limit on the pages that one run reads per provider: about two per second. A period has the calls of four hours, and some lists have ten
+/// Limit on the pages that a worker reads: about two per second. A period has the calls of four hours, and some lists have ten
 /// calls per page. So it is enough for 9,000 calls per hour.
 pub const PAGES_MAX: u32 = 60;
-/// Lookups of calls that a list only names, after which one run reads no further page of this provider. The page that reaches the
-/// limit is still finished, so a run sends at most a page more.
+/// Lookups of calls that a list only names, after which a worker reads no further page. The page that reaches the limit is still
+/// finished, so a worker sends at most a page more.
 const LOOKUPS_MAX: u64 = 100;
 
 impl Reconciler {
-    /// Reads the lists of all providers that are configured to be discovered, as far as there is time.
-    pub(crate) async fn discover(&self, report: &mut Report, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
-        let accounts = self.dial_accounts.current(self.clock.now()).await;
-        let configs = Provider::ALL.into_iter().filter_map(|provider| Some((provider, accounts.config(provider)?)));
-        let discovered: Vec<(Provider, &AccountConfig)> = configs.filter(|(_, config)| config.discovers()).collect();
-        let mut first_error = None;
-        for (index, (provider, config)) in discovered.iter().copied().enumerate() {
-            let now = self.clock.now();
-            let time_left = Duration::from_millis(stop_at.millis_since(now).max(0).unsigned_abs());
-            let stop_at = now.plus(time_left / u32::try_from(discovered.len() - index).unwrap_or(1));
-            let mut requests = RequestStats::default();
-            let read = self.discover_at((provider, config), report, &mut requests, stop_at, trace_id).await;
-            self.log_requests(provider, &requests, trace_id);
-            report.requests.add(requests);
-            if let Err(error) = read {
-                report.failed += 1;
-                first_error.get_or_insert(error);
+    /// Returns the reading of each provider's list that is due, as work for a run that started at `started`. The second value is the first
+    /// error.
+    pub(crate) async fn lists_due(&self, started: Timestamp) -> (Vec<RepairWork>, Option<Error>) {
+        let accounts = self.dial_accounts.current(started).await;
+        let discovers = |provider: &Provider| accounts.config(*provider).is_some_and(AccountConfig::discovers);
+        let (mut works, mut first_error) = (Vec::new(), None);
+        for provider in Provider::ALL.into_iter().filter(discovers) {
+            match self.inbox.discovery_cursor(provider).await.map(|stored| next_period(stored, self.newest_call())) {
+                Ok(None) => {}
+                Ok(Some(_)) => works.push(RepairWork {
+                    kind: RepairKind::Discovery(provider),
+                    shard: 0,
+                    read_at: started,
+                    stop_at: started.plus(WORK_WINDOW),
+                    workers_before: 0,
+                }),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
             }
         }
-        first_error.map_or(Ok(()), Err)
+        (works, first_error)
+    }
+
+    /// Reads the list of a provider, as far as there is time.
+    pub(crate) async fn discover(
+        &self,
+        provider: Provider,
+        report: &mut Report,
+        stop_at: Timestamp,
+        trace_id: &str,
+    ) -> Result<(), Error> {
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
+        let Some(config) = accounts.config(provider).filter(|config| config.discovers()) else { return Ok(()) };
+        let mut requests = RequestStats::default();
+        let read = self.discover_at((provider, config), report, &mut requests, stop_at, trace_id).await;
+        self.log_requests(provider, &requests, trace_id);
+        report.requests.add(requests);
+        report.failed += u64::from(read.is_err());
+        read
+    }
+
+    /// Start of the youngest call that is read. A younger one may still be going on, and its webhooks may still be on their way.
+    fn newest_call(&self) -> Timestamp {
+        self.clock.now().minus(self.policy.inactivity_timeout)
     }
 
     async fn discover_at(
@@ -74,20 +99,8 @@ impl Reconciler {
         stop_at: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
-        // A call that is younger than this may still be going on, and its webhooks may still be on their way.
-        let newest = self.clock.now().minus(self.policy.inactivity_timeout);
         let stored = self.inbox.discovery_cursor(provider).await?;
-        let mut skipped_ms = 0;
-        let mut cursor = match &stored {
-            Some(cursor) if cursor.page.is_some() => cursor.clone(),
-            Some(cursor) if cursor.until.plus(PERIOD) > newest => return Ok(()),
-            Some(cursor) => {
-                let earliest = newest.minus(LOOK_BACK_MAX);
-                skipped_ms = earliest.millis_since(cursor.until).max(0).unsigned_abs();
-                period_cursor(cursor.until.minus(OVERLAP).max(earliest), newest)
-            }
-            None => period_cursor(newest.minus(PERIOD), newest),
-        };
+        let Some((mut cursor, mut skipped_ms)) = next_period(stored, self.newest_call()) else { return Ok(()) };
         if self.is_time_up(stop_at) {
             report.discovery_postponed = 1;
         }
@@ -314,6 +327,21 @@ impl Reconciler {
             ..Decision::from_error(None)
         };
         decision.log(self.clock.now(), true);
+    }
+}
+
+/// Returns the cursor from which a list is to be read, up to the call `newest`, and the time that is left out before its period, in
+/// milliseconds. `None` if the list is not due.
+fn next_period(stored: Option<DiscoveryCursor>, newest: Timestamp) -> Option<(DiscoveryCursor, u64)> {
+    match stored {
+        Some(cursor) if cursor.page.is_some() => Some((cursor, 0)),
+        Some(cursor) if cursor.until.plus(PERIOD) > newest => None,
+        Some(cursor) => {
+            let earliest = newest.minus(LOOK_BACK_MAX);
+            let skipped_ms = earliest.millis_since(cursor.until).max(0).unsigned_abs();
+            Some((period_cursor(cursor.until.minus(OVERLAP).max(earliest), newest), skipped_ms))
+        }
+        None => Some((period_cursor(newest.minus(PERIOD), newest), 0)),
     }
 }
 

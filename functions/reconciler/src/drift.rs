@@ -1,15 +1,16 @@
 //! The drift check: looks up calls that need no repair, and reports where their provider disagrees.
 //!
 //! **Each settled call is looked at once.** A cursor per shard walks the settled calls in the order in which they were settled. The
-//! hourly run moves its target to [`DELIVERY_MARGIN`] before now and begins the walk. If calls are left over, because no time is left,
-//! the runs of the following minutes go on. Calls that were settled more than [`LAG_MAX`] ago are left out, so that no walk falls
-//! behind for ever. The metric `drift_skipped_ms` tells how much of the time was left out.
+//! hourly run moves its target to [`DELIVERY_MARGIN`] before now, and walks a few shards at the same time. Shards for which it has no time go to
+//! [workers](crate::repair). If calls are left over, because no time or no requests are left, workers of the following minutes go on. Calls that
+//! were settled more than [`LAG_MAX`] ago are left out, so that no walk falls behind for ever. The metric `drift_skipped_ms` tells how much
+//! of the time was left out.
 //!
-//! **No provider keeps the walk from the calls of another.** A provider that has no requests left, or does not answer, falls behind. It
-//! gets a walk of its own, which begins at its first call that was left. The walk of all others passes over its calls until its own
-//! walk has caught up. So each provider is still asked once about a call, and the call is read once more. The runs of the next minutes ask
-//! a provider that had no requests left, and the next hourly check one that does not answer. With more calls than a provider may be
-//! asked about, its walk looks at the first ones of each minute.
+//! **No provider keeps the walk from the calls of another.** A provider that has no requests left, does not answer, or answers
+//! [slowly](SLOW_MS) falls behind. It gets a walk of its own, which begins at its first call that was left. The walk of all others passes
+//! over its calls until its own walk has caught up. So each provider is still asked once about a call, and the call is read once more. The
+//! walks of a shard go on at the same time. The workers of the next minutes ask a provider that had no requests left or is slow, and the next
+//! hourly check one that does not answer. With more calls than a provider may be asked about, its walk looks at the first ones of each minute.
 //!
 //! **Open calls are looked at in turn**, at most [`OPEN_CALLS`] per hour, because each wakes up at its own time. One whose provider cannot be
 //! asked has its next turn with all others.
@@ -18,7 +19,8 @@
 //! a `drift_found` event makes the consumer refold the call from the inbox. The call announces `call.drift_repaired`, and the
 //! metric `drifted` counts it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -26,12 +28,13 @@ use serde::Serialize;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{WakeEntry, WakeQueue};
 use switchhook_aws::inbox::{DriftCursor, minute_of};
+use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Provider, Timestamp};
 
 use crate::compare::{Asked, CheckedCall, DELIVERY_MARGIN};
-use crate::lookup::Lookups;
-use crate::reconciler::{RUN_MAX, Reconciler, RequestStats};
+use crate::lookup::{Lookups, Urgency};
+use crate::reconciler::{RUN_MAX, Reconciler, Report, RequestStats, WORK_WINDOW};
 
 /// Longest time after which a settled call is still looked at.
 const LAG_MAX: Duration = Duration::from_secs(6 * 60 * 60);
@@ -41,8 +44,13 @@ const FIRST_LOOK_BACK: Duration = Duration::from_secs(2 * 60 * 60);
 const PAGE: i32 = 100;
 /// Limit on the open calls that one hourly run looks at, in all shards together. It leaves some of the requests of the minute to settled calls.
 const OPEN_CALLS: u64 = 400;
-/// Calls checked at the same time.
+/// Calls of a walk that are checked at the same time.
 const CONCURRENCY: usize = 8;
+/// Shards that the hourly run looks at at the same time.
+const SHARDS_AT_ONCE: usize = 4;
+/// Mean time of a provider's answers, in milliseconds, above which it falls behind: 600. A walk cannot ask a slower provider as often as
+/// the budget allows, so it would have no time left for the others.
+const SLOW_MS: u64 = RUN_MAX.as_millis() as u64 * CONCURRENCY as u64 / Urgency::Drift.ceiling() as u64;
 
 /// Result of one drift check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -71,91 +79,119 @@ struct CheckedPage {
     left: BTreeMap<Provider, usize>,
 }
 
-/// A run of the drift check.
+/// Progress in the settled calls of one shard.
+struct ShardWalks {
+    cursor: DriftCursor,
+    /// Walks that do not go on in this run.
+    stopped: BTreeSet<Option<Provider>>,
+}
+
+/// A run of the drift check, or the work of a worker.
 struct DriftRun<'a> {
     lookups: &'a Lookups<'a>,
     trace_id: &'a str,
-    report: DriftReport,
-    first_error: Option<Error>,
+    result: Mutex<(DriftReport, Option<Error>)>,
 }
 
-impl DriftRun<'_> {
-    fn add_error(&mut self, error: Error) {
-        self.report.failed += 1;
-        self.first_error.get_or_insert(error);
+impl<'a> DriftRun<'a> {
+    fn new(lookups: &'a Lookups<'a>, trace_id: &'a str) -> Self {
+        Self { lookups, trace_id, result: Mutex::default() }
+    }
+
+    fn add(&self, change: impl FnOnce(&mut DriftReport)) {
+        change(&mut self.result.lock().unwrap_or_else(PoisonError::into_inner).0);
+    }
+
+    fn add_error(&self, error: Error) {
+        let (report, first_error) = &mut *self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        report.failed += 1;
+        first_error.get_or_insert(error);
     }
 }
 
 impl Reconciler {
-    /// Begins the hourly check: looks at calls that were settled since the last one, and at open calls, as many as there is time
-    /// for.
+    /// Begins the hourly check: looks at open calls, and at calls that were settled since the last one. It hands the shards for which it
+    /// has no time to workers.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried every other call.
     pub async fn check_drift(&self, trace_id: &str) -> Result<DriftReport, Error> {
         let started = self.clock.now();
-        let target = started.minus(DELIVERY_MARGIN);
+        let accounts = self.dial_accounts.current(started).await;
+        let lookups = &self.lookups(&accounts, started.plus(RUN_MAX));
+        let run = DriftRun::new(lookups, trace_id);
         let mut cursors = Vec::new();
-        let mut first_error = None;
         for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs() / 60) {
-            match self.inbox.drift_cursor(shard).await {
-                Ok(cursor) => {
-                    let mut cursor = cursor.unwrap_or(DriftCursor::starting_at(started.minus(FIRST_LOOK_BACK)));
-                    cursor.set_target(target);
-                    cursors.push((shard, cursor));
+            let stored = match self.inbox.drift_cursor(shard).await {
+                Ok(stored) => stored,
+                Err(error) => {
+                    run.add_error(error);
+                    continue;
                 }
-                Err(error) => first_error = first_error.or(Some(error)),
+            };
+            let mut cursor = stored.unwrap_or(DriftCursor::starting_at(started.minus(FIRST_LOOK_BACK)));
+            cursor.set_target(started.minus(DELIVERY_MARGIN));
+            self.check_open(shard, &mut cursor, &run).await;
+            // From now on, the workers of the next minutes know the target, even if this run ends early.
+            if let Err(error) = self.inbox.set_drift_cursor(shard, &cursor).await {
+                run.add_error(error);
             }
+            cursors.push((shard, cursor));
         }
-        self.walk(cursors, true, (started, started.plus(RUN_MAX)), first_error, trace_id).await
+        let run_ref = &run;
+        let left: Vec<RepairWork> = stream::iter(cursors)
+            .map(|(shard, cursor)| async move {
+                let is_left = self.check_settled(shard, cursor, run_ref).await;
+                is_left.then(|| drift_work(shard, started))
+            })
+            .buffer_unordered(SHARDS_AT_ONCE)
+            .filter_map(std::future::ready)
+            .collect()
+            .await;
+        if let Err(error) = self.repair_queue.send_repairs(&left).await {
+            run.add_error(error);
+        }
+        self.end_drift(run, started).await
     }
 
-    /// Goes on with the hourly check, if it has left calls over. Each minute belongs to one shard, so that an idle minute costs one
-    /// read.
-    pub(crate) async fn continue_drift_check(&self, stop_at: Timestamp, trace_id: &str) -> Result<(), Error> {
-        let started = self.clock.now();
-        let Some(shard) = self.calls.wake_shards_from(minute_of(started).unsigned_abs()).next() else { return Ok(()) };
-        match self.inbox.drift_cursor(shard).await?.filter(|cursor| !cursor.walks_left().is_empty()) {
-            Some(cursor) => {
-                self.walk(vec![(shard, cursor)], false, (started, stop_at), None, trace_id).await.map(|_| ())
-            }
-            None => Ok(()),
-        }
+    /// Returns the work that the check has left over in one shard. Each minute belongs to one shard, so that an idle minute costs one read.
+    pub(crate) async fn drift_left(&self, started: Timestamp) -> Result<Option<RepairWork>, Error> {
+        let Some(shard) = self.calls.wake_shards_from(minute_of(started).unsigned_abs()).next() else {
+            return Ok(None);
+        };
+        let cursor = self.inbox.drift_cursor(shard).await?;
+        Ok(cursor.filter(|cursor| !cursor.walks_left().is_empty()).map(|_| drift_work(shard, started)))
     }
 
-    /// Looks at open calls if `with_open`, and then at settled calls, one page of each walk in turn. Logs the run.
-    async fn walk(
+    /// Goes on with the check in one shard. Returns true if more can be done at once, and the first error. The run has a log line of its
+    /// own, which counts its failures.
+    pub(crate) async fn continue_drift_check(
         &self,
-        mut cursors: Vec<(u64, DriftCursor)>,
-        with_open: bool,
-        (started, stop_at): (Timestamp, Timestamp),
-        first_error: Option<Error>,
+        shard: u64,
+        report: &mut Report,
+        stop_at: Timestamp,
         trace_id: &str,
-    ) -> Result<DriftReport, Error> {
+    ) -> (bool, Option<Error>) {
+        let started = self.clock.now();
+        let cursor = match self.inbox.drift_cursor(shard).await {
+            Ok(cursor) => cursor.filter(|cursor| !cursor.walks_left().is_empty()),
+            Err(error) => {
+                report.failed += 1;
+                return (false, Some(error));
+            }
+        };
+        let Some(cursor) = cursor.filter(|_| !self.is_time_up(stop_at)) else { return (false, None) };
         let accounts = self.dial_accounts.current(started).await;
         let lookups = &self.lookups(&accounts, stop_at);
-        let report = DriftReport { failed: u64::from(first_error.is_some()), ..DriftReport::default() };
-        let mut run = DriftRun { lookups, trace_id, report, first_error };
-        if with_open {
-            for (shard, cursor) in &mut cursors {
-                self.check_open(*shard, cursor, &mut run).await;
-                // From now on, the runs of the next minutes know the target, even if this one ends early.
-                if let Err(error) = self.inbox.set_drift_cursor(*shard, cursor).await {
-                    run.add_error(error);
-                }
-            }
-        }
-        let walks_of = |(index, (_, cursor)): (usize, &(u64, DriftCursor))| {
-            cursor.walks_left().into_iter().map(move |provider| (index, provider))
-        };
-        let mut walks: VecDeque<(usize, Option<Provider>)> = cursors.iter().enumerate().flat_map(walks_of).collect();
-        while let Some((index, provider)) = walks.pop_front() {
-            let Some((shard, cursor)) = cursors.get_mut(index).filter(|_| !lookups.is_time_up()) else { break };
-            if self.check_settled(*shard, provider, cursor, &mut run).await {
-                walks.push_back((index, provider));
-            }
-        }
-        let DriftRun { mut report, first_error, .. } = run;
+        let run = DriftRun::new(lookups, trace_id);
+        let is_left = self.check_settled(shard, cursor, &run).await;
+        (is_left, self.end_drift(run, started).await.err())
+    }
+
+    /// Logs a run, and returns its report or its first error.
+    async fn end_drift(&self, run: DriftRun<'_>, started: Timestamp) -> Result<DriftReport, Error> {
+        let DriftRun { lookups, trace_id, result } = run;
+        let (mut report, first_error) = result.into_inner().unwrap_or_else(PoisonError::into_inner);
         report.lookups = lookups.sent();
         report.requests = self.finish_lookups(lookups, trace_id).await;
         report.budget_used_up = u64::from(lookups.is_over_budget() || lookups.is_time_up());
@@ -163,19 +199,52 @@ impl Reconciler {
         first_error.map_or(Ok(report), Err)
     }
 
+    /// Looks at the settled calls of a shard, in all its walks at the same time. Returns true if the time ended it.
+    async fn check_settled(&self, shard: u64, cursor: DriftCursor, run: &DriftRun<'_>) -> bool {
+        let shared = &tokio::sync::Mutex::new(ShardWalks { cursor, stopped: BTreeSet::new() });
+        loop {
+            let walks = {
+                let ShardWalks { cursor, stopped } = &*shared.lock().await;
+                let left = cursor.walks_left().into_iter();
+                left.filter(|walk| !stopped.contains(walk)).collect::<Vec<_>>()
+            };
+            if walks.is_empty() || run.lookups.is_time_up() {
+                return !walks.is_empty();
+            }
+            // A provider that falls behind meanwhile has its turn in the next round.
+            let walked = stream::iter(walks).for_each_concurrent(None, |walk| async move {
+                while self.check_page((shard, walk), shared, run).await {}
+                if !run.lookups.is_time_up() {
+                    shared.lock().await.stopped.insert(walk);
+                }
+            });
+            walked.await;
+        }
+    }
+
     /// Looks at the next page of settled calls in the walk of a provider, or in the walk of all others, and stores the cursor. Returns
     /// true if there are more and they can be looked at now.
-    async fn check_settled(
+    async fn check_page(
         &self,
-        shard: u64,
-        provider: Option<Provider>,
-        cursor: &mut DriftCursor,
-        run: &mut DriftRun<'_>,
+        (shard, provider): (u64, Option<Provider>),
+        shared: &tokio::sync::Mutex<ShardWalks>,
+        run: &DriftRun<'_>,
     ) -> bool {
-        let Some((mut walk, until)) = cursor.walk(provider) else { return false };
+        let (mut walk, until, behind) = {
+            let ShardWalks { cursor, .. } = &mut *shared.lock().await;
+            if provider.is_none() {
+                cursor.join();
+                let walk = cursor.settled.clone();
+                for slow in run.lookups.slower_than(SLOW_MS) {
+                    cursor.behind.entry(slow).or_insert_with(|| walk.clone());
+                }
+            }
+            let Some((walk, until)) = cursor.walk(provider) else { return false };
+            (walk, until, cursor.behind.clone())
+        };
         let oldest = self.clock.now().minus(LAG_MAX).min(until);
         if walk.settled_until < oldest {
-            run.report.skipped_ms += oldest.millis_since(walk.settled_until).unsigned_abs();
+            run.add(|report| report.skipped_ms += oldest.millis_since(walk.settled_until).unsigned_abs());
             walk.go_to(oldest, None);
         }
         let after = walk.settled_call.clone().map(|call_id| WakeEntry { call_id, wake_at: walk.settled_until });
@@ -188,7 +257,7 @@ impl Reconciler {
                 return false;
             }
         };
-        let asked = provider.map_or(Asked::AllBut(&cursor.behind), Asked::Only);
+        let asked = provider.map_or(Asked::AllBut(&behind), Asked::Only);
         let CheckedPage { looked_at, left } = self.check_calls(&entries, &asked, run).await;
         // The walk as it is after the first calls of the page.
         let after_calls = |count: usize| {
@@ -203,6 +272,7 @@ impl Reconciler {
         if is_page_done && !is_more {
             next.go_to(until.plus(Duration::from_millis(1)), None);
         }
+        let ShardWalks { cursor, stopped } = &mut *shared.lock().await;
         for (left, before) in &left {
             let mut walk = after_calls(*before);
             if run.lookups.has_failed_last(*left) {
@@ -210,6 +280,7 @@ impl Reconciler {
                 walk.target = walk.settled_until;
             }
             cursor.behind.insert(*left, walk);
+            stopped.insert(Some(*left));
         }
         let is_left = provider.is_some_and(|provider| left.contains_key(&provider));
         if !is_left {
@@ -219,11 +290,11 @@ impl Reconciler {
             run.add_error(error);
             return false;
         }
-        is_page_done && is_more && !is_left
+        is_page_done && is_more && !is_left && !run.lookups.is_time_up()
     }
 
     /// Looks at the next open calls of a shard.
-    async fn check_open(&self, shard: u64, cursor: &mut DriftCursor, run: &mut DriftRun<'_>) {
+    async fn check_open(&self, shard: u64, cursor: &mut DriftCursor, run: &DriftRun<'_>) {
         // Every open call wakes up within its inactivity timeout, so this range holds all of them.
         let range = Timestamp::from_millis(0)..=self.clock.now().plus(Duration::from_secs(24 * 60 * 60));
         let shards = self.calls.wake_shards().end.max(1);
@@ -250,7 +321,7 @@ impl Reconciler {
     }
 
     /// Looks at calls, and adds them to the report.
-    async fn check_calls(&self, entries: &[WakeEntry], asked: &Asked<'_>, run: &mut DriftRun<'_>) -> CheckedPage {
+    async fn check_calls(&self, entries: &[WakeEntry], asked: &Asked<'_>, run: &DriftRun<'_>) -> CheckedPage {
         let (lookups, trace_id) = (run.lookups, run.trace_id);
         let ids: Vec<CallId> = entries.iter().map(|entry| entry.call_id.clone()).collect();
         let checked: Vec<Option<Result<CheckedCall, Error>>> = stream::iter(ids)
@@ -280,14 +351,16 @@ impl Reconciler {
                         Asked::Only(_) => checked.is_asked,
                     };
                     let is_checked = is_counted && left_by.is_empty() && !checked.is_out_of_time;
-                    run.report.checked += u64::from(is_checked);
-                    run.report.drifted += checked.drifted;
+                    run.add(|report| {
+                        report.checked += u64::from(is_checked);
+                        report.drifted += checked.drifted;
+                    });
                     for provider in left_by.into_iter().filter(|_| index < looked_at) {
                         left.entry(*provider).or_insert(index);
                     }
                 }
                 Some(Err(error)) => {
-                    run.report.checked += 1;
+                    run.add(|report| report.checked += 1);
                     run.add_error(error);
                 }
             }
@@ -316,5 +389,16 @@ impl Reconciler {
             ..Decision::from_error(error)
         };
         decision.log(now, error.is_some());
+    }
+}
+
+/// Work that the check has left over in a shard, as a run finds it that started at `started`.
+fn drift_work(shard: u64, started: Timestamp) -> RepairWork {
+    RepairWork {
+        kind: RepairKind::Drift,
+        shard,
+        read_at: started,
+        stop_at: started.plus(WORK_WINDOW),
+        workers_before: 0,
     }
 }

@@ -1,7 +1,8 @@
 //! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
 //! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. It hands the
-//! calls and the events that are too many for it to workers: invocations of the same function by the repair queue.
+//! calls and the events that are too many for it, the providers' lists of calls and the rest of the drift check to workers: invocations of the
+//! same function by the repair queue.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
@@ -12,7 +13,7 @@
 //!
 //! **A run ends in time, and does the most urgent work first.** It reads the clock before each call and each request. Calls that it has
 //! no time for stay due for the next run. The sweep gets half of the time at most. Then the run tells operators about new trouble, whatever is due.
-//! Calls that are due come next, then the providers' lists of calls, and last the drift check.
+//! Then it hands work to workers, the most urgent first, and wakes calls itself.
 
 mod attention;
 mod compare;
@@ -37,7 +38,6 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Policy, Timestamp};
 
 use crate::attention::MARK_UNTIL;
-use crate::discovery::DISCOVER_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
@@ -102,8 +102,7 @@ impl Config {
 }
 
 impl Reconciler {
-    /// Sweeps the inbox, tells operators about new trouble, wakes the calls that are due, reads the providers' own lists of calls, and
-    /// goes on with the drift check.
+    /// Sweeps the inbox, tells operators about new trouble, hands work to workers, and wakes the calls that are due.
     ///
     /// # Errors
     /// Returns the first error, after the run has tried everything else.
@@ -128,14 +127,24 @@ impl Reconciler {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.wake(&mut report, started, trace_id).await {
+        // The workers begin now, at the same time as this run.
+        let (pages, mut works, error) = self.due_pages(&mut report, started).await;
+        first_error = first_error.or(error);
+        let (lists, error) = self.lists_due(started).await;
+        report.failed += u64::from(error.is_some());
+        first_error = first_error.or(error);
+        works.extend(lists);
+        match self.drift_left(started).await {
+            Ok(work) => works.extend(work),
+            Err(error) => {
+                report.failed += 1;
+                first_error.get_or_insert(error);
+            }
+        }
+        if let Err(error) = self.hand_on(&works, &mut report).await {
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.discover(&mut report, started.plus(DISCOVER_UNTIL), trace_id).await {
-            first_error.get_or_insert(error);
-        }
-        if let Err(error) = self.continue_drift_check(started.plus(RUN_MAX), trace_id).await {
-            report.failed += 1;
+        if let Err(error) = self.wake(pages, &mut report, started.plus(RUN_MAX), trace_id).await {
             first_error.get_or_insert(error);
         }
         let action = if first_error.is_some() { "reconcile_failed" } else { "reconciled" };

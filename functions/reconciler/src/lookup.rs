@@ -27,6 +27,8 @@ use crate::reconciler::{Reconciler, RequestStats, log_unknown_value};
 pub const REQUESTS_PER_MINUTE: u32 = 1_200;
 /// Requests that a worker takes from the budget at once.
 const GRANT: u32 = 20;
+/// Requests to a provider in a run from which on their mean time counts.
+const MEASURED_MIN: u64 = 20;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 
@@ -308,6 +310,12 @@ impl Lookups<'_> {
     pub(crate) fn has_failed_last(&self, provider: Provider) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.get(&provider).is_some_and(|count| *count > 0)
+    }
+
+    /// Returns the providers whose requests took longer than this on average, in milliseconds.
+    pub(crate) fn slower_than(&self, mean_ms: u64) -> Vec<Provider> {
+        let is_slow = |stats: &RequestStats| stats.sent >= MEASURED_MIN && stats.total_ms > mean_ms * stats.sent;
+        self.stats().into_iter().filter(|(_, stats)| is_slow(stats)).map(|(provider, _)| provider).collect()
     }
 
     fn record_result(&self, provider: Provider, is_answered: bool) {

@@ -28,7 +28,7 @@ pub struct Reconciler {
     pub queue: Queue,
     /// Dead-letter queue of the events queue.
     pub dlq: Queue,
-    /// Queue of shards in which a scheduled run left due calls or received events. Its messages invoke this function.
+    /// Queue of work that a scheduled run left to workers. Its messages invoke this function.
     pub repair_queue: Queue,
     pub bus: Bus,
     pub dial_accounts: DialAccounts,
@@ -50,7 +50,8 @@ pub struct Report {
     pub lookup_events: u64,
     /// Claims whose lease ended.
     pub claims_expired: u64,
-    /// Shards with more due calls or received events than one invocation handles, which were handed to a worker.
+    /// Messages to workers: shards with more due calls or received events than one invocation handles, lists of calls that are due, and
+    /// shards in which the drift check is not done.
     pub handed_on: u64,
     /// Calls that got a later wake-up time.
     pub rescheduled: u64,
@@ -62,7 +63,7 @@ pub struct Report {
     pub discovered: u64,
     /// Time whose calls discovery left out, because it was too far behind or gave a period up, in milliseconds.
     pub discovery_skipped_ms: u64,
-    /// 1 if the run had no time for a provider's list that was due.
+    /// 1 if a worker had no time for a provider's list that was due.
     pub discovery_postponed: u64,
     /// Dead letters that the consumer had not noted.
     pub dead_letters_marked: u64,
@@ -97,6 +98,9 @@ pub struct RequestStats {
     pub failed: u64,
     /// Time of the slowest request in milliseconds. `None` if there was no request.
     pub slowest_ms: Option<u64>,
+    /// Time of all requests together, in milliseconds.
+    #[serde(skip)]
+    pub(crate) total_ms: u64,
 }
 
 /// Serializes a time in RFC 3339 format, because operators read it.
@@ -109,12 +113,14 @@ impl RequestStats {
     pub(crate) fn add_time(&mut self, millis: i64) {
         self.sent += 1;
         self.slowest_ms = self.slowest_ms.max(Some(millis.unsigned_abs()));
+        self.total_ms += millis.unsigned_abs();
     }
 
     pub(crate) fn add(&mut self, other: Self) {
         self.sent += other.sent;
         self.failed += other.failed;
         self.slowest_ms = self.slowest_ms.max(other.slowest_ms);
+        self.total_ms += other.total_ms;
     }
 
     /// Returns the requests as metrics of a log line.

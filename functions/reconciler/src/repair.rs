@@ -1,11 +1,12 @@
 //! Workers: invocations by the repair queue, which do the work that a scheduled run leaves over.
 //!
 //! **A scheduled run handles one page of each shard, and hands the rest of a shard to a worker.** A shard with less costs no message.
-//! A worker handles page after page until its time is up, and then hands the rest to the next worker. There are two kinds of work: calls
-//! that are due, and received events that are not [swept](crate::sweep).
+//! A worker handles page after page until its time is up, and then hands the rest to the next worker. So it is with calls that are due, and
+//! with received events that are not [swept](crate::sweep). Providers' own [lists of calls](crate::discovery), and what the
+//! [drift check](crate::drift) left over, are worked on by workers alone. A run sends its messages in the order of their urgency.
 //!
-//! **Nothing depends on a message.** The wake queue holds all due calls, and the cursor of the sweep every shard that is left. The next
-//! scheduled run reads both. So a worker that dies loses nothing. The workers of a minute stop before the next scheduled run, so that
+//! **Nothing depends on a message.** The wake queue holds all due calls, and each other kind of work has a cursor that tells what is left. The
+//! next scheduled run reads them. So a worker that dies loses nothing. The workers of a minute stop before the next scheduled run, so that
 //! no call is handled twice at the same time, and an old message does nothing.
 
 use aws_lambda_events::event::sqs::SqsEvent;
@@ -54,6 +55,11 @@ impl Reconciler {
                     (None, Some(error))
                 }
             },
+            RepairKind::Discovery(provider) => (None, self.discover(provider, report, stop_at, trace_id).await.err()),
+            RepairKind::Drift => {
+                let (is_left, error) = self.continue_drift_check(work.shard, report, stop_at, trace_id).await;
+                (is_left.then_some(RepairKind::Drift), error)
+            }
         };
         match left {
             Some(_) if self.is_time_up(work.stop_at) => report.budget_used_up = 1,

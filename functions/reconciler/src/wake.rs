@@ -95,22 +95,22 @@ impl DuePage {
 }
 
 impl Reconciler {
-    /// Wakes the calls that are due, in a run that started at `started`: the most urgent queue first. It handles the first page of
-    /// each shard, and hands the rest of the shard to a [worker](Self::work). Returns the first error, after it has tried every call.
-    pub(crate) async fn wake(&self, report: &mut Report, started: Timestamp, trace_id: &str) -> Result<(), Error> {
-        let stop_at = started.plus(RUN_MAX);
-        let mut first_error = None;
-        let accounts = self.dial_accounts.current(self.clock.now()).await;
-        let lookups = &self.lookups(&accounts, stop_at);
+    /// Reads the first page of each shard with calls that are due, the most urgent queue first, in a run that started at `started`. Returns
+    /// the pages, and the work that is left behind them. The third value is the first error.
+    pub(crate) async fn due_pages(
+        &self,
+        report: &mut Report,
+        started: Timestamp,
+    ) -> (Vec<DuePage>, Vec<RepairWork>, Option<Error>) {
         let due_until = self.clock.now();
         // Each run starts with another shard, so that no shard is always the last.
         let first = minute_of(due_until).unsigned_abs();
         let shards = WakeQueue::OPEN
             .into_iter()
             .flat_map(|queue| self.calls.wake_shards_from(first).map(move |shard| (queue, shard)));
-        let (mut pages, mut rest) = (Vec::new(), Vec::new());
+        let (mut pages, mut rest, mut first_error) = (Vec::new(), Vec::new(), None);
         for (queue, shard) in shards {
-            if self.is_time_up(stop_at) {
+            if self.is_time_up(started.plus(RUN_MAX)) {
                 break;
             }
             match self.due_page((queue, shard), due_until, None).await {
@@ -124,10 +124,20 @@ impl Reconciler {
                 }
             }
         }
-        // The workers begin now, at the same time as this run.
-        if let Err(error) = self.hand_on(&rest, report).await {
-            first_error.get_or_insert(error);
-        }
+        (pages, rest, first_error)
+    }
+
+    /// Wakes the calls of these pages, until `stop_at`. Returns the first error, after it has tried every call.
+    pub(crate) async fn wake(
+        &self,
+        pages: Vec<DuePage>,
+        report: &mut Report,
+        stop_at: Timestamp,
+        trace_id: &str,
+    ) -> Result<(), Error> {
+        let accounts = self.dial_accounts.current(self.clock.now()).await;
+        let lookups = &self.lookups(&accounts, stop_at);
+        let mut first_error = None;
         for page in pages.iter().filter(|page| !page.calls.is_empty()) {
             if self.is_time_up(stop_at) {
                 break;

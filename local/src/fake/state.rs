@@ -1,6 +1,7 @@
 //! State of the fake provider, which its parts share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use switchhook_domain::Provider;
 
@@ -24,6 +25,8 @@ pub(super) struct State {
     pub(super) modes: BTreeMap<Provider, (Mode, Option<i64>)>,
     /// Calls that a provider has at most at the same time. A provider without an entry has any number.
     pub(super) capacities: BTreeMap<Provider, usize>,
+    /// Times that providers take for each answer. A provider without an entry answers at once.
+    pub(super) answer_times: BTreeMap<Provider, Duration>,
     /// Numbers that Twilio refuses to call, and to call from.
     pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,

@@ -15,8 +15,8 @@ use crate::error::Error;
 pub struct DriftCursor {
     /// Walk through the settled calls of all providers, except those in `behind`.
     pub settled: DriftWalk,
-    /// Providers that could not be asked when that walk came to their calls. Each has a walk of its own from there on, until it has
-    /// caught up.
+    /// Providers that could not be asked when that walk came to their calls, or were slow. Each has a walk of its own from there on, until
+    /// it has [caught up](Self::join).
     pub behind: BTreeMap<Provider, DriftWalk>,
     /// The last open call that was looked at, and its wake queue. `None` if the next check begins with the first open call.
     pub open: Option<(WakeQueue, WakeEntry)>,
@@ -56,22 +56,33 @@ impl DriftCursor {
         walks.filter(|(_, walk)| walk.settled_until < walk.target).map(|(provider, _)| provider).collect()
     }
 
-    /// Returns the walk of a provider or of all others, and the last time whose calls it has to look at now. `None` if the provider
-    /// is not behind.
+    /// Returns the walk of a provider or of all others, and the last time whose calls it has to look at now. `None` if there is no such
+    /// time: the provider is not behind, or its walk has caught up.
     #[must_use]
     pub fn walk(&self, provider: Option<Provider>) -> Option<(DriftWalk, Timestamp)> {
-        let Some(provider) = provider else { return Some((self.settled.clone(), self.settled.target)) };
-        let walk = self.behind.get(&provider)?;
-        Some((walk.clone(), walk.target.min(self.looked_at_until()).max(walk.settled_until)))
+        let (walk, until) = match provider {
+            None => (&self.settled, self.settled.target),
+            Some(provider) => {
+                let walk = self.behind.get(&provider)?;
+                (walk, walk.target.min(self.looked_at_until()))
+            }
+        };
+        (walk.settled_until <= until).then(|| (walk.clone(), until))
     }
 
-    /// Stores the progress of a walk. A provider whose walk has caught up with the walk of all others is not behind any more.
+    /// Stores the progress of a walk.
     pub fn set_walk(&mut self, provider: Option<Provider>, walk: DriftWalk) {
         match provider {
             None => self.settled = walk,
-            Some(provider) if walk.settled_until > self.looked_at_until() => drop(self.behind.remove(&provider)),
             Some(provider) => drop(self.behind.insert(provider, walk)),
         }
+    }
+
+    /// Gives the calls of each provider whose walk has caught up back to the walk of all others. Only this walk may do so, and only
+    /// between two pages: while it reads a page, it passes over the calls of the providers that were behind before.
+    pub fn join(&mut self) {
+        let looked_at_until = self.looked_at_until();
+        self.behind.retain(|_, walk| walk.settled_until <= looked_at_until);
     }
 
     /// Latest time of a call at which the walk of all others may have looked.

@@ -1,10 +1,11 @@
 //! The repair queue leads from the reconciler to itself. A message hands one kind of work on one shard to a worker.
 //!
-//! **The message group is the kind of work and the shard**, so a shard has one worker of a kind at a time. The deduplication id is the
+//! **The message group is the kind of work and the shard**, so a shard has one worker of a kind at a time. Lists of calls have no shards: each
+//! provider's list is a kind of its own. The deduplication id is the
 //! minute and the number of the worker, so a second run of the schedule in the same minute adds nothing.
 
 use serde::{Deserialize, Serialize};
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_domain::{CallId, Provider, Timestamp};
 
 use super::{MESSAGE_SCHEMA, Queue, SendMessageBatchRequestEntry, ascii_json, decode, fifo_id};
 use crate::calls::{WakeEntry, WakeQueue};
@@ -34,10 +35,18 @@ pub enum RepairKind {
     },
     /// Received events that are not swept. The cursor of the sweep tells where the worker begins.
     Sweep,
+    /// Provider's own list of calls that is due. The cursor of discovery tells where the worker begins. The shard is 0.
+    Discovery(Provider),
+    /// Settled calls that the drift check has left. Its cursor tells where the worker begins.
+    Drift,
 }
 
-/// Name of [`RepairKind::Sweep`]. The names of the other kinds are those of the wake queues.
+/// Name of [`RepairKind::Sweep`].
 const SWEEP: &str = "sweep";
+/// Name of [`RepairKind::Drift`].
+const DRIFT: &str = "drift";
+/// The name of [`RepairKind::Discovery`] is this text and the provider. The names of due calls are those of their wake queues.
+const DISCOVERY: &str = "discovery-";
 
 /// Body of a message on the repair queue.
 #[derive(Serialize, Deserialize)]
@@ -63,12 +72,10 @@ impl RepairWork {
         let message: RepairMessage = decode(body)?;
         let after = message.after_call.zip(message.after_wake_at);
         let after = after.map(|(call_id, wake_at)| WakeEntry { call_id, wake_at });
-        let queue = WakeQueue::OPEN.into_iter().find(|known| known.to_string() == message.kind);
-        let kind = match queue {
-            Some(queue) => RepairKind::Due { queue, after },
-            None if message.kind == SWEEP => RepairKind::Sweep,
-            None => return Ok(None),
-        };
+        let due = WakeQueue::OPEN.into_iter().map(|queue| RepairKind::Due { queue, after: after.clone() });
+        let lists = Provider::ALL.into_iter().map(RepairKind::Discovery);
+        let mut known = due.chain([RepairKind::Sweep, RepairKind::Drift]).chain(lists);
+        let Some(kind) = known.find(|kind| kind.name() == message.kind) else { return Ok(None) };
         Ok(Some(Self {
             kind,
             shard: message.shard,
@@ -81,7 +88,9 @@ impl RepairWork {
     fn to_message(&self) -> RepairMessage {
         let (after_call, after_wake_at) = match &self.kind {
             RepairKind::Due { after: Some(after), .. } => (Some(after.call_id.clone()), Some(after.wake_at)),
-            RepairKind::Due { after: None, .. } | RepairKind::Sweep => (None, None),
+            RepairKind::Due { after: None, .. } | RepairKind::Sweep | RepairKind::Discovery(_) | RepairKind::Drift => {
+                (None, None)
+            }
         };
         RepairMessage {
             schema_version: MESSAGE_SCHEMA,
@@ -110,6 +119,8 @@ impl RepairKind {
         match self {
             Self::Due { queue, .. } => queue.to_string(),
             Self::Sweep => SWEEP.to_owned(),
+            Self::Discovery(provider) => format!("{DISCOVERY}{provider}"),
+            Self::Drift => DRIFT.to_owned(),
         }
     }
 }
@@ -150,6 +161,9 @@ mod tests {
         let due = RepairKind::Due { queue: WakeQueue::Claims, after: None };
         assert_eq!(kind(&WakeQueue::Claims.to_string()), Some((due, 3)));
         assert_eq!(kind("sweep"), Some((RepairKind::Sweep, 3)));
+        assert_eq!(kind("drift"), Some((RepairKind::Drift, 3)));
+        assert_eq!(kind("discovery-twilio"), Some((RepairKind::Discovery(Provider::Twilio), 3)));
+        assert_eq!(kind("discovery-unheard-of"), None);
         assert_eq!(kind("unheard-of"), None);
         assert!(matches!(RepairWork::decode("{\"schema_version\":2}"), Err(Error::NewerSchema(2))));
     }
@@ -158,7 +172,8 @@ mod tests {
     fn work_reads_back_as_it_was_sent() {
         let entry = WakeEntry { call_id: CallId::new("c"), wake_at: Timestamp::from_millis(5) };
         let due = |after| RepairKind::Due { queue: WakeQueue::Outcomes, after };
-        for kind in [due(None), due(Some(entry)), RepairKind::Sweep] {
+        let list = RepairKind::Discovery(Provider::Retell);
+        for kind in [due(None), due(Some(entry)), RepairKind::Sweep, list, RepairKind::Drift] {
             let work = RepairWork { kind, ..work(2, 1, 3) };
             assert_eq!(RepairWork::decode(&ascii_json(&work.to_message()).unwrap()).unwrap(), Some(work));
         }
@@ -179,12 +194,15 @@ mod tests {
         let first = work(1, 1, 0);
         let later = RepairWork { read_at: Timestamp::from_millis(119_000), ..first.clone() };
         assert_eq!(first.deduplication_id(), later.deduplication_id());
-        let swept = RepairWork { kind: RepairKind::Sweep, ..first.clone() };
-        for other in [work(1, 1, 1), work(1, 2, 0), work(2, 1, 0), swept.clone()] {
+        let of_kind = |kind| RepairWork { kind, ..first.clone() };
+        let lists = [Provider::Retell, Provider::Vapi].map(|provider| of_kind(RepairKind::Discovery(provider)));
+        let others = [of_kind(RepairKind::Sweep), of_kind(RepairKind::Drift)].into_iter().chain(lists.clone());
+        for other in [work(1, 1, 1), work(1, 2, 0), work(2, 1, 0)].into_iter().chain(others.clone()) {
             assert_ne!(first.deduplication_id(), other.deduplication_id());
         }
         assert_eq!(first.group(), work(1, 2, 1).group());
         assert_ne!(first.group(), work(2, 1, 0).group());
-        assert_ne!(first.group(), swept.group());
+        assert!(others.map(|other| other.group()).all(|group| group != first.group()));
+        assert_ne!(lists[0].group(), lists[1].group());
     }
 }
