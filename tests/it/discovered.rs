@@ -154,7 +154,7 @@ async fn long_list_of_one_provider_keeps_no_list_of_another_from_being_read() {
         is_read.then_some(Fault::Delay(Duration::from_millis(300)))
     });
     let first = world.cloud.reconcile().await.unwrap().unwrap();
-    assert_eq!((first.notices, first.handed_on, first.lookups), (1, 2, 0), "{first:?}");
+    assert_eq!((first.notices, first.lookups), (1, 0), "{first:?}");
     let workers = world.repair().await;
     world.clear_faults();
     consume_all(&world).await;
@@ -221,12 +221,12 @@ async fn list_is_read_although_a_run_has_no_time_for_all_calls_that_are_due() {
 async fn list_for_which_no_worker_had_time_is_counted_and_read_in_the_next_minute() {
     let (world, _) = after_calls(1).await;
     let run = world.cloud.reconcile().await.unwrap().unwrap();
-    assert_eq!((run.handed_on, run.discovery_postponed), (1, 0), "{run:?}");
+    assert_eq!((run.lookups, run.discovery_postponed), (0, 0), "{run:?}");
     // All workers are busy for a minute.
     world.wait(MINUTE).await;
     let [late] = world.repair().await[..] else { panic!("there was one message") };
     assert_eq!((late.discovery_postponed, late.lookups), (1, 0), "{late:?}");
-    let counted = world.logged("shard_worked").into_iter().filter(|line| line["discovery_postponed"] == 1);
+    let counted = world.logged("list_worked").into_iter().filter(|line| line["discovery_postponed"] == 1);
     assert_eq!(counted.count(), 1);
     let next = world.reconcile().await;
     assert_eq!((next.discovery_postponed, next.lookups, next.discovered), (0, 1, 1), "{next:?}");
@@ -249,7 +249,7 @@ async fn time_that_no_period_covers_is_reported_once() {
     world.cloud.fake().set_down(false);
     let (report, _) = run(&world).await;
     assert_eq!((report.discovered, report.discovery_skipped_ms / HOUR.as_millis() as u64), (1, 28));
-    let lines = world.logged("shard_worked");
+    let lines = world.logged("list_worked");
     let skipped: Vec<_> = lines.iter().filter(|line| line.get("discovery_skipped_ms").is_some()).collect();
     assert_eq!(skipped.len(), 1, "{skipped:?}");
     world.wait(HOUR).await;
@@ -377,7 +377,7 @@ async fn next_page_that_stays_unreadable_keeps_no_later_call_from_being_found() 
     assert_eq!(run(&world).await.1, 1);
     let given_up = cursor(&world).await;
     assert_eq!((given_up.from, given_up.until, given_up.page), (before.from, before.until, None));
-    assert!(world.logged("shard_worked").iter().all(|line| line.get("discovery_skipped_ms").is_none()));
+    assert!(world.logged("list_worked").iter().all(|line| line.get("discovery_skipped_ms").is_none()));
 
     // The next period begins so early that it has the calls of the page.
     fake.set_down(false);

@@ -50,8 +50,7 @@ pub struct Report {
     pub lookup_events: u64,
     /// Claims whose lease ended.
     pub claims_expired: u64,
-    /// Messages to workers: shards with more due calls or received events than one invocation handles, lists of calls that are due, and
-    /// shards in which the drift check is not done.
+    /// Shards with more due calls or received events than one invocation handles, which were handed to a worker.
     pub handed_on: u64,
     /// Calls that got a later wake-up time.
     pub rescheduled: u64,

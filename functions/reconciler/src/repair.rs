@@ -24,10 +24,13 @@ impl Reconciler {
     pub async fn work(&self, batch: SqsEvent, trace_id: &str) -> Report {
         let started = self.clock.now();
         let mut report = Report::default();
-        let mut first_error = None;
+        let (mut first_error, mut done) = (None, "shard_worked");
         for message in batch.records.iter().filter_map(|message| message.body.as_deref()) {
             let result = match RepairWork::decode(message) {
-                Ok(Some(work)) => self.work_on_shard(work, &mut report, trace_id).await,
+                Ok(Some(work)) => {
+                    done = action_taken(&work.kind);
+                    self.work_on_shard(work, &mut report, trace_id).await
+                }
                 Ok(None) => Ok(()),
                 Err(error) => {
                     report.failed += 1;
@@ -36,7 +39,7 @@ impl Reconciler {
             };
             first_error = first_error.or(result.err());
         }
-        let action = if first_error.is_some() { "shard_failed" } else { "shard_worked" };
+        let action = if first_error.is_some() { "shard_failed" } else { done };
         self.log_run(("worked on a shard", action), &report, first_error.as_ref(), started, trace_id);
         report
     }
@@ -103,11 +106,11 @@ impl Reconciler {
         (is_left.then_some(RepairKind::Due { queue, after }), first_error)
     }
 
-    /// Hands shards to workers.
+    /// Hands work to workers.
     pub(crate) async fn hand_on(&self, works: &[RepairWork], report: &mut Report) -> Result<(), Error> {
         match self.repair_queue.send_repairs(works).await {
             Ok(()) => {
-                report.handed_on += works.len() as u64;
+                report.handed_on += works.iter().filter(|work| !is_hourly(&work.kind)).count() as u64;
                 Ok(())
             }
             Err(error) => {
@@ -115,5 +118,23 @@ impl Reconciler {
                 Err(error)
             }
         }
+    }
+}
+
+/// True for work that a stack has every hour, however little is due.
+const fn is_hourly(kind: &RepairKind) -> bool {
+    match kind {
+        RepairKind::Due { .. } | RepairKind::Sweep => false,
+        RepairKind::Discovery(_) | RepairKind::Drift => true,
+    }
+}
+
+/// Returns what the log says of work that was done. Only work that is not hourly is counted by a metric, because CloudWatch charges
+/// for each hour in which a series gets a value.
+const fn action_taken(kind: &RepairKind) -> &'static str {
+    match kind {
+        RepairKind::Due { .. } | RepairKind::Sweep => "shard_worked",
+        RepairKind::Discovery(_) => "list_worked",
+        RepairKind::Drift => "drift_worked",
     }
 }

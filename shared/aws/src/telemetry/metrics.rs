@@ -135,7 +135,11 @@ pub const METRICS: &[Metric] = &[
     .by_provider(),
     milliseconds("dialer", "provider_request_ms", "Time of a dial request, with its repetition").by_provider(),
     count("reconciler", "reconcile_failed", "Runs with an error"),
-    count("reconciler", "shard_worked", "Messages of the repair queue that a worker handled without an error"),
+    count(
+        "reconciler",
+        "shard_worked",
+        "Shards with due calls or received events that a worker handled without an error",
+    ),
     count("reconciler", "shard_failed", "Messages of the repair queue that a worker handled with an error"),
     count(
         "reconciler",
@@ -156,7 +160,7 @@ pub const METRICS: &[Metric] = &[
         "discovery_skipped_ms",
         "Time whose calls discovery left out of a provider's list, because it was more than 20 hours behind or gave a period up",
     ),
-    count("reconciler", "discovery_postponed", "Runs that had no time for a provider's list that was due"),
+    count("reconciler", "discovery_postponed", "Providers' lists that were due and for which no worker had time"),
     count("reconciler", "drift_run_failed", "Drift checks with an error"),
     count("reconciler", "drift_found", "Attempts that their provider reports differently"),
     count("reconciler", "drifted", "Disagreements found by a drift check, rows that differ from their events included"),
