@@ -108,6 +108,18 @@ async fn calls_of_a_batch_are_answered_one_by_one_in_their_order() {
     }
 }
 
+/// One key cannot stand for a hundred calls. If it were ignored, a batch that is sent again later would ring every phone again.
+#[tokio::test(start_paused = true)]
+async fn batch_with_a_key_in_the_header_is_refused() {
+    let world = World::stopped();
+    for key in ["import-2026-11", "not a key"] {
+        let (code, problem) = send(&world, "POST", "/calls/batch", Some(key), &json!({"calls": [request()]})).await;
+        assert_eq!((code, &problem["errors"][0]["field"]), (StatusCode::BAD_REQUEST, &json!("Idempotency-Key")));
+        assert!(text(&problem["errors"][0]["message"]).contains("idempotency_key"), "{problem}");
+    }
+    assert!(world.items(CALLS_TABLE).await.is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn equal_calls_of_a_batch_are_created_once_and_repeated() {
     let world = World::stopped();

@@ -46,7 +46,7 @@ const FIELDS: [&str; 10] = [
     "allow_duplicate",
 ];
 /// Extra field of a call in a batch. It replaces the header `Idempotency-Key`.
-const KEY_FIELD: &str = "idempotency_key";
+pub(crate) const KEY_FIELD: &str = "idempotency_key";
 const WINDOW_FIELDS: [&str; 5] = ["time_zone", "opens", "closes", "days", "closed_dates"];
 const RETRY_FIELDS: [&str; 5] = ["attempts_max", "delay_seconds", "delay_max_seconds", "voicemail", "unheard"];
 

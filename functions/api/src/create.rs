@@ -22,13 +22,13 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::http::trace_id_of;
 use switchhook_aws::inbox::{CreationOutcome, creation_id};
-use switchhook_aws::problem::{Problem, ProblemKind};
+use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{Call, CallCreation, CallId, NewCall, Timestamp, TraceId, Transition};
 
 use crate::api::{Api, RACES_MAX};
-use crate::body::{self, BatchEntry};
+use crate::body::{self, BatchEntry, KEY_FIELD};
 use crate::caller::Caller;
-use crate::idempotency::{DUPLICATE_WINDOW, content_call_id, idempotency_key, keyed_call_id};
+use crate::idempotency::{DUPLICATE_WINDOW, IDEMPOTENCY_KEY, content_call_id, idempotency_key, keyed_call_id};
 use crate::request::CallRequest;
 use crate::response::{Answer, RequestError};
 
@@ -51,8 +51,14 @@ impl Api {
         self.create_call(&caller, key, call, trace_id, now).await
     }
 
-    /// Answers `POST /calls/batch`. Each call is created by itself: one that is refused does not affect the others.
+    /// Answers `POST /calls/batch`. Each call is created by itself: one that is refused does not affect the others. A key in the header
+    /// is refused: it would be ignored, and a batch that is sent again later would create every call again.
     pub(crate) async fn create_batch(&self, request: &Request) -> Result<Answer, RequestError> {
+        if request.headers().contains_key(IDEMPOTENCY_KEY) {
+            let message = format!("is not for a batch; give each call an {KEY_FIELD} of its own");
+            let error = FieldError::new("Idempotency-Key", message);
+            return Err(RequestError::Problem(Problem::invalid(vec![error])));
+        }
         let now = self.clock.now();
         let (caller, trace_id) = (&Caller::of(request), &trace_id_of(request));
         let entries = body::read_batch(request.body(), now).map_err(RequestError::Problem)?;

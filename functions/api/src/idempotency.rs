@@ -10,7 +10,7 @@ use switchhook_domain::{CallId, Timestamp};
 
 use crate::caller::Caller;
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Limit on the length of an idempotency key, in characters.
 const KEY_LENGTH_MAX: usize = 255;
 /// Time for which the same request without an idempotency key counts as a repetition.
