@@ -115,15 +115,17 @@ impl Consumer {
             CreationOutcome::Exists(first) => (*first, false),
             CreationOutcome::Erased => return Ok(Err(NotScheduled::Forgotten)),
         };
-        if !is_new {
-            self.inbox.lift_cancellation(&call_id).await?;
-        }
         for race in 0..RACES_MAX {
-            let row = if is_new && race == 0 { None } else { self.calls.get_call(&call_id).await? };
+            let is_first = is_new && race == 0;
+            let row = if is_first {
+                None
+            } else {
+                // The row outlives the record of its creation. So a new record is no proof that the call was never called off.
+                self.inbox.lift_cancellation(&call_id).await?;
+                self.calls.get_call(&call_id).await?
+            };
             let transition = match &row {
-                None if is_new && race == 0 => {
-                    Some(Call::schedule(creation.call.clone(), &self.policy, creation.created_at))
-                }
+                None if is_first => Some(Call::schedule(creation.call.clone(), &self.policy, creation.created_at)),
                 Some(row) if row.forgotten_at.is_some() => {
                     self.inbox.erase(&creation_id(&call_id), now).await?;
                     return Ok(Err(NotScheduled::Forgotten));

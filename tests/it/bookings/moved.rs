@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use switchhook_domain::{Job, StopReason};
+use switchhook_aws::inbox::creation_id;
+use switchhook_domain::{CallId, Job, StopReason};
+use switchhook_local::INBOX_TABLE;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{MINUTE, World};
 
@@ -32,6 +34,22 @@ async fn booking_that_comes_back_has_its_call_again() {
         assert!(!dials.is_empty() && dials.iter().all(|dial| Some(&dial.call_id) == calls.first()), "{dials:?}");
     }
     assert_eq!(calls.len(), 1);
+}
+
+/// The calling window may have put the call off for longer than the inbox keeps its creation.
+#[tokio::test(start_paused = true)]
+async fn booking_that_comes_back_is_called_after_the_record_of_its_call_expired() {
+    let mut world = World::with_secret(&secret());
+    let again = |second, starts| calcom("BOOKING_RESCHEDULED", "b1", second, starts);
+    receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+    let id = call_id(&world, "b1").await.unwrap();
+    world.delete_item(INBOX_TABLE, creation_id(&CallId::new(&id)).as_str()).await;
+    receive(&world, &[again(10, 6 * HOUR_S), again(20, 5 * HOUR_S)]).await;
+    assert_eq!(call_id(&world, "b1").await.as_ref(), Some(&id));
+    world.skip(MINUTE * 235).await;
+    world.wait(MINUTE * 10).await;
+    let dials = world.cloud.fake().dials();
+    assert!(!dials.is_empty() && dials.iter().all(|dial| dial.call_id == id), "{dials:?}");
 }
 
 /// The appointment lives on, so nothing says that it is over. The calls say that they are canceled, and that one waits again.
