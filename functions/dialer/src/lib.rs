@@ -313,7 +313,7 @@ impl Dialer {
         // The scheduler's clock may be ahead of this one.
         let since_due = |due_at| u64::try_from(asked_at.millis_since(due_at)).unwrap_or_default();
         notes.due_to_request_ms = claim.due_at.map(since_due);
-        let answer = self.api.dial(provider, to, request, asked_at).await;
+        let answer = self.api.dial(provider, to, request, &self.clock).await;
         notes.request_ms = Some(self.clock.now().millis_since(asked_at).unsigned_abs());
         let signal = signal(&answer, from, to);
         notes.is_failed = signal != DialSignal::Works;
