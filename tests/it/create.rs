@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
-use switchhook_tests::{MINUTE, World, text};
+use switchhook_tests::{MINUTE, World, down, text};
 
 use crate::outbound::send;
 
@@ -153,4 +153,24 @@ async fn call_of_a_batch_that_cannot_be_stored_fails_alone() {
     let failed = answer["results"].as_array().unwrap().iter().find(|result| result["status"] == 500).unwrap();
     assert_eq!(failed["problem"]["type"], "urn:switchhook:problem:storage_failure");
     assert_eq!(world.logged("storage_failure").len(), 1);
+}
+
+/// Advice to send the request again would be advice to call the person twice.
+#[tokio::test(start_paused = true)]
+async fn storage_failure_says_whether_a_repetition_may_create_another_call() {
+    let world = World::stopped();
+    let mut wish = request();
+    wish["allow_duplicate"] = json!(true);
+    for (key, request, is_recognised) in
+        [(None, request(), true), (Some("order-7"), wish.clone(), true), (None, wish, false)]
+    {
+        world.inject_fault("PutItem", CALLS_TABLE, 1, down());
+        let (code, problem) = send(&world, "POST", "/calls", key, &request).await;
+        assert_eq!((code, &problem["status"]), (StatusCode::INTERNAL_SERVER_ERROR, &json!(500)));
+        assert_eq!(problem["type"], "urn:switchhook:problem:storage_failure");
+        let detail = text(&problem["detail"]);
+        assert_eq!(detail.contains("send the request again"), is_recognised, "{detail}");
+        assert_eq!(detail.contains("another call"), !is_recognised, "{detail}");
+    }
+    assert_eq!(world.logged("storage_failure").len(), 3);
 }

@@ -108,6 +108,19 @@ impl Api {
         &self,
         caller: &Caller,
         key: Option<&[u8]>,
+        request: CallRequest,
+        trace_id: Option<TraceId>,
+        now: Timestamp,
+    ) -> Result<Answer, RequestError> {
+        let finds_first = key.is_some() || !request.allow_duplicate;
+        let result = self.create_or_find(caller, key, request, trace_id, now).await;
+        result.map_err(|error| if finds_first { error } else { error.of_duplicate() })
+    }
+
+    async fn create_or_find(
+        &self,
+        caller: &Caller,
+        key: Option<&[u8]>,
         mut request: CallRequest,
         trace_id: Option<TraceId>,
         now: Timestamp,

@@ -30,6 +30,9 @@ pub(crate) enum RequestError {
     /// The path has other methods, listed as in the header `Allow`.
     MethodNotAllowed(String),
     Storage(Error),
+    /// Storage failure of a request with `allow_duplicate` and without a key. It may have created its call, and a repetition would
+    /// create another one.
+    StorageOfDuplicate(Error),
     /// The system gave no random bytes for the id of a new call.
     RandomId(Error),
     /// The request could not be hashed, because it cannot be written as JSON.
@@ -79,11 +82,23 @@ impl RequestError {
         )
     }
 
+    /// Returns the error for a request whose repetition creates another call.
+    pub(crate) fn of_duplicate(self) -> Self {
+        match self {
+            Self::Storage(error) => Self::StorageOfDuplicate(error),
+            Self::Problem(_)
+            | Self::MethodNotAllowed(_)
+            | Self::StorageOfDuplicate(_)
+            | Self::RandomId(_)
+            | Self::Hash(_) => self,
+        }
+    }
+
     pub(crate) const fn kind(&self) -> ProblemKind {
         match self {
             Self::Problem(problem) => problem.kind,
             Self::MethodNotAllowed(_) => ProblemKind::MethodNotAllowed,
-            Self::Storage(_) => ProblemKind::StorageFailure,
+            Self::Storage(_) | Self::StorageOfDuplicate(_) => ProblemKind::StorageFailure,
             Self::RandomId(_) | Self::Hash(_) => ProblemKind::InternalError,
         }
     }
@@ -92,7 +107,7 @@ impl RequestError {
     pub(crate) fn cause(&self) -> Option<String> {
         match self {
             Self::Problem(_) | Self::MethodNotAllowed(_) => None,
-            Self::Storage(error) | Self::RandomId(error) => Some(error.with_causes()),
+            Self::Storage(error) | Self::StorageOfDuplicate(error) | Self::RandomId(error) => Some(error.with_causes()),
             Self::Hash(error) => Some(error.to_string()),
         }
     }
@@ -106,6 +121,11 @@ impl RequestError {
                 (Problem::new(ProblemKind::MethodNotAllowed, detail), vec![(ALLOW, methods)])
             }
             Self::Storage(_) => (Problem::storage_failure(), Vec::new()),
+            Self::StorageOfDuplicate(_) => {
+                let detail = "the tables could not be read or written, and the call may have been created; look for it first, because \
+                              this request with allow_duplicate creates another call each time";
+                (Problem::new(ProblemKind::StorageFailure, detail), Vec::new())
+            }
             Self::RandomId(_) | Self::Hash(_) => {
                 (Problem::new(ProblemKind::InternalError, "nothing was written; send the request again"), Vec::new())
             }
