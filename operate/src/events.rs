@@ -142,12 +142,14 @@ impl Fate {
     }
 
     pub(crate) fn line(&self) -> EventLine {
-        let Self { stored, note, call, call_error, .. } = self;
+        let Self { stored, note, call, call_error, in_entity } = self;
         let (entity, own_call) = match &stored.call_id {
             Some(key) if key.is_entity() => (Some(key), None),
             call_id => (None, call_id.as_ref()),
         };
         let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
+        // The consumer notes its failed tries, and that it refused or quarantined an event. A fold that succeeds leaves no note.
+        let is_done = folded.is_some() || matches!(in_entity, EntityFate::Folded(_)) || note.disposition.is_some();
         let shown = |time: Timestamp| time.to_string();
         EventLine {
             event_id: stored.event_id.to_string(),
@@ -160,7 +162,7 @@ impl Fate {
             occurred_at: stored.occurred_at.map(shown),
             late_ms: stored.occurred_at.map(|at| stored.received_at.millis_since(at)),
             applied_after_ms: folded.map(|at| at.millis_since(stored.received_at)),
-            attempts: note.attempts + u32::from(folded.is_some()),
+            attempts: note.attempts + u32::from(is_done),
             error: note.error.clone().or_else(|| call_error.clone()),
         }
     }

@@ -14,7 +14,7 @@ use switchhook_local::connector::Fault;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
 use switchhook_operate::verify::{Problem, VerifyFilter, verify};
-use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options, text};
+use switchhook_tests::{KEY, MINUTE, World, all_providers, down, generic, options, text};
 
 use crate::budget::{request_counts, reset_counters};
 use crate::configured;
@@ -105,6 +105,27 @@ async fn webhook_about_no_call_is_published() {
     assert_eq!(post(&world, &ring).await, "accepted");
     world.quiesce().await;
     assert_eq!(world.get("/call?id=x-pay:c1").await.1["lifecycle"], "ringing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_of_a_webhook_about_no_call_counts_its_tries() {
+    let world = World::with_options(options(&secret()));
+    post(&world, &payment("e1", 5)).await;
+    let (stack, id) = (stack_of(&world), EventId::new(format!("{PAY}:e1")));
+    let tries = || async {
+        let status = world.status(&id).await;
+        let line = switchhook_operate::events::status(&stack, &id).await.unwrap().unwrap();
+        assert_eq!(line.attempts, status["attempts"], "{status}");
+        json!([status["status"], status["attempts"], status["next_retry_at"]])
+    };
+    assert_eq!(tries().await, json!(["queued", 0, null]));
+    world.inject_fault("PutItem", CALLS_TABLE, 1, down());
+    assert_eq!(world.consume(&world.receive()).await, 0);
+    let retrying = tries().await;
+    assert_eq!((&retrying[0], &retrying[1], retrying[2].is_string()), (&json!("retrying"), &json!(1), true));
+    world.wait(MINUTE).await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert_eq!(tries().await, json!(["processed", 2, null]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -213,7 +213,8 @@ impl<'a> StatusView<'a> {
         if in_entity == EntityFate::Folded(Some(Disposition::Applied)) {
             action.push(WebhookReceived::TYPE.to_owned());
         }
-        let retries = note.attempts;
+        // The consumer notes its failed tries, and that it refused or quarantined an event. A fold that succeeds leaves no note.
+        let is_done = folded.is_some() || matches!(in_entity, EntityFate::Folded(_)) || note.disposition.is_some();
         Self {
             event_id: &stored.event_id,
             call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref().filter(|id| !id.is_entity())),
@@ -224,9 +225,9 @@ impl<'a> StatusView<'a> {
             received_at: stored.received_at.to_string(),
             processed_at: folded.map(|entry| entry.folded_at.to_string()),
             duration_ms: folded.map(|entry| entry.folded_at.millis_since(entry.received_at)),
-            attempts: if folded.is_some() { retries + 1 } else { retries },
+            attempts: note.attempts + u32::from(is_done),
             error: note.error,
-            next_retry_at: note.next_retry_at.filter(|_| folded.is_none()).map(|at| at.to_string()),
+            next_retry_at: note.next_retry_at.filter(|_| !is_done).map(|at| at.to_string()),
             action,
         }
     }
