@@ -3,14 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
-use switchhook_aws::problem::ProblemKind;
+use serde_json::{Value, json};
+use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_domain::{
     AppointmentStatus, CALL_ATTEMPTS_MAX, Disposition, EventKind, INCONCLUSIVE, JobState, Lifecycle, Outcome, Provider,
     State, StopReason,
 };
 
 use crate::body::can_place_calls;
+use crate::response::RequestError;
 use crate::route::{OTHER_ROUTES, ROUTES};
 
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "head", "options"];
@@ -61,6 +62,27 @@ fn document_names_what_the_code_names() {
     let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.code()));
     assert_eq!(values("ProblemType"), names(problems));
     assert_eq!(values("StopReason"), names(StopReason::ALL.map(StopReason::as_str)));
+}
+
+#[test]
+fn document_has_one_pattern_for_numbers() {
+    let document = document();
+    let number = json!({"$ref": "#/components/schemas/PhoneNumber"});
+    assert_eq!(document["paths"]["/do-not-call"]["parameters"][0]["schema"], number);
+    let properties = &document["components"]["schemas"]["NewCall"]["properties"];
+    for name in ["from", "to"] {
+        assert_eq!(properties[name]["$ref"], number["$ref"], "{name}");
+    }
+}
+
+#[test]
+fn document_has_the_problems_of_the_code_as_examples() {
+    let responses = &document()["components"]["responses"];
+    for (name, problem) in
+        [("NotFound", RequestError::unknown_id().into_problem().0), ("Failed", Problem::storage_failure())]
+    {
+        assert_eq!(responses[name]["content"]["application/problem+json"]["example"], problem.to_json(), "{name}");
+    }
 }
 
 /// Limit of a field, for example `maxLength`. `field` is a JSON pointer inside the properties of the schema.
