@@ -45,29 +45,37 @@ pub(crate) async fn check_number(
         return refuse_form();
     }
     let text = form.get("number").unwrap_or_default();
-    let mut masker = Masker::new();
-    let shown = masker.field("number", text);
-    let is_number = text.starts_with('+') || text.contains(':');
-    let (status, content) = if !is_number {
-        let content =
-            html! { p.refused role="alert" { "A number starts with + and its country, and a SIP address with sip:." } };
-        (StatusCode::UNPROCESSABLE_ENTITY, content)
-    } else {
-        match is_blocked(console.stack(), &PhoneNumber::new(text)).await {
-            Ok(true) => (
-                StatusCode::OK,
-                html! { p role="status" { strong { (parts::foreign(&shown)) " is on the do-not-call list." } " It is not called." } },
-            ),
-            Ok(false) => (
-                StatusCode::OK,
-                html! { p role="status" { strong { (parts::foreign(&shown)) " is not on the do-not-call list." } } },
-            ),
-            Err(error) => (StatusCode::BAD_GATEWAY, parts::problem("the do-not-call list", &error)),
+    let (status, content) = match parse_typed(text) {
+        None => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            html! { p.refused role="alert" { "A number starts with + and its country, and a SIP address with sip:." } },
+        ),
+        Some(number) => {
+            let shown = Masker::new().field("number", number.as_str());
+            match is_blocked(console.stack(), &number).await {
+                Ok(true) => (
+                    StatusCode::OK,
+                    html! { p role="status" { strong { (parts::foreign(&shown)) " is on the do-not-call list." } " It is not called." } },
+                ),
+                Ok(false) => (
+                    StatusCode::OK,
+                    html! { p role="status" { strong { (parts::foreign(&shown)) " is not on the do-not-call list." } } },
+                ),
+                Err(error) => (StatusCode::BAD_GATEWAY, parts::problem("the do-not-call list", &error)),
+            }
         }
     };
     let content =
         html! { h1 { "Do-not-call list" } (content) (check_form(&session)) p { a href="/dials" { "All dials" } } };
     page::answer(&console, status, &frame(), &content)
+}
+
+/// Parses a number or a SIP address as a person types it, or copies it from a link (`tel:`). `None` for any other text: the list would
+/// not have it, although it may have the number that is meant.
+fn parse_typed(text: &str) -> Option<PhoneNumber> {
+    let text = text.trim();
+    let written = text.strip_prefix("tel:").unwrap_or(text);
+    PhoneNumber::parse_written(written).or_else(|| PhoneNumber::parse(text))
 }
 
 fn frame() -> Frame {

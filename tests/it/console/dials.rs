@@ -23,8 +23,15 @@ async fn number_is_checked_and_never_shown_whole() {
     assert!(!blocked.contains(NUMBER) && !blocked.contains("7700900123"), "{}", blocked.html);
     let free = browser.submit(&form, &[("number", "+447700900999")]).await;
     assert!(free.contains("is not on the do-not-call list"), "{}", free.html);
-    let wrong = browser.submit(&form, &[("number", "apt_1")]).await;
-    assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
+    for same in ["tel:+447700900123", " tel:+44-7700-900123", "+44 (0)7700 900123"] {
+        let page = browser.submit(&form, &[("number", same)]).await;
+        assert!(page.contains("is on the do-not-call list"), "{same}: {}", page.html);
+    }
+    // The number that is meant may be on the list, so no answer is better than a wrong one.
+    for wrong in ["apt_1", "xx:yy", "whatsapp:+447700900123", "tel:07700900123", "+1"] {
+        let page = browser.submit(&form, &[("number", wrong)]).await;
+        assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY, "{wrong}");
+    }
     assert_eq!(browser.post("/dials/do-not-call", &[("number", NUMBER)]).await.status, StatusCode::FORBIDDEN);
 }
 
