@@ -77,7 +77,6 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
     for record in records {
         let AuditRecord { id, at, moment, who, reason, verb, run_id, event_id, call_id, about, items, counts, .. } =
             record;
-        let Counts { done, unchanged, skipped } = counts;
         let (moment, command) = (moment.as_str(), verb.command());
         let subject = event_id.as_ref().or(call_id.as_ref()).or(about.as_ref());
         let subject = subject.map_or_else(String::new, |subject| format!(" {subject}"));
@@ -89,8 +88,8 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
                 writeln!(out, "{at}  {id}  {moment:<8}  {command}{subject}, {items}  {who}: {reason}")?;
             }
         }
-        if done + unchanged + skipped > 0 {
-            writeln!(out, "    {done} done, {unchanged} unchanged, {skipped} skipped")?;
+        if *counts != Counts::default() {
+            writeln!(out, "    {counts}")?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@
 mod operation;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
@@ -63,6 +64,14 @@ pub struct Counts {
     /// Items that were left alone, because their call has changed since the plan, they cannot be processed, or the stack refused
     /// them.
     pub skipped: usize,
+}
+
+/// Text such as `40 done, 2 unchanged, 1 skipped`.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { done, unchanged, skipped } = self;
+        write!(f, "{done} done, {unchanged} unchanged, {skipped} skipped")
+    }
 }
 
 /// One record.

@@ -231,8 +231,7 @@ impl Run {
     /// Returns the counts as text, for example `40 done, 2 unchanged, 1 skipped`.
     #[must_use]
     pub fn result(&self) -> String {
-        let Counts { done, unchanged, skipped } = self.counts;
-        format!("{done} done, {unchanged} unchanged, {skipped} skipped")
+        self.counts.to_string()
     }
 
     fn skip(&mut self, item: &PlanItem, reason: String) {

@@ -6,7 +6,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::Timestamp;
-use switchhook_operate::audit::{self, AuditRecord};
+use switchhook_operate::audit::{self, AuditRecord, Counts};
 use switchhook_operate::mask::Masker;
 use switchhook_operate::repair::{COUNTED_MAX, FailedMessages, Group, Groups, Trouble, failed_messages, groups};
 use switchhook_operate::run::{self, Run, RunState};
@@ -405,7 +405,7 @@ fn records_table(records: &[AuditRecord]) -> Markup {
     html! {
         table {
             caption.hidden { "Latest audit records" }
-            (parts::columns(&["Time", "Who", "What", "Why", "Items", "About"]))
+            (parts::columns(&["Time", "Who", "What", "Why", "Items", "Result", "About"]))
             tbody {
                 @for record in records {
                     tr #(format!("audit-{}", record.id)) {
@@ -414,6 +414,9 @@ fn records_table(records: &[AuditRecord]) -> Markup {
                         td data-label="What" { (record.verb.command()) " " (record.moment.as_str()) }
                         td data-label="Why" { (parts::foreign(&masker.text(&record.reason))) }
                         td data-label="Items" { (counted(record.items, "item")) }
+                        td data-label="Result" {
+                            @if record.counts == Counts::default() { "-" } @else { (record.counts) }
+                        }
                         td data-label="About" {
                             @if let Some(run) = &record.run_id { a href=(url("/run", &[("id", run)])) { (visible(run)) } }
                             @if let Some(event) = &record.event_id { (event_link(event)) }
@@ -430,8 +433,38 @@ fn records_table(records: &[AuditRecord]) -> Markup {
 #[cfg(test)]
 mod tests {
     use switchhook_domain::{EventId, Origin, Provider};
+    use switchhook_operate::audit::{Direct, Moment, Operation};
 
     use super::*;
+
+    /// Whoever looks up whether a call was canceled must not read yes.
+    #[test]
+    fn change_that_the_stack_refused_shows_its_result() {
+        let started = AuditRecord {
+            id: "a-1/started".to_owned(),
+            at: Timestamp::from_millis(0),
+            moment: Moment::Started,
+            who: "ada".to_owned(),
+            reason: "cancel the call".to_owned(),
+            verb: Operation::Direct(Direct::CancelCall),
+            run_id: None,
+            plan_id: None,
+            event_id: None,
+            call_id: Some("call-9".to_owned()),
+            about: None,
+            items: 1,
+            counts: Counts::default(),
+        };
+        let finished = AuditRecord {
+            id: "a-1/finished".to_owned(),
+            moment: Moment::Finished,
+            counts: Counts { skipped: 1, ..Counts::default() },
+            ..started.clone()
+        };
+        let html = |record| records_table(&[record]).into_string();
+        assert!(html(finished).contains(r#"<td data-label="Result">0 done, 0 unchanged, 1 skipped</td>"#));
+        assert!(html(started).contains(r#"<td data-label="Result">-</td>"#));
+    }
 
     #[test]
     fn button_of_a_group_names_its_cause_and_its_sender() {
