@@ -11,8 +11,9 @@ use switchhook_local::replace_file;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ClockFile {
-    /// Time that was skipped: the clock runs ahead of the system's by it.
-    pub(crate) skipped_ms: u64,
+    /// Milliseconds that the clock runs ahead of the system's, because time was skipped. Negative if it runs behind, because the stack
+    /// goes on from the end of a demo. `None` if neither was the case yet.
+    pub(crate) ahead_ms: Option<i64>,
     /// Time at which the demo ended, in Unix milliseconds. `None` if no demo wrote this directory.
     pub(crate) ended_ms: Option<u64>,
 }
@@ -82,7 +83,7 @@ impl DataDir {
         fs::write(self.providers_path(), document)
     }
 
-    /// Reads the file of the clock. Without one, no time was skipped.
+    /// Reads the file of the clock. Without one, the clock is the system's.
     pub(crate) fn clock(&self) -> io::Result<ClockFile> {
         match read_if_there(&self.clock_path())? {
             Some(text) => Ok(serde_json::from_str(&text)?),

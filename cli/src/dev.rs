@@ -33,7 +33,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::console::OWN_NAME;
-use crate::data_dir::{DataDir, UnfinishedDemo};
+use crate::data_dir::{ClockFile, DataDir, UnfinishedDemo};
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
@@ -176,7 +176,7 @@ pub(crate) enum DevError {
     },
     #[error("could not open the stack")]
     Open(#[source] Box<LocalError>),
-    #[error("could not read the time in {}: check --data", path.display())]
+    #[error("could not read or keep the time in {}: check --data", path.display())]
     Clock {
         path: PathBuf,
         #[source]
@@ -303,12 +303,24 @@ impl Dev {
         writeln!(errors, "Keys that `providers put` stored in {data}.")
     }
 
-    /// Returns the clock of the stack, and true if it is stopped.
+    /// Returns the clock of the stack, and true if it is stopped. The stack of a demo goes on from the end of the demo: the calls of another
+    /// year would be older than any retention.
     fn clock(&self) -> Result<(Clock, bool), DevError> {
-        let Some(path) = &self.data else { return Ok((Clock::ahead_by(Duration::ZERO), false)) };
-        let file = DataDir::new(path).clock().map_err(|source| DevError::Clock { path: path.clone(), source })?;
+        let Some(path) = &self.data else { return Ok((Clock::ahead_by_ms(0), false)) };
+        let failed = |source| DevError::Clock { path: path.clone(), source };
+        let data = DataDir::new(path);
+        let file = data.clock().map_err(failed)?;
         if !self.freeze {
-            return Ok((Clock::ahead_by(Duration::from_millis(file.skipped_ms)), false));
+            let ahead_ms = match (file.ahead_ms, file.ended_ms) {
+                (Some(ahead_ms), _) => ahead_ms,
+                (None, None) => 0,
+                (None, Some(ended_ms)) => {
+                    let ahead_ms = ended_ms.cast_signed() - Clock::system().now_ms().cast_signed();
+                    data.write_clock(ClockFile { ahead_ms: Some(ahead_ms), ..file }).map_err(failed)?;
+                    ahead_ms
+                }
+            };
+            return Ok((Clock::ahead_by_ms(ahead_ms), false));
         }
         let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
         Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))

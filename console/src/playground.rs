@@ -212,8 +212,8 @@ pub struct PlaygroundView {
     pub held: Vec<HeldEvent>,
     pub orders: Vec<Orders>,
     pub now: Timestamp,
-    /// Time that the clock runs ahead of the machine's.
-    pub ahead: Duration,
+    /// Milliseconds that the clock runs ahead of the machine's. Negative if it runs behind.
+    pub ahead_ms: i64,
     /// Next time at which a webhook is due or a call wakes up.
     pub next_wake_up: Option<Timestamp>,
     /// Results of the latest actions, the newest first.

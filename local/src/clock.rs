@@ -7,9 +7,10 @@
 //!
 //! In `dev`, time is the system clock. Tokio's clock pauses while a computer sleeps and stays behind afterwards.
 //! Timestamps of signed webhooks would then lie in the future. A user of `dev` may skip time: the clock then runs ahead of the
-//! system's. A clock can also stand still, to look at a stack as it was.
+//! system's. A stack that goes on from the end of a demo has a clock that runs behind. A clock can also stand still, to look at a stack as
+//! it was.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_async::time::TimeSource;
@@ -29,15 +30,15 @@ enum Kind {
         started: Instant,
     },
     System,
-    /// The system's time plus the time that was skipped.
-    Skipping(&'static Skipped),
+    /// The system's time plus an offset.
+    Skipping(&'static Offset),
     Stopped(SystemTime),
 }
 
-/// Time that a clock runs ahead of the system clock.
+/// Time that a clock runs ahead of the system clock. Negative if it runs behind.
 #[derive(Debug)]
-struct Skipped {
-    ms: AtomicU64,
+struct Offset {
+    ms: AtomicI64,
     changed: Signal,
 }
 
@@ -53,11 +54,11 @@ impl Clock {
         Self(Kind::System)
     }
 
-    /// Creates a clock that runs this far ahead of the system clock, and that can [skip](Self::skip) time. It is meant for the whole
-    /// life of a process: its memory is never freed.
-    pub fn ahead_by(offset: Duration) -> Self {
-        let skipped = Skipped { ms: AtomicU64::new(millis(offset)), changed: Signal::default() };
-        Self(Kind::Skipping(Box::leak(Box::new(skipped))))
+    /// Creates a clock that runs this many milliseconds ahead of the system clock, or behind it, and that can [skip](Self::skip) time.
+    /// It is meant for the whole life of a process: its memory is never freed.
+    pub fn ahead_by_ms(offset_ms: i64) -> Self {
+        let offset = Offset { ms: AtomicI64::new(offset_ms), changed: Signal::default() };
+        Self(Kind::Skipping(Box::leak(Box::new(offset))))
     }
 
     /// Creates a clock that always shows `at`.
@@ -70,22 +71,22 @@ impl Clock {
         matches!(self.0, Kind::Stopped(_))
     }
 
-    /// Moves the clock forwards, and wakes everything that waits for a time that has come. Only clocks of [`Self::ahead_by`] move.
+    /// Moves the clock forwards, and wakes everything that waits for a time that has come. Only clocks of [`Self::ahead_by_ms`] move.
     pub fn skip(&self, time: Duration) {
         match self.0 {
-            Kind::Skipping(skipped) => {
-                skipped.ms.fetch_add(millis(time), Ordering::AcqRel);
-                skipped.changed.changed();
+            Kind::Skipping(offset) => {
+                offset.ms.fetch_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX), Ordering::AcqRel);
+                offset.changed.changed();
             }
             Kind::Tokio { .. } | Kind::System | Kind::Stopped(_) => {}
         }
     }
 
-    /// Time that the clock runs ahead of the system clock, because time was skipped.
-    pub fn offset(&self) -> Duration {
+    /// Milliseconds that the clock runs ahead of the system clock. Negative if it runs behind.
+    pub fn offset_ms(&self) -> i64 {
         match self.0 {
-            Kind::Skipping(skipped) => Duration::from_millis(skipped.ms.load(Ordering::Acquire)),
-            Kind::Tokio { .. } | Kind::System | Kind::Stopped(_) => Duration::ZERO,
+            Kind::Skipping(offset) => offset.ms.load(Ordering::Acquire),
+            Kind::Tokio { .. } | Kind::System | Kind::Stopped(_) => 0,
         }
     }
 
@@ -95,8 +96,8 @@ impl Clock {
             Kind::Tokio { .. } | Kind::System => tokio::time::sleep_until(self.instant_of(at_ms)).await,
             Kind::Stopped(_) if self.now_ms() >= at_ms => {}
             Kind::Stopped(_) => std::future::pending().await,
-            Kind::Skipping(skipped) => loop {
-                let mut changed = skipped.changed.watch();
+            Kind::Skipping(offset) => loop {
+                let mut changed = offset.changed.watch();
                 if self.now_ms() >= at_ms {
                     return;
                 }
@@ -124,7 +125,11 @@ impl TimeSource for Clock {
         match self.0 {
             Kind::Tokio { start, started } => start + started.elapsed(),
             Kind::System => SystemTime::now(),
-            Kind::Skipping(_) => SystemTime::now() + self.offset(),
+            Kind::Skipping(_) => {
+                let (now, ms) = (SystemTime::now(), self.offset_ms());
+                let offset = Duration::from_millis(ms.unsigned_abs());
+                if ms < 0 { now - offset } else { now + offset }
+            }
             Kind::Stopped(at) => at,
         }
     }
@@ -173,7 +178,7 @@ mod tests {
 
     #[tokio::test]
     async fn skipped_time_wakes_who_waits_for_it() {
-        let clock = Clock::ahead_by(Duration::from_secs(60));
+        let clock = Clock::ahead_by_ms(60_000);
         assert!(clock.now_ms() >= Clock::system().now_ms() + 59_000);
         let in_an_hour = clock.now_ms() + 3_600_000;
         let waiting = tokio::spawn(async move { clock.sleep_until(in_an_hour).await });
@@ -182,14 +187,23 @@ mod tests {
         assert!(!waiting.is_finished());
         clock.skip(Duration::from_secs(1_801));
         tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
-        assert_eq!(clock.offset(), Duration::from_secs(60 + 3_601));
+        assert_eq!(clock.offset_ms(), (60 + 3_601) * 1_000);
+    }
+
+    #[test]
+    fn clock_that_runs_behind_moves_with_the_system_clock() {
+        let clock = Clock::ahead_by_ms(-3_600_000);
+        let behind_ms = Clock::system().now_ms() - clock.now_ms();
+        assert!((3_599_000..=3_600_000).contains(&behind_ms), "{behind_ms}");
+        clock.skip(Duration::from_secs(60));
+        assert_eq!(clock.offset_ms(), -3_540_000);
     }
 
     #[tokio::test]
     async fn stopped_clock_stands_still() {
         let clock = Clock::stopped(UNIX_EPOCH + Duration::from_secs(7));
         clock.skip(Duration::from_secs(1));
-        assert_eq!((clock.now_ms(), clock.offset()), (7_000, Duration::ZERO));
+        assert_eq!((clock.now_ms(), clock.offset_ms()), (7_000, 0));
         clock.sleep_until(7_000).await;
         assert!(tokio::time::timeout(Duration::from_millis(1), clock.sleep_until(7_001)).await.is_err());
     }

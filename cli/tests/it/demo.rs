@@ -125,9 +125,21 @@ fn finished_stack_is_kept_and_looked_at() {
     }
     assert_eq!(looked(), (first, later, status), "every start shows the same");
 
-    // Without --freeze the keys are the same, and the stack goes on.
+    // Without --freeze the keys are the same, and the stack goes on from the end of the demo.
+    let now = |stack: &Stack| stack.get("/clock").expect("the time")["now"].to_string();
+    let stack = Stack::start(&["--data", data, "--freeze"]);
+    let ended = now(&stack);
+    drop(stack);
     let stack = Stack::start(&["--data", data]);
+    let started = now(&stack);
+    assert!(started > ended && started[..11] == ended[..11], "{ended}, then {started}");
+    let output = switchhook(&["event", "list", "--json", "--to", &stack.url]);
+    let events: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the events");
+    assert!(events["events"].as_array().is_some_and(|events| events.len() > 4), "{events}");
     assert_eq!(send(&stack).status.code(), Some(0));
+    drop(stack);
+    let again = now(&Stack::start(&["--data", data]));
+    assert!(again > started && again[..11] == ended[..11], "{started}, then {again}");
 }
 
 #[test]

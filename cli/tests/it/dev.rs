@@ -102,7 +102,7 @@ fn commands_use_the_time_of_a_stack_that_runs_ahead() {
     let (data, providers) = (scratch.0.join("data"), scratch.providers());
     std::fs::create_dir(&data).expect("a directory");
     // Three hours were skipped on the page Try.
-    std::fs::write(data.join("clock.json"), r#"{"skipped_ms": 10800000}"#).expect("the file is written");
+    std::fs::write(data.join("clock.json"), r#"{"ahead_ms": 10800000}"#).expect("the file is written");
     let stack = Stack::with_data(&data, &providers);
     let (code, answer) = send(&stack, "retell/call_ended", "a key for Retell");
     assert_eq!(code, Some(0), "the signature is too old: {answer}");

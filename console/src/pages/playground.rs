@@ -12,6 +12,7 @@ use maud::{Markup, html};
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::not_found;
+use crate::pages::repair::span;
 use crate::parts;
 use crate::playground::{
     Choice, HeldEvent, LogLine, Orders, PlaygroundAction, PlaygroundView, Release, Sending, Skip, Story,
@@ -246,7 +247,9 @@ fn time(view: &PlaygroundView, token: &str) -> Markup {
             h2 #time { "Time" }
             p {
                 "The clock of this stack shows " (parts::time(&view.now.to_string())) " " (parts::zone())
-                @if view.ahead > Duration::ZERO { ", " (ahead(view.ahead)) " ahead of this machine" }
+                @if view.ahead_ms != 0 {
+                    ", " (span(view.ahead_ms.saturating_abs())) @if view.ahead_ms > 0 { " ahead of" } @else { " behind" } " this machine"
+                }
                 "."
             }
             form.try-buttons method="post" action="/try" {
@@ -259,8 +262,8 @@ fn time(view: &PlaygroundView, token: &str) -> Markup {
                 button name="do" value="skip 1" { "Skip 1 minute" }
                 button name="do" value="skip 15" { "Skip 15 minutes" }
             }
-            @if view.ahead > 4 * MINUTE {
-                p.note { "Webhooks that other programs sign with the time of this machine are refused as too old now." }
+            @if u128::from(view.ahead_ms.unsigned_abs()) > 4 * MINUTE.as_millis() {
+                p.note { "Webhooks that other programs sign with the time of this machine are refused now." }
             }
         }
     }
@@ -345,15 +348,6 @@ fn words(name: &str) -> String {
     name.replace('_', " ")
 }
 
-fn ahead(time: Duration) -> String {
-    let minutes = time.as_secs() / 60;
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{} s", time.as_secs()),
-        (0, minutes) => format!("{minutes} min"),
-        (hours, minutes) => format!("{hours} h {minutes} min"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,12 +383,5 @@ mod tests {
         assert!(shown.contains("<code><bdi>call_ended</bdi></code>: in_progress, Confirmed."), "{shown}");
         let differing = Orders { results: vec!["a".to_owned(), "b".to_owned()], ..orders };
         assert!(all_orders(&differing).0.contains("disagree: a; b"));
-    }
-
-    #[test]
-    fn time_ahead_is_short() {
-        for (seconds, text) in [(7, "7 s"), (61, "1 min"), (7_800, "2 h 10 min")] {
-            assert_eq!(ahead(Duration::from_secs(seconds)), text);
-        }
     }
 }

@@ -224,8 +224,7 @@ impl LocalPlayground {
         let clock = self.cloud.clock();
         clock.skip(time);
         if let Some(data) = &self.data {
-            let skipped_ms = u64::try_from(clock.offset().as_millis()).unwrap_or(u64::MAX);
-            data.write_clock(crate::data_dir::ClockFile { skipped_ms, ..data.clock()? })?;
+            data.write_clock(crate::data_dir::ClockFile { ahead_ms: Some(clock.offset_ms()), ..data.clock()? })?;
         }
         tokio::time::sleep(PUMP).await;
         self.cloud.schedule().await??;
@@ -278,7 +277,7 @@ impl LocalPlayground {
                 .map(|held| HeldEvent { number: held.number, call_id: held.call_id, event: held.event.to_owned() })
                 .collect(),
             now: self.now(),
-            ahead: self.cloud.clock().offset(),
+            ahead_ms: self.cloud.clock().offset_ms(),
             next_wake_up: self.next_wake_up().await.unwrap_or_default(),
             log: self.log.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect(),
         }

@@ -40,7 +40,7 @@ fn start() -> Running {
         // The playground runs the schedules.
         tick: Duration::from_secs(3_600),
         data_dir: None,
-        clock: Clock::ahead_by(Duration::ZERO),
+        clock: Clock::ahead_by_ms(0),
         dialers: DIALERS,
         block_on_request: true,
         default_retry_policy: DEFAULT_RETRY_POLICY,
