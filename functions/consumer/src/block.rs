@@ -1,25 +1,33 @@
 //! The do-not-call list, for people who asked not to be called again: the consumer adds their numbers.
 
+use std::collections::BTreeSet;
+
 use switchhook_aws::Error;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, Direction, FoldOutcome, ProviderEvent, Timestamp};
+use switchhook_domain::{Call, Direction, EventId, FoldOutcome, ProviderEvent, Timestamp};
 
 use crate::Consumer;
 
 impl Consumer {
-    /// Blocks the person's number for each newly folded event that reports such a wish.
+    /// Blocks the person's number for each newly folded event that reports such a wish. `before` is the row before the fold, and `call` the
+    /// one after it.
     ///
-    /// Call this before the fold is stored, so that a failure here repeats both. Once the fold is stored, a second delivery of the
-    /// event is a duplicate. So it does not block a number again that a user has unblocked.
+    /// Call this before the fold is stored, so that a failure here repeats both. **A wish counts once, so it does not block a number again
+    /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. Another event about the same phone
+    /// call reports no new wish. Example: a second analysis by Retell.
     pub(crate) async fn block_numbers<'a>(
         &self,
+        before: Option<&Call>,
         call: &Call,
         events: impl Iterator<Item = (&'a ProviderEvent, FoldOutcome)>,
         now: Timestamp,
     ) -> Result<(), Error> {
         let wishes = events.filter(|(event, outcome)| event.block_number && *outcome == FoldOutcome::Folded);
         for (event, _) in wishes.filter(|_| self.block_on_request) {
+            if self.is_wish_known(before, event).await? {
+                continue;
+            }
             let number = match event.direction.or(call.direction) {
                 Some(Direction::Inbound) => event.from.as_ref().or(call.from.as_ref()),
                 Some(Direction::Outbound) | None => event.to.as_ref().or(call.to.as_ref()),
@@ -39,5 +47,17 @@ impl Consumer {
             decision.log(now, number.is_none());
         }
         Ok(())
+    }
+
+    /// True if an event that was folded before reports the same phone call and the same wish.
+    async fn is_wish_known(&self, before: Option<&Call>, event: &ProviderEvent) -> Result<bool, Error> {
+        let provider = format!("{}:", event.origin.as_str());
+        let ids = before.iter().flat_map(|call| call.history.iter()).map(|entry| &entry.source_event_id);
+        let ids: BTreeSet<EventId> = ids.filter(|id| id.as_str().starts_with(&provider)).cloned().collect();
+        if event.provider_call_id.is_none() || ids.is_empty() {
+            return Ok(false);
+        }
+        let earlier = self.inbox.read_by_id(ids).await?;
+        Ok(earlier.iter().any(|other| other.block_number && other.provider_call_id == event.provider_call_id))
     }
 }

@@ -272,7 +272,7 @@ impl Consumer {
             let added = added.into_iter().map(|event| (event, FoldOutcome::Folded));
             if let Some(transition) = &folded.transition {
                 let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.clone());
-                self.block_numbers(&transition.call, outcomes, now).await?;
+                self.block_numbers(call.as_ref(), &transition.call, outcomes, now).await?;
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {

@@ -100,7 +100,7 @@ impl Reconciler {
                     if events.iter().any(|event| is_recent(event, attempt, now)) {
                         continue;
                     }
-                    match reported_lifecycle(&call, attempt, &events, &self.policy) {
+                    match reported_lifecycle(&call, attempt, (&events, ending.lacks_detail), &self.policy) {
                         Some(lifecycle) if lifecycle != attempt.lifecycle_label() => Drift::Ended(ending, lifecycle),
                         Some(_) | None => continue,
                     }
@@ -201,19 +201,19 @@ impl Reconciler {
 ///
 /// `events` are those of the report, the ending last. An ending that says how the attempt ended counts alone, so that it can
 /// disagree with all that the call shows. One that does not say whether anybody answered counts together with the other events.
-/// Example: Telnyx's `normal_clearing`. So does one that says that the provider dialled nobody: it is no ending if the attempt counts all the
-/// same.
+/// Example: Telnyx's `normal_clearing`. So does one that lacks the detail of its webhook, and one that says that the provider dialled nobody: it
+/// is no ending if the attempt counts all the same.
 fn reported_lifecycle(
     call: &Call,
     attempt: &AttemptState,
-    events: &[ProviderEvent],
+    (events, lacks_detail): (&[ProviderEvent], bool),
     policy: &Policy,
 ) -> Option<&'static str> {
     let ending = events.last()?;
     let fold_into = |call, events| fold(call, events, policy, ending.received_at).transition;
     let alone = fold_into(None, std::slice::from_ref(ending))?.call.attempts().pop()?;
     let says_not_dialled = ending.call_events.iter().any(|event| event.never_dialled.is_some());
-    if alone.has_ended() && !says_not_dialled {
+    if alone.has_ended() && !says_not_dialled && !lacks_detail {
         return Some(alone.lifecycle_label());
     }
     let attempts = fold_into(Some(call), events)?.call.attempts();
@@ -231,7 +231,7 @@ fn is_recent(event: &ProviderEvent, attempt: &AttemptState, now: Timestamp) -> b
 mod tests {
     use serde_json::json;
     use switchhook_domain::ProviderSet;
-    use switchhook_providers::{Reading, VerifiedWebhook, read};
+    use switchhook_providers::{Reading, VerifiedWebhook, read_with_notes};
 
     use super::*;
 
@@ -244,8 +244,23 @@ mod tests {
             "payload": {"call_control_id": "v3:1", "direction": "outgoing", "hangup_cause": cause},
         }});
         let webhook = VerifiedWebhook::from_inbox(Provider::Telnyx, String::new(), body.to_string().into_bytes(), 0);
-        match read(&webhook, Timestamp::from_millis(1_767_225_600_000)) {
-            Reading::Event(event) => event,
+        reading(&webhook).0
+    }
+
+    /// Vonage's webhook about a call with this status and detail.
+    fn vonage(status: &str, detail: Option<&str>) -> ProviderEvent {
+        let body = json!({"uuid": "c", "status": status, "detail": detail, "timestamp": "2026-01-01T00:00:00Z"});
+        let webhook = VerifiedWebhook::from_inbox(Provider::Vonage, String::new(), body.to_string().into_bytes(), 0);
+        let (event, lacks_detail) = reading(&webhook);
+        assert!(!lacks_detail);
+        event
+    }
+
+    /// Event of a webhook, and whether it lacks the detail of its ending.
+    fn reading(webhook: &VerifiedWebhook) -> (ProviderEvent, bool) {
+        let (reading, notes) = read_with_notes(webhook, Timestamp::from_millis(1_767_225_600_000));
+        match reading {
+            Reading::Event(event) => (event, notes.lacks_detail),
             other @ (Reading::Recorded { .. } | Reading::Quarantined { .. }) => panic!("{other:?}"),
         }
     }
@@ -254,7 +269,8 @@ mod tests {
     fn shown_and_reported(events: &[ProviderEvent], report: &ProviderEvent) -> (&'static str, Option<&'static str>) {
         let call = fold(None, events, &POLICY, report.received_at).transition.unwrap().call;
         let attempt = call.attempts().pop().unwrap();
-        (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, std::slice::from_ref(report), &POLICY))
+        let report = (std::slice::from_ref(report), false);
+        (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, report, &POLICY))
     }
 
     #[test]
@@ -270,6 +286,26 @@ mod tests {
         assert_eq!(shown_and_reported(&[answered, hangup], &over), ("completed", Some("completed")));
         let busy = telnyx("call.hangup", "b", Some("user_busy"));
         assert_eq!(shown_and_reported(&[busy], &over), ("busy", Some("busy")));
+    }
+
+    #[test]
+    fn record_that_lacks_the_detail_of_its_webhook_disagrees_with_no_ending_and_ends_a_call_whose_webhook_was_lost() {
+        let body = json!({"uuid": "c", "status": "rejected", "event": "call_record"});
+        let webhook = VerifiedWebhook::from_inbox(Provider::Vonage, String::new(), body.to_string().into_bytes(), 0);
+        let record = reading(&webhook);
+        assert!(record.1);
+        for (webhook, shown, reported) in [
+            (vonage("rejected", Some("invalid_number")), "failed", "failed"),
+            (vonage("rejected", Some("restricted")), "failed", "failed"),
+            (vonage("rejected", Some("declined")), "busy", "busy"),
+            (vonage("ringing", None), "ringing", "busy"),
+        ] {
+            let call = fold(None, &[webhook], &POLICY, record.0.received_at).transition.unwrap().call;
+            let attempt = call.attempts().pop().unwrap();
+            let report = (std::slice::from_ref(&record.0), record.1);
+            let found = reported_lifecycle(&call, &attempt, report, &POLICY);
+            assert_eq!((attempt.lifecycle_label(), found), (shown, Some(reported)));
+        }
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) struct ReportedEnding {
     pub(crate) event: Box<ProviderEvent>,
     /// The answer in the form of a webhook, to be stored in the inbox.
     pub(crate) webhook: VerifiedWebhook,
+    /// True if the answer does not tell the ending from another one, as a webhook of the same ending does.
+    pub(crate) lacks_detail: bool,
 }
 
 impl ReportedEnding {
@@ -263,7 +265,8 @@ impl Lookups<'_> {
                 };
                 let missing = others.into_iter().filter(|(_, event)| !call.contains_event(&event.event_id));
                 let others = missing.map(|(webhook, event)| (webhook, of_attempt(event))).collect();
-                let mut ending = ReportedEnding { others, event: Box::new(of_attempt(*event)), webhook };
+                let lacks_detail = read_with_notes(&webhook, now).1.lacks_detail;
+                let mut ending = ReportedEnding { others, event: Box::new(of_attempt(*event)), webhook, lacks_detail };
                 let state_after = |events: &[ProviderEvent]| {
                     let folded = fold(Some(call), events, self.policy, now).transition;
                     let attempts = folded.map_or_else(|| call.attempts(), |folded| folded.call.attempts());

@@ -54,7 +54,7 @@ impl Reading {
     }
 }
 
-/// Facts about a webhook for the log and the metrics. The stored event is the same without them.
+/// Facts about a webhook for the log, the metrics and the drift check. The stored event is the same without them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadNotes {
     /// True if the webhook names a call id that its sender may not use. That id was ignored. Examples: an id that starts with another
@@ -63,6 +63,9 @@ pub struct ReadNotes {
     /// Provider's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The webhook was read
     /// by its other fields, or recorded if its type is unknown.
     pub unknown_value: Option<&'static str>,
+    /// True if this is a provider's record of a call that does not have the detail by which the webhook tells one ending from another. So a
+    /// different ending in the call is no disagreement.
+    pub lacks_detail: bool,
 }
 
 /// Reason why an authentic webhook cannot be read. Contains no part of the webhook.

@@ -1,6 +1,6 @@
 //! People who ask not to be called again.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
@@ -87,6 +87,33 @@ async fn repeated_report_does_not_block_an_unblocked_number() {
     world.post(Provider::Retell, &report("call_1", "outbound")).await;
     world.quiesce().await;
     assert!(!list.contains(&number).await.unwrap());
+}
+
+/// Retell analyses a call again when somebody asks for it, even long after the call.
+#[tokio::test(start_paused = true)]
+async fn another_report_of_the_same_call_does_not_block_an_unblocked_number_and_another_call_does() {
+    let world = World::new();
+    let number = PhoneNumber::new("+15550199");
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    let analyzed = |call_id: &str, summary: &str| {
+        let mut body: Value = serde_json::from_str(&report(call_id, "outbound")).unwrap();
+        body["event"] = "call_analyzed".into();
+        body["call"]["call_analysis"] = json!({"call_summary": summary});
+        body.to_string()
+    };
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
+    for summary in ["first", "second"] {
+        world.accept(Provider::Retell, &analyzed("call_1", summary)).await;
+        world.quiesce().await;
+        assert!(!list.contains(&number).await.unwrap(), "{summary}");
+    }
+    // In a later call, the person asks again.
+    world.accept(Provider::Retell, &analyzed("call_2", "third")).await;
+    world.quiesce().await;
+    assert!(list.contains(&number).await.unwrap());
+    assert_eq!(world.logged("number_blocked").len(), 2);
 }
 
 /// The event of the wish is stored and not queued. A refold reads it from the inbox before the sweep queues it.

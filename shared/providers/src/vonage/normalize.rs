@@ -27,6 +27,7 @@ pub(crate) fn read(
     if event.status.is_some() && status == Status::Other {
         notes.unknown_value = Some("status");
     }
+    notes.lacks_detail = status == Status::Rejected && event.event.as_deref() == Some(CALL_RECORD);
     let event_id = event_id(&event, &name, status, webhook.body());
     // Vonage repeats none of our ids in a body, and signs no query.
     let correlation = correlate(Provider::Vonage, &EchoedIds::default(), event.call_id(), notes);

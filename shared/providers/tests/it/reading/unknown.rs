@@ -133,7 +133,7 @@ fn unknown_values_are_noted_by_the_name_of_their_field() {
         (generic("ANSWERED"), None),
         (generic("call.in_progress"), None),
     ] {
-        assert_eq!(notes, ReadNotes { reserved_call_id: false, unknown_value: expected });
+        assert_eq!(notes, ReadNotes { unknown_value: expected, ..ReadNotes::default() });
     }
 }
 
