@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use switchhook_domain::{CallId, ENTITY_PREFIX, EventId, Origin, Timestamp};
+use switchhook_domain::{ENTITY_PREFIX, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
 use switchhook_operate::events::{
     self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
 };
 use switchhook_operate::search::{SearchResult, find, search};
+use switchhook_operate::selection::call_or_entity;
 
 use crate::mark::mark;
 use crate::since::{self, Since};
@@ -171,7 +172,7 @@ impl List {
             Some(text) => {
                 let SearchResult { calls, unreadable, .. } = connection.block_on(search(&connection.stack, text))?;
                 let found = calls.into_iter().map(|(call, _)| call.call_id).chain(unreadable).next();
-                Some(found.unwrap_or_else(|| CallId::new(text)))
+                Some(found.unwrap_or_else(|| call_or_entity(text)))
             }
             None => None,
         };

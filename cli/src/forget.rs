@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use switchhook_domain::{CallId, PhoneNumber};
+use switchhook_domain::PhoneNumber;
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
+use switchhook_operate::selection::call_or_entity;
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
@@ -103,7 +104,7 @@ impl Forget {
             }
             (Some(number), _) => ForgetFilter::Number(PhoneNumber::new(number)),
             (None, Some(appointment)) => ForgetFilter::Appointment(appointment.clone()),
-            (None, None) => ForgetFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+            (None, None) => ForgetFilter::Calls(self.calls.iter().map(call_or_entity).collect()),
         })
     }
 }

@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
-use switchhook_domain::{CallId, Disposition, Provider, Timestamp};
+use switchhook_domain::{Disposition, Provider, Timestamp};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
+use switchhook_operate::selection::call_or_entity;
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
@@ -77,7 +78,7 @@ impl Replay {
 
     fn filter(&self, now: Timestamp) -> ReplayFilter {
         ReplayFilter {
-            call: self.call.as_ref().map(CallId::new),
+            call: self.call.as_ref().map(call_or_entity),
             since: self.since.map(|time| time.at(now)),
             until: self.until.map(|time| time.at(now)),
             provider: self.provider,

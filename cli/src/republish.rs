@@ -3,9 +3,10 @@
 use std::io::Write;
 
 use clap::Args;
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_domain::Timestamp;
 use switchhook_operate::plan::Verb;
 use switchhook_operate::republish::{self, RepublishFilter};
+use switchhook_operate::selection::call_or_entity;
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::since::{self, Since};
@@ -73,7 +74,7 @@ impl Selection {
         match (self.failed, since) {
             (true, since) => RepublishFilter::Failed(since),
             (false, Some(since)) => RepublishFilter::Since(since),
-            (false, None) => RepublishFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+            (false, None) => RepublishFilter::Calls(self.calls.iter().map(call_or_entity).collect()),
         }
     }
 }

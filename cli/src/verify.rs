@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use switchhook_domain::CallId;
 use switchhook_operate::plan::Verb;
+use switchhook_operate::selection::call_or_entity;
 use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 
 use crate::change::{Change, ChangeError, Ended, refused};
@@ -69,7 +69,7 @@ impl Verify {
         let filter = match &self.appointment {
             Some(appointment) => VerifyFilter::Appointment(appointment.clone()),
             None if self.calls.is_empty() => VerifyFilter::Since,
-            None => VerifyFilter::Calls(self.calls.iter().map(CallId::new).collect()),
+            None => VerifyFilter::Calls(self.calls.iter().map(call_or_entity).collect()),
         };
         let report = self
             .change
@@ -169,6 +169,7 @@ fn result(report: &VerifyReport) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_domain::CallId;
     use switchhook_domain::EventId;
     use switchhook_operate::verify::NamedDifference;
 

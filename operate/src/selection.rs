@@ -7,7 +7,8 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, Loaded, TimeRange, WakeQueue};
 use switchhook_aws::inbox::{Inbox, ReceivedEvent, creation_id, minute_of};
-use switchhook_domain::{Call, CallId, EventId, Timestamp};
+use switchhook_domain::{Call, CallId, ENTITY_PREFIX, EventId, Provider, Timestamp};
+use switchhook_providers::entity_key;
 
 use crate::error::Refusal;
 use crate::stack::Stack;
@@ -34,6 +35,15 @@ pub struct Selected {
 
 /// Calls that something happened to in a period.
 pub type SelectedCalls = BTreeMap<CallId, Selected>;
+
+/// Returns the id of a call, or the key of an entity, that a user wrote. An entity is written as `entity:`, its provider, `:` and its id in the
+/// webhooks. The key of a long id has the hash of the id, so this function leads from one to the other.
+pub fn call_or_entity(text: impl AsRef<str>) -> CallId {
+    let text = text.as_ref();
+    let entity = text.strip_prefix(ENTITY_PREFIX).and_then(|rest| rest.split_once(':'));
+    let entity = entity.and_then(|(provider, id)| Some((provider.parse::<Provider>().ok()?, id)));
+    entity.map_or_else(|| CallId::new(text), |(provider, id)| entity_key(provider, id))
+}
 
 /// Progress of a search: the number of minutes that are read, and of all minutes.
 pub type Progress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);

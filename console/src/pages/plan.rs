@@ -19,7 +19,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use switchhook_domain::{CallId, EventId};
+use switchhook_domain::EventId;
 use switchhook_operate::dead_letters::{self, LetterFilter};
 use switchhook_operate::mask::Masker;
 use switchhook_operate::plan::{
@@ -29,6 +29,7 @@ use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::replay::{self, ReplayFilter};
 use switchhook_operate::republish::{self, RepublishFilter};
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId};
+use switchhook_operate::selection::call_or_entity;
 use switchhook_operate::verify::{self, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 use switchhook_operate::{Error, Refusal, Stack};
 
@@ -139,7 +140,7 @@ pub(crate) async fn make(
 
 async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
     let text = |name: &str| form.get(name).map(str::to_owned);
-    let call = || form.id("call").map(CallId::new);
+    let call = || form.id("call").map(call_or_entity);
     let all = form.get("all") == Some("yes");
     let origin = || form.get("provider").and_then(|name| name.parse().ok());
     let letters = || LetterFilter {

@@ -84,7 +84,7 @@ pub use ids::ID_BYTES_MAX;
 pub use jwt::TokenLogin;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer, Period};
-pub use normalized::replaced_booking;
+pub use normalized::{entity_key, replaced_booking};
 pub use reading::{ReadError, ReadNotes, Reading};
 pub use samples::samples;
 pub use search::{CallSearch, SearchStep};

@@ -133,7 +133,9 @@ pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
     })
 }
 
-pub(crate) fn entity_key(provider: Provider, id: &str) -> CallId {
+/// Returns the key of an entity of a provider: `entity:` with the provider and the id that the mapping finds. A long id is replaced by its hash.
+#[must_use]
+pub fn entity_key(provider: Provider, id: &str) -> CallId {
     CallId::new(bounded(&format!("{ENTITY_PREFIX}{provider}:"), id))
 }
 

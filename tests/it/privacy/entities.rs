@@ -7,6 +7,7 @@ use switchhook_domain::CallId;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::forget::ForgetFilter;
+use switchhook_operate::selection::call_or_entity;
 use switchhook_operate::verify::{VerifyFilter, plan_repair, verify};
 use switchhook_tests::{MINUTE, World};
 
@@ -132,6 +133,25 @@ async fn forgotten_booking_leaves_no_webhook_that_no_rule_knows_or_that_names_it
     assert_eq!(places_in_stack(&world).await.len(), 1);
     world.wait(MINUTE * 5).await;
     assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+}
+
+/// Calendly's ids are URLs, which do not fit into a key. Users write them as they are.
+#[tokio::test(start_paused = true)]
+async fn booking_with_a_long_id_is_forgotten_by_this_id() {
+    let uid = format!("https://api.example.com/scheduled_events/{}/invitees/{}", "e".repeat(36), "i".repeat(36));
+    let world = World::with_secret(&bookings::secret());
+    bookings::receive(&world, &[of_attendee(bookings::created(&uid, 0, 18_000))]).await;
+    let written = call_or_entity(format!("entity:x-calcom:{uid}"));
+    assert!(world.calls.entity(&written).await.unwrap().is_some(), "{written}");
+    let plan = plan_of_last_hour(&world, ForgetFilter::Calls(vec![written.clone()])).await;
+    assert_eq!(carry_out(&stack(&world), &plan).await.counts.skipped, 0);
+    bookings::receive(&world, &[of_attendee(bookings::calcom("MEETING_ENDED", &uid, 30, 18_000))]).await;
+    world.wait(MINUTE * 5).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    // A key is not hashed again, and an id of a call stays as it is.
+    for id in [written.as_str(), "entity:x-calcom:short", "entity:event:x", "retell:c1", "entity:"] {
+        assert_eq!(call_or_entity(id).as_str(), id);
+    }
 }
 
 #[tokio::test(start_paused = true)]
