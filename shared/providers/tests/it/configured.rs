@@ -113,8 +113,6 @@ fn examples_read_their_payloads() {
         }
     }
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    bland/declined: x-bland:c-7f3a of appointment:apt_3, attempt x-bland:c-7f3a: implied ringing -, implied in_progress -, user_declined 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
-    bland/voicemail: x-bland:c-7f3b of appointment:apt_4, attempt x-bland:c-7f3b: implied ringing -, implied in_progress -, voicemail_detected 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     calcom/cancelled: x-calcom:kUa2:BOOKING_CANCELLED:2026-01-03T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_CANCELLED 2026-01-03T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"CANCELLED"}, over
     calcom/created: x-calcom:kUa1:BOOKING_CREATED:2026-01-01T00%3A01%3A00.250Z of entity:x-calcom:kUa1: received BOOKING_CREATED 2026-01-01T00:01:00.250Z {"starts_at":"2026-01-05T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-05T15:00:00.000Z for +14155550123
     calcom/rescheduled: x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_RESCHEDULED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-06T15:00:00.000Z for +14155550123, and x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z/replaced/97a8e3a366166eec of entity:x-calcom:kUa1

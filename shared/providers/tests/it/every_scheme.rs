@@ -246,7 +246,6 @@ fn modes() -> Vec<Mode> {
         vapi(json!({"mode": "shared_secret"})),
         vapi(json!({"mode": "shared_secret", "header": "authorization"})),
         vapi(json!({"prefix": "sha256=", "header": "x-hook", "timestamp_header": "x-time"})),
-        example("bland", ["key", "other"], None),
         example("calcom", ["key", "other"], None),
         example("calendly", ["key", "other"], Some(3)),
         example("elevenlabs", ["key", "other"], Some(45)),
