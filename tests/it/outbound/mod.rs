@@ -16,6 +16,7 @@ mod provider_health;
 mod providers;
 mod refused;
 mod shared_rate;
+mod vapi_reports;
 
 use std::time::Duration;
 

@@ -100,7 +100,8 @@ pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         };
         set("endedReason", reason.into());
     }
-    if call.analysed_ms <= now {
+    // Vapi analyses no call in which nobody spoke.
+    if call.analysed_ms <= now && call.answered_ms.is_some() {
         let outcome = call.outcome().map_or_else(|| json!({}), |outcome| json!({"outcome": outcome}));
         set("analysis", json!({"summary": "", "structuredData": outcome}));
     }
