@@ -303,8 +303,8 @@ impl Dev {
         writeln!(errors, "Keys that `providers put` stored in {data}.")
     }
 
-    /// Returns the clock of the stack, and true if it is stopped. The stack of a demo goes on from the end of the demo: the calls of another
-    /// year would be older than any retention.
+    /// Returns the clock of the stack, and true if it is stopped. The stack of a demo goes on from the end of the demo. Otherwise its calls
+    /// would be older than any retention.
     fn clock(&self) -> Result<(Clock, bool), DevError> {
         let Some(path) = &self.data else { return Ok((Clock::ahead_by_ms(0), false)) };
         let failed = |source| DevError::Clock { path: path.clone(), source };

@@ -106,11 +106,18 @@ fn finished_stack_is_kept_and_looked_at() {
     let send = |stack: &Stack| {
         switchhook(&["send", "--provider", "generic", "--key", key, "--sample", "generic/busy", "--to", &stack.url])
     };
+    let status_of = |stack: &Stack| -> serde_json::Value {
+        let status = switchhook(&["status", "--json", "--to", &stack.url]);
+        serde_json::from_slice(&status.stdout).expect("the status")
+    };
+    let needs_a_person = |status: &serde_json::Value| -> Vec<bool> {
+        let questions = status["questions"].as_array().expect("questions");
+        questions.iter().map(|question| question["answer"] == "act").collect()
+    };
     let looked = || {
         let stack = Stack::start(&["--data", data, "--freeze"]);
         let list = stack.get("/calls?limit=100").expect("the calls");
-        let status = switchhook(&["status", "--json", "--to", &stack.url]);
-        let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("the status");
+        let status = status_of(&stack);
         let refused = send(&stack);
         assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
         assert!(text(&refused.stdout).contains("this stack is frozen"), "{}", text(&refused.stdout));
@@ -123,6 +130,7 @@ fn finished_stack_is_kept_and_looked_at() {
     for question in status["questions"].as_array().expect("questions") {
         assert_ne!(question["answer"], "unknown", "{question:#}");
     }
+    let at_the_end = needs_a_person(&status);
     assert_eq!(looked(), (first, later, status), "every start shows the same");
 
     // Without --freeze the keys are the same, and the stack goes on from the end of the demo.
@@ -133,9 +141,10 @@ fn finished_stack_is_kept_and_looked_at() {
     let stack = Stack::start(&["--data", data]);
     let started = now(&stack);
     assert!(started > ended && started[..11] == ended[..11], "{ended}, then {started}");
-    let output = switchhook(&["event", "list", "--json", "--to", &stack.url]);
-    let events: serde_json::Value = serde_json::from_slice(&output.stdout).expect("the events");
-    assert!(events["events"].as_array().is_some_and(|events| events.len() > 4), "{events}");
+    let output = switchhook(&["verify", "--since", "1d", "--to", &stack.url]);
+    assert_eq!(text(&output.stdout), "verified 4 calls: all match their events\n");
+    let status = status_of(&stack);
+    assert_eq!(needs_a_person(&status), at_the_end, "{status:#}");
     assert_eq!(send(&stack).status.code(), Some(0));
     drop(stack);
     let again = now(&Stack::start(&["--data", data]));

@@ -171,7 +171,7 @@ async fn dial_in_doubt_is_not_repeated_after_its_time() {
 #[tokio::test]
 async fn login_by_token_becomes_a_header() {
     const FOUND: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
-    let pem = include_str!("../../providers/fixtures/vonage/private_key.pem").replace('\n', "\\n");
+    let pem = include_str!("../../../providers/fixtures/vonage/private_key.pem").replace('\n', "\\n");
     let accounts = format!(
         r#"{{"vonage": {{"keys": ["a key of the tests, as long as it must be"], "dial": {{
             "application_id": "a", "private_key": "{pem}", "answer_url": "https://app.example.com"}}}}}}"#
