@@ -131,7 +131,7 @@ impl Call {
     /// Adds to a row what the inbox records and the row lacks: the request that created the call, its dials, and its cancellation.
     /// A row that was lost is made anew.
     ///
-    /// A dial that the row gets back is in doubt until an event about it is folded: nobody dials, and the reconciler looks it up.
+    /// A dial that the row gets back is in doubt until an event about it is folded: nobody dials, and the reconciler looks it up at once.
     ///
     /// `None` if the row lacks nothing, or if there is neither a row nor a creation.
     #[must_use]
@@ -167,7 +167,9 @@ impl Call {
                 call.erase_person(forgotten_at);
             }
             call.wake_at = None;
-            call.rederive(cause, policy, now)
+            let Transition { call, new_announcements } = call.rederive(cause, policy, now);
+            let call = if call.in_doubt().is_empty() { call } else { call.waking_at(now) };
+            Transition { call, new_announcements }
         })
     }
 

@@ -44,7 +44,7 @@ async fn pending_call_that_was_dialled_after_the_backup_is_not_dialled_again() {
     // The call is due, so it is claimed within a minute. The inbox refuses the dial, and the provider is asked.
     world.wait(MINUTE * 3).await;
     assert_eq!(world.logged("dialled_before").len(), 1);
-    world.wait(MINUTE * 30).await;
+    world.wait(MINUTE * 2).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(dials(&world)[&call_id], 1);
     let stack = stack(&world);
