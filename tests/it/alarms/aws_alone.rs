@@ -121,10 +121,16 @@ fn inbox_export() -> Vec<SeriesKey> {
 /// Names of the alarms that fire in six hours. The series has this value in each minute of the third hour. The URL of ingress gets
 /// a hundred requests a minute meanwhile, because one of the alarms is a share of them.
 fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
+    fired_among((100.0, 100.0), series, value)
+}
+
+/// The same with these numbers of requests to the URL, and of invocations by both addresses, in each minute.
+fn fired_among((requests, invocations): (f64, f64), series: &SeriesKey, value: f64) -> Vec<String> {
     let metrics = Metrics::default();
     for minute in 0..60 {
         let at = 2 * HOUR_MS + minute * MINUTE_MS;
-        metrics.record(of_ingress("UrlRequestCount"), 100.0, at);
+        metrics.record(of_ingress("UrlRequestCount"), requests, at);
+        metrics.record(of_ingress("Invocations"), invocations, at);
         metrics.record(series.clone(), value, at);
     }
     let fires = |alarm: &switchhook_local::metrics::Alarm| {
@@ -157,4 +163,12 @@ fn throttled_requests_to_the_url_of_ingress_wake_somebody() {
     let alarms = |throttles| fired(&of_ingress("Throttles"), throttles);
     assert_eq!(alarms(6.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
     assert_eq!(alarms(5.0), ["P3FunctionThrottlesAlarm"]);
+}
+
+/// Both addresses are in use, and most webhooks come by the API.
+#[test]
+fn throttled_requests_to_the_api_are_no_failure_of_the_url() {
+    let alarms = |throttles| fired_among((20.0, 4_000.0), &of_ingress("Throttles"), throttles);
+    assert_eq!(alarms(20.0), ["P3FunctionThrottlesAlarm"]);
+    assert_eq!(alarms(400.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
 }
