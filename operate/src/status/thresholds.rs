@@ -104,12 +104,15 @@ pub(super) const ANNOUNCED: Threshold = Threshold {
     )
 };
 /// Providers that have sent nothing for longer than in any pause of the last ten days.
-pub(super) const SILENCE: Threshold = watch(
-    None,
-    0.0,
-    "a provider is silent for longer than in any pause of the last ten days: look at its settings for webhooks",
-    "switchhook event list --since 24h",
-);
+pub(super) const SILENCE: Threshold = Threshold {
+    section: Some("P2FewWebhooksAlarm"),
+    ..watch(
+        None,
+        0.0,
+        "a provider is silent for longer than in any pause of the last ten days: look at its settings for webhooks",
+        "switchhook event list --since 24h",
+    )
+};
 /// Providers whose circuit is open.
 pub(super) const CIRCUITS: Threshold = watch(
     Some("P2CircuitOpenAlarm"),
@@ -140,18 +143,25 @@ pub(super) const EVENTS_AGE: Threshold = Threshold {
 pub(super) const DIAL_AGE: Threshold =
     watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook stuck");
 /// Seconds for which the longest due call is overdue.
-pub(super) const DUE: Threshold =
-    watch(None, 600.0, "calls are due and no provider takes them, or the scheduler does not run", "switchhook dials");
+pub(super) const DUE: Threshold = Threshold {
+    section: Some("P2DialUnconfiguredAlarm"),
+    ..watch(None, 600.0, "calls are due and no provider takes them, or the scheduler does not run", "switchhook dials")
+};
 /// Seconds for which the longest due wake-up is overdue.
-pub(super) const WAKE: Threshold =
-    watch(None, 600.0, "the reconciler does not keep up, or does not run", "switchhook reconcile");
+pub(super) const WAKE: Threshold = Threshold {
+    section: Some("P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm"),
+    ..watch(None, 600.0, "the reconciler does not keep up, or does not run", "switchhook reconcile")
+};
 /// Seconds.
-pub(super) const SWEEP: Threshold = watch(
-    None,
-    900.0,
-    "the reconciler's sweep is behind: events that never reached the queue wait",
-    "switchhook reconcile",
-);
+pub(super) const SWEEP: Threshold = Threshold {
+    section: Some("P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm"),
+    ..watch(
+        None,
+        900.0,
+        "the reconciler's sweep is behind: events that never reached the queue wait",
+        "switchhook reconcile",
+    )
+};
 pub(super) const DEAD_LETTERS: Threshold = act(
     "P1DeadLettersAlarm",
     0.0,
@@ -164,14 +174,24 @@ pub(super) const RELAY_FAILURES: Threshold = act(
     "domain events were not published: publish those of the calls again",
     "switchhook republish --failed",
 );
-pub(super) const QUARANTINED: Threshold =
-    watch(None, 0.0, "webhooks could not be read: look at them, then process them again", "switchhook quarantine list");
-pub(super) const RETRYING: Threshold = watch(
-    None,
-    0.0,
-    "events fail and are tried again; they become dead letters if that goes on",
-    "switchhook event list --status retrying",
-);
+pub(super) const QUARANTINED: Threshold = Threshold {
+    section: Some("P1DeadLettersAlarm"),
+    ..watch(
+        None,
+        0.0,
+        "webhooks could not be read: look at them, then process them again",
+        "switchhook quarantine list",
+    )
+};
+pub(super) const RETRYING: Threshold = Threshold {
+    section: Some("P3RetryRateAlarm"),
+    ..watch(
+        None,
+        0.0,
+        "events fail and are tried again; they become dead letters if that goes on",
+        "switchhook event list --status retrying",
+    )
+};
 pub(super) const CONFLICTS: Threshold = watch(
     Some("P2ConflictingBodyAlarm"),
     0.0,

@@ -36,7 +36,10 @@ fn as_many_rejected_webhooks_as_the_alarm_needs_breach_the_limit() {
 fn lines_without_an_alarm_name_a_section_of_the_runbook_with_their_command() {
     let runbook = read("infra/runbook.md");
     for (line, threshold) in THRESHOLDS {
-        let Some(name) = threshold.section else { continue };
+        let Some(name) = threshold.section else {
+            assert!(threshold.alarm.is_some(), "{line} has neither an alarm nor a section");
+            continue;
+        };
         assert_eq!(threshold.alarm, None, "{line}");
         let section = runbook.split("\n## ").find(|section| section.lines().next() == Some(name));
         let command = format!("    target/debug/{} --stack ", threshold.command);
