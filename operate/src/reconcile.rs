@@ -19,7 +19,7 @@ const RUN_MAX: Duration = Duration::from_secs(70);
 pub enum Schedule {
     /// Claims calls that are due.
     Scheduler,
-    /// Queues stored events that were never folded, wakes silent calls, and reads the providers' lists of calls.
+    /// Queues stored events that were never folded, wakes silent calls, and has workers read the providers' lists of calls.
     Reconciler,
     /// Compares recently settled calls with their events and with their providers' reports.
     Drift,

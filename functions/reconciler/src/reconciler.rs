@@ -58,11 +58,16 @@ pub struct Report {
     pub swept_minutes: u64,
     /// Events that were missing in their call and are queued again.
     pub requeued: u64,
-    /// Calls that nobody had reported, found in the providers' own lists.
+    /// Providers' lists of calls that were due, and that the run handed to workers.
+    pub lists_handed_on: u64,
+    /// Calls that nobody had reported, found in the providers' own lists by a worker.
+    #[serde(skip)]
     pub discovered: u64,
-    /// Time whose calls discovery left out, because it was too far behind or gave a period up, in milliseconds.
+    /// Time whose calls discovery left out, because it was too far behind or gave a period up, in milliseconds. Of a worker.
+    #[serde(skip)]
     pub discovery_skipped_ms: u64,
     /// 1 if a worker had no time for a provider's list that was due.
+    #[serde(skip)]
     pub discovery_postponed: u64,
     /// Dead letters that the consumer had not noted.
     pub dead_letters_marked: u64,

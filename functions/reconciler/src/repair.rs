@@ -110,7 +110,14 @@ impl Reconciler {
     pub(crate) async fn hand_on(&self, works: &[RepairWork], report: &mut Report) -> Result<(), Error> {
         match self.repair_queue.send_repairs(works).await {
             Ok(()) => {
-                report.handed_on += works.iter().filter(|work| !is_hourly(&work.kind)).count() as u64;
+                for RepairWork { kind, .. } in works {
+                    match kind {
+                        RepairKind::Due { .. } | RepairKind::Sweep => report.handed_on += 1,
+                        RepairKind::Discovery(_) => report.lists_handed_on += 1,
+                        // The drift check has a report of its own.
+                        RepairKind::Drift => {}
+                    }
+                }
                 Ok(())
             }
             Err(error) => {
@@ -121,16 +128,8 @@ impl Reconciler {
     }
 }
 
-/// True for work that a stack has every hour, however little is due.
-const fn is_hourly(kind: &RepairKind) -> bool {
-    match kind {
-        RepairKind::Due { .. } | RepairKind::Sweep => false,
-        RepairKind::Discovery(_) | RepairKind::Drift => true,
-    }
-}
-
-/// Returns what the log says of work that was done. Only work that is not hourly is counted by a metric, because CloudWatch charges
-/// for each hour in which a series gets a value.
+/// Returns what the log says of work that was done. Lists and the drift check are worked on every hour, however little there is to do, so no
+/// metric counts this work: CloudWatch charges for each hour in which a series gets a value.
 const fn action_taken(kind: &RepairKind) -> &'static str {
     match kind {
         RepairKind::Due { .. } | RepairKind::Sweep => "shard_worked",
