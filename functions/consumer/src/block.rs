@@ -49,15 +49,18 @@ impl Consumer {
         Ok(())
     }
 
-    /// True if an event that was folded before reports the same phone call and the same wish.
+    /// True if an event that was folded before reports the same phone call and the same wish. If the inbox has lost one of its events, which
+    /// it keeps for some weeks, the call is so old that its wish was acted on.
     async fn is_wish_known(&self, before: Option<&Call>, event: &ProviderEvent) -> Result<bool, Error> {
+        let Some((call, provider_call_id)) = before.zip(event.provider_call_id.as_ref()) else { return Ok(false) };
+        let attempt =
+            call.attempt_records.iter().position(|record| record.provider_call_id.as_ref() == Some(provider_call_id));
         let provider = format!("{}:", event.origin.as_str());
-        let ids = before.iter().flat_map(|call| call.history.iter()).map(|entry| &entry.source_event_id);
-        let ids: BTreeSet<EventId> = ids.filter(|id| id.as_str().starts_with(&provider)).cloned().collect();
-        if event.provider_call_id.is_none() || ids.is_empty() {
-            return Ok(false);
-        }
+        let entries = call.history.iter().filter(|entry| attempt.is_some() && entry.attempt_index == attempt);
+        let ids = entries.map(|entry| &entry.source_event_id).filter(|id| id.as_str().starts_with(&provider));
+        let ids: BTreeSet<EventId> = ids.cloned().collect();
+        let count = ids.len();
         let earlier = self.inbox.read_by_id(ids).await?;
-        Ok(earlier.iter().any(|other| other.block_number && other.provider_call_id == event.provider_call_id))
+        Ok(earlier.len() < count || earlier.iter().any(|other| other.block_number))
     }
 }
