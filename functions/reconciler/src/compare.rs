@@ -13,10 +13,15 @@ use switchhook_domain::{
 
 use crate::findings::StoredEnding;
 use crate::lookup::{LookupOutcome, Lookups, ReportedEnding, Urgency};
-use crate::reconciler::Reconciler;
+use crate::reconciler::{RUN_MAX, Reconciler};
 
 /// Time after an event during which a disagreement is not drift yet: the webhook may still be on its way.
 pub(crate) const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
+/// Calls of a walk that are checked at the same time.
+pub(crate) const CONCURRENCY: usize = 8;
+/// Mean time of a provider's answers, in milliseconds, above which it falls behind: 600. A walk cannot ask a slower provider as often as
+/// the budget allows, so it would have no time left for the others.
+const SLOW_MS: u64 = RUN_MAX.as_millis() as u64 * CONCURRENCY as u64 / Urgency::Drift.ceiling() as u64;
 /// Limit on the attempts per call that are looked up, the latest first.
 const ATTEMPTS_MAX: usize = 3;
 
@@ -47,8 +52,8 @@ pub(crate) struct CheckedCall {
     pub(crate) is_passed_over: bool,
     /// True if no time is left.
     pub(crate) is_out_of_time: bool,
-    /// Providers that were not asked, because no requests are left.
-    pub(crate) out_of_requests: Vec<Provider>,
+    /// Providers that were not asked, because no requests are left, or because they fail or are slow.
+    pub(crate) not_asked: Vec<Provider>,
     /// Providers that gave no usable answer.
     pub(crate) unanswered_by: Vec<Provider>,
 }
@@ -93,6 +98,11 @@ impl Reconciler {
                 checked.is_passed_over = true;
                 continue;
             }
+            // The others would wait for its answers.
+            if matches!(asked, Asked::AllBut(_)) && lookups.is_slower_than(SLOW_MS, provider) {
+                checked.not_asked.push(provider);
+                continue;
+            }
             checked.is_asked = true;
             let drift = match lookups.look_up(&call, record, Urgency::Drift, now).await? {
                 LookupOutcome::Ended(ending) => {
@@ -120,8 +130,8 @@ impl Reconciler {
                     checked.is_out_of_time = true;
                     break;
                 }
-                LookupOutcome::OverBudget => {
-                    checked.out_of_requests.push(provider);
+                LookupOutcome::OverBudget | LookupOutcome::Failing => {
+                    checked.not_asked.push(provider);
                     continue;
                 }
             };

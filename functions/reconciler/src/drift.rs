@@ -7,7 +7,7 @@
 //! of the time was left out.
 //!
 //! **No provider keeps the walk from the calls of another.** A provider that has no requests left, does not answer, or answers
-//! [slowly](SLOW_MS) falls behind. It gets a walk of its own, which begins at its first call that was left. The walk of all others passes
+//! [slowly](crate::compare) falls behind. It gets a walk of its own, which begins at its first call that was left. The walk of all others passes
 //! over its calls until its own walk has caught up. So each provider is still asked once about a call, and the call is read once more. The
 //! walks of a shard go on at the same time. The workers of the next minutes ask a provider that had no requests left or is slow, and the next
 //! hourly check one that does not answer. With more calls than a provider may be asked about, its walk looks at the first ones of each minute.
@@ -32,8 +32,8 @@ use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Provider, Timestamp};
 
-use crate::compare::{Asked, CheckedCall, DELIVERY_MARGIN};
-use crate::lookup::{Lookups, Urgency};
+use crate::compare::{Asked, CONCURRENCY, CheckedCall, DELIVERY_MARGIN};
+use crate::lookup::Lookups;
 use crate::reconciler::{RUN_MAX, Reconciler, Report, RequestStats, WORK_WINDOW};
 
 /// Longest time after which a settled call is still looked at.
@@ -44,13 +44,8 @@ const FIRST_LOOK_BACK: Duration = Duration::from_secs(2 * 60 * 60);
 const PAGE: i32 = 100;
 /// Limit on the open calls that one hourly run looks at, in all shards together. It leaves some of the requests of the minute to settled calls.
 const OPEN_CALLS: u64 = 400;
-/// Calls of a walk that are checked at the same time.
-const CONCURRENCY: usize = 8;
 /// Shards that the hourly run looks at at the same time.
 const SHARDS_AT_ONCE: usize = 4;
-/// Mean time of a provider's answers, in milliseconds, above which it falls behind: 600. A walk cannot ask a slower provider as often as
-/// the budget allows, so it would have no time left for the others.
-const SLOW_MS: u64 = RUN_MAX.as_millis() as u64 * CONCURRENCY as u64 / Urgency::Drift.ceiling() as u64;
 
 /// Result of one drift check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -180,7 +175,11 @@ impl Reconciler {
                 return (false, Some(error));
             }
         };
-        let Some(cursor) = cursor.filter(|_| !self.is_time_up(stop_at)) else { return (false, None) };
+        let Some(cursor) = cursor else { return (false, None) };
+        if self.is_time_up(stop_at) {
+            report.budget_used_up = 1;
+            return (false, None);
+        }
         let accounts = self.dial_accounts.current(started).await;
         let lookups = &self.lookups(&accounts, stop_at);
         let run = DriftRun::new(lookups, trace_id);
@@ -234,10 +233,6 @@ impl Reconciler {
             let ShardWalks { cursor, .. } = &mut *shared.lock().await;
             if provider.is_none() {
                 cursor.join();
-                let walk = cursor.settled.clone();
-                for slow in run.lookups.slower_than(SLOW_MS) {
-                    cursor.behind.entry(slow).or_insert_with(|| walk.clone());
-                }
             }
             let Some((walk, until)) = cursor.walk(provider) else { return false };
             (walk, until, cursor.behind.clone())
@@ -344,7 +339,7 @@ impl Reconciler {
                 Some(Ok(checked)) => {
                     // A provider that failed last may be down. A single call without an answer is passed over.
                     let unanswered = checked.unanswered_by.iter().filter(|by| lookups.has_failed_last(**by));
-                    let left_by: Vec<&Provider> = checked.out_of_requests.iter().chain(unanswered).collect();
+                    let left_by: Vec<&Provider> = checked.not_asked.iter().chain(unanswered).collect();
                     // The walk of a provider counts the calls that it asks about, and the walk of all others the rest.
                     let is_counted = match asked {
                         Asked::AllBut(_) => !checked.is_passed_over,

@@ -28,7 +28,7 @@ pub const REQUESTS_PER_MINUTE: u32 = 1_200;
 /// Requests that a worker takes from the budget at once.
 const GRANT: u32 = 20;
 /// Requests to a provider in a run from which on their mean time counts.
-const MEASURED_MIN: u64 = 20;
+const MEASURED_MIN: u64 = 8;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 
@@ -73,6 +73,8 @@ pub(crate) enum LookupOutcome {
     RetryLater,
     /// No time or no requests are left for the lookup.
     OverBudget,
+    /// The provider was not asked, because it keeps failing.
+    Failing,
 }
 
 /// Ending that a provider reported in its answer to a lookup.
@@ -235,7 +237,7 @@ impl Lookups<'_> {
         let Ok(mut search) = CallSearch::start(provider, config, lookup) else { return Ok(LookupOutcome::Unavailable) };
         let answer = loop {
             if self.is_failing(provider) {
-                return Ok(LookupOutcome::RetryLater);
+                return Ok(LookupOutcome::Failing);
             }
             if self.is_time_up() {
                 return Ok(LookupOutcome::OverBudget);
@@ -315,10 +317,10 @@ impl Lookups<'_> {
         failures.get(&provider).is_some_and(|count| *count > 0)
     }
 
-    /// Returns the providers whose requests took longer than this on average, in milliseconds.
-    pub(crate) fn slower_than(&self, mean_ms: u64) -> Vec<Provider> {
-        let is_slow = |stats: &RequestStats| stats.sent >= MEASURED_MIN && stats.total_ms > mean_ms * stats.sent;
-        self.stats().into_iter().filter(|(_, stats)| is_slow(stats)).map(|(provider, _)| provider).collect()
+    /// True if the requests to a provider took longer than this on average, in milliseconds.
+    pub(crate) fn is_slower_than(&self, mean_ms: u64, provider: Provider) -> bool {
+        let stats = self.stats().get(&provider).copied().unwrap_or_default();
+        stats.sent >= MEASURED_MIN && stats.total_ms > mean_ms * stats.sent
     }
 
     fn record_result(&self, provider: Provider, is_answered: bool) {

@@ -37,8 +37,12 @@ async fn main() -> Result<(), Error> {
     run(service_fn(move |event: LambdaEvent<Value>| async move {
         let trace_id = &event.context.request_id;
         if event.payload.get("Records").is_some() {
-            reconciler.work(serde_json::from_value(event.payload)?, trace_id).await;
-            return Ok(Value::Null);
+            let report = reconciler.work(serde_json::from_value(event.payload)?, trace_id).await;
+            // An alarm watches the invocations that fail. Other errors of workers are met by the scheduled runs too, which return them.
+            return match report.failed_alone {
+                0 => Ok(Value::Null),
+                _ => Err("a provider's list or the drift check failed: the log says why".into()),
+            };
         }
         if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
             return reconciler.check_drift(trace_id).await.map(|report| json!(report)).map_err(Error::from);

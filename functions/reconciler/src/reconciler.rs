@@ -77,6 +77,9 @@ pub struct Report {
     pub stuck_dialing: Option<u64>,
     /// Errors: calls, index pages and sweeps that the next run tries again.
     pub failed: u64,
+    /// Errors of a worker that no scheduled run meets: of providers' lists, and of the drift check.
+    #[serde(skip)]
+    pub failed_alone: u64,
     /// Attempts whose inactivity timeout ended them: `deadline_passed` events that are new in the inbox.
     pub timeouts: u64,
     /// Dials in doubt of the calls that were due.

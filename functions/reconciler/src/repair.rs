@@ -29,7 +29,10 @@ impl Reconciler {
             let result = match RepairWork::decode(message) {
                 Ok(Some(work)) => {
                     done = action_taken(&work.kind);
-                    self.work_on_shard(work, &mut report, trace_id).await
+                    let is_alone = matches!(work.kind, RepairKind::Discovery(_) | RepairKind::Drift);
+                    let result = self.work_on_shard(work, &mut report, trace_id).await;
+                    report.failed_alone += u64::from(is_alone && result.is_err());
+                    result
                 }
                 Ok(None) => Ok(()),
                 Err(error) => {

@@ -376,7 +376,7 @@ impl Reconciler {
             LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
             // when the provider is back, or shows more about a call, it can tell whether it dialled.
-            LookupOutcome::RetryLater => {
+            LookupOutcome::RetryLater | LookupOutcome::Failing => {
                 let in_doubt = call.in_doubt().contains(&record);
                 let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
                 let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
@@ -421,7 +421,9 @@ impl Reconciler {
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound => Ok(not_found(dialled_at, now)),
             LookupOutcome::Unavailable => Ok(undecided),
-            LookupOutcome::RetryLater => Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline))),
+            LookupOutcome::RetryLater | LookupOutcome::Failing => {
+                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
+            }
         }
     }
 }
