@@ -1,6 +1,7 @@
 //! The do-not-call list, for people who asked not to be called again: the consumer adds their numbers.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::do_not_call::DoNotCallList;
@@ -8,6 +9,9 @@ use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, Direction, EventId, FoldOutcome, ProviderEvent, Timestamp};
 
 use crate::Consumer;
+
+/// Age of an event of a phone call that is surely over.
+const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Consumer {
     /// Blocks the person's number for each newly folded event that reports such a wish. `before` is the row before the fold, and `call` the
@@ -49,18 +53,21 @@ impl Consumer {
         Ok(())
     }
 
-    /// True if an event that was folded before reports the same phone call and the same wish. If the inbox has lost one of its events, which
-    /// it keeps for some weeks, the call is so old that its wish was acted on.
+    /// True if an event that was folded before reports the same phone call and the same wish. If the inbox no longer has an event of the phone
+    /// call that is older than [`OLD`], its wish was acted on long ago. A younger one may be missing because the table was restored.
     async fn is_wish_known(&self, before: Option<&Call>, event: &ProviderEvent) -> Result<bool, Error> {
         let Some((call, provider_call_id)) = before.zip(event.provider_call_id.as_ref()) else { return Ok(false) };
         let attempt =
             call.attempt_records.iter().position(|record| record.provider_call_id.as_ref() == Some(provider_call_id));
         let provider = format!("{}:", event.origin.as_str());
         let entries = call.history.iter().filter(|entry| attempt.is_some() && entry.attempt_index == attempt);
-        let ids = entries.map(|entry| &entry.source_event_id).filter(|id| id.as_str().starts_with(&provider));
-        let ids: BTreeSet<EventId> = ids.cloned().collect();
-        let count = ids.len();
-        let earlier = self.inbox.read_by_id(ids).await?;
-        Ok(earlier.len() < count || earlier.iter().any(|other| other.block_number))
+        let entries = entries.filter(|entry| entry.source_event_id.as_str().starts_with(&provider));
+        let earlier = entries.map(|entry| (entry.source_event_id.clone(), entry.received_at));
+        let earlier: BTreeMap<EventId, Timestamp> = earlier.collect();
+        let read = self.inbox.read_by_id(earlier.keys().cloned().collect()).await?;
+        let is_lost = |(id, received_at): (&EventId, &Timestamp)| {
+            received_at.plus(OLD) <= event.received_at && read.iter().all(|other| other.event_id != *id)
+        };
+        Ok(read.iter().any(|other| other.block_number) || earlier.iter().any(is_lost))
     }
 }

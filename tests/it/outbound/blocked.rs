@@ -6,7 +6,7 @@ use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::{CloudOptions, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
-use super::{call_request, call_state, create, get_call, post_stored_only, report_drift, send};
+use super::{HOUR, call_request, call_state, create, get_call, post_stored_only, report_drift, send};
 
 /// Retell's report that the person asked not to be called again.
 fn report(call_id: &str, direction: &str) -> String {
@@ -109,6 +109,7 @@ async fn another_report_of_the_same_call_does_not_block_an_unblocked_number_and_
         world.quiesce().await;
         assert!(!list.contains(&number).await.unwrap(), "{summary}");
         if summary == "second" {
+            world.wait(HOUR * 25).await;
             for event_id in &events {
                 world.delete_item(INBOX_TABLE, event_id.as_str()).await;
             }
