@@ -148,8 +148,7 @@ impl Fate {
             call_id => (None, call_id.as_ref()),
         };
         let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
-        // The consumer notes its failed tries, and that it refused or quarantined an event. A fold that succeeds leaves no note.
-        let is_done = folded.is_some() || matches!(in_entity, EntityFate::Folded(_)) || note.disposition.is_some();
+        let is_folded = folded.is_some() || matches!(in_entity, EntityFate::Folded(_));
         let shown = |time: Timestamp| time.to_string();
         EventLine {
             event_id: stored.event_id.to_string(),
@@ -162,7 +161,7 @@ impl Fate {
             occurred_at: stored.occurred_at.map(shown),
             late_ms: stored.occurred_at.map(|at| stored.received_at.millis_since(at)),
             applied_after_ms: folded.map(|at| at.millis_since(stored.received_at)),
-            attempts: note.attempts + u32::from(is_done),
+            attempts: note.tries(is_folded),
             error: note.error.clone().or_else(|| call_error.clone()),
         }
     }

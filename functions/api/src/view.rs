@@ -213,8 +213,7 @@ impl<'a> StatusView<'a> {
         if in_entity == EntityFate::Folded(Some(Disposition::Applied)) {
             action.push(WebhookReceived::TYPE.to_owned());
         }
-        // The consumer notes its failed tries, and that it refused or quarantined an event. A fold that succeeds leaves no note.
-        let is_done = folded.is_some() || matches!(in_entity, EntityFate::Folded(_)) || note.disposition.is_some();
+        let is_folded = folded.is_some() || matches!(in_entity, EntityFate::Folded(_));
         Self {
             event_id: &stored.event_id,
             call_id: call.map(|call| &call.call_id).or(stored.call_id.as_ref().filter(|id| !id.is_entity())),
@@ -225,9 +224,9 @@ impl<'a> StatusView<'a> {
             received_at: stored.received_at.to_string(),
             processed_at: folded.map(|entry| entry.folded_at.to_string()),
             duration_ms: folded.map(|entry| entry.folded_at.millis_since(entry.received_at)),
-            attempts: note.attempts + u32::from(is_done),
+            attempts: note.tries(is_folded),
+            next_retry_at: note.next_retry_at.filter(|_| !note.is_done(is_folded)).map(|at| at.to_string()),
             error: note.error,
-            next_retry_at: note.next_retry_at.filter(|_| !is_done).map(|at| at.to_string()),
             action,
         }
     }

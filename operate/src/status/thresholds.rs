@@ -49,13 +49,18 @@ const fn act(alarm: &'static str, limit: f64, advice: &'static str, command: &'s
     Threshold { alarm: Some(alarm), section: None, limit, breach: Level::Act, advice, command }
 }
 
-const fn watch(alarm: Option<&'static str>, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
-    Threshold { alarm, section: None, limit, breach: Level::Watch, advice, command }
+const fn watch(alarm: &'static str, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
+    Threshold { alarm: Some(alarm), section: None, limit, breach: Level::Watch, advice, command }
+}
+
+/// Threshold that no alarm watches. `section` is the section of the runbook that helps.
+const fn unalarmed(section: &'static str, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
+    Threshold { alarm: None, section: Some(section), limit, breach: Level::Watch, advice, command }
 }
 
 /// Rejected webhooks in the last hour, in percent of all.
 pub(super) const REJECTED: Threshold = watch(
-    Some("P2RejectedWebhooksAlarm"),
+    "P2RejectedWebhooksAlarm",
     1.0,
     "a key or a clock is wrong at a provider, or somebody guesses",
     "switchhook providers list",
@@ -78,51 +83,42 @@ pub(super) const DISABLED: Threshold = act(
 );
 /// Milliseconds.
 pub(super) const ANSWER: Threshold = watch(
-    Some("P2LatencyAlarm"),
+    "P2LatencyAlarm",
     500.0,
     "webhooks are answered slowly, and providers give up after seconds",
     "switchhook check",
 );
 /// Milliseconds.
-pub(super) const APPLIED: Threshold = Threshold {
-    section: Some("P1EventsNotFoldedAlarm"),
-    ..watch(
-        None,
-        60_000.0,
-        "events waited for the consumer: see which still wait, and why. After a replay of old events, nothing is wrong",
-        "switchhook event list --status queued",
-    )
-};
+pub(super) const APPLIED: Threshold = unalarmed(
+    "P1EventsNotFoldedAlarm",
+    60_000.0,
+    "events waited for the consumer: see which still wait, and why. After a replay of old events, nothing is wrong",
+    "switchhook event list --status queued",
+);
 /// Milliseconds.
-pub(super) const ANNOUNCED: Threshold = Threshold {
-    section: Some("P1RelayAgeAlarm"),
-    ..watch(
-        None,
-        60_000.0,
-        "domain events were late: the consumer was, or the relay. After a replay of old events, nothing is wrong",
-        "switchhook event list --status queued",
-    )
-};
+pub(super) const ANNOUNCED: Threshold = unalarmed(
+    "P1RelayAgeAlarm",
+    60_000.0,
+    "domain events were late: the consumer was, or the relay. After a replay of old events, nothing is wrong",
+    "switchhook event list --status queued",
+);
 /// Providers that have sent nothing for longer than in any pause of the last ten days.
-pub(super) const SILENCE: Threshold = Threshold {
-    section: Some("P2FewWebhooksAlarm"),
-    ..watch(
-        None,
-        0.0,
-        "a provider is silent for longer than in any pause of the last ten days: look at its settings for webhooks",
-        "switchhook event list --since 24h",
-    )
-};
+pub(super) const SILENCE: Threshold = unalarmed(
+    "P2FewWebhooksAlarm",
+    0.0,
+    "a provider is silent for longer than in any pause of the last ten days: look at its settings for webhooks",
+    "switchhook event list --since 24h",
+);
 /// Providers whose circuit is open.
 pub(super) const CIRCUITS: Threshold = watch(
-    Some("P2CircuitOpenAlarm"),
+    "P2CircuitOpenAlarm",
     0.0,
     "a provider takes no calls; its calls wait, or go to the next provider that they name",
     "switchhook providers list",
 );
 /// Dials in doubt in the last hour.
 pub(super) const DOUBTS: Threshold = watch(
-    Some("P2DialInDoubtAlarm"),
+    "P2DialInDoubtAlarm",
     0.0,
     "the reconciler asks the provider; nothing is dialled again before it knows",
     "switchhook stuck",
@@ -135,33 +131,36 @@ pub(super) const UNFOLDED: Threshold = act(
     "switchhook event list --status retrying",
 );
 /// Seconds. SQS leaves out messages that were received more than three times.
-pub(super) const EVENTS_AGE: Threshold = Threshold {
-    section: Some("P1EventsNotFoldedAlarm"),
-    ..watch(None, 300.0, "events are not folded fast enough", "switchhook event list --status queued")
-};
+pub(super) const EVENTS_AGE: Threshold = unalarmed(
+    "P1EventsNotFoldedAlarm",
+    300.0,
+    "events are not folded fast enough",
+    "switchhook event list --status queued",
+);
 /// Seconds.
 pub(super) const DIAL_AGE: Threshold =
-    watch(Some("P2DialQueueAgeAlarm"), 240.0, "claimed calls are not dialled in time", "switchhook stuck");
+    watch("P2DialQueueAgeAlarm", 240.0, "claimed calls are not dialled in time", "switchhook stuck");
 /// Seconds for which the longest due call is overdue.
-pub(super) const DUE: Threshold = Threshold {
-    section: Some("P2DialUnconfiguredAlarm"),
-    ..watch(None, 600.0, "calls are due and no provider takes them, or the scheduler does not run", "switchhook dials")
-};
+pub(super) const DUE: Threshold = unalarmed(
+    "P2DialUnconfiguredAlarm",
+    600.0,
+    "calls are due and no provider takes them, or the scheduler does not run",
+    "switchhook dials",
+);
 /// Seconds for which the longest due wake-up is overdue.
-pub(super) const WAKE: Threshold = Threshold {
-    section: Some("P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm"),
-    ..watch(None, 600.0, "the reconciler does not keep up, or does not run", "switchhook reconcile")
-};
+pub(super) const WAKE: Threshold = unalarmed(
+    "P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm",
+    600.0,
+    "the reconciler does not keep up, or does not run",
+    "switchhook reconcile",
+);
 /// Seconds.
-pub(super) const SWEEP: Threshold = Threshold {
-    section: Some("P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm"),
-    ..watch(
-        None,
-        900.0,
-        "the reconciler's sweep is behind: events that never reached the queue wait",
-        "switchhook reconcile",
-    )
-};
+pub(super) const SWEEP: Threshold = unalarmed(
+    "P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm",
+    900.0,
+    "the reconciler's sweep is behind: events that never reached the queue wait",
+    "switchhook reconcile",
+);
 pub(super) const DEAD_LETTERS: Threshold = act(
     "P1DeadLettersAlarm",
     0.0,
@@ -174,37 +173,27 @@ pub(super) const RELAY_FAILURES: Threshold = act(
     "domain events were not published: publish those of the calls again",
     "switchhook republish --failed",
 );
-pub(super) const QUARANTINED: Threshold = Threshold {
-    section: Some("P1DeadLettersAlarm"),
-    ..watch(
-        None,
-        0.0,
-        "webhooks could not be read: look at them, then process them again",
-        "switchhook quarantine list",
-    )
-};
-pub(super) const RETRYING: Threshold = Threshold {
-    section: Some("P3RetryRateAlarm"),
-    ..watch(
-        None,
-        0.0,
-        "events fail and are tried again; they become dead letters if that goes on",
-        "switchhook event list --status retrying",
-    )
-};
+pub(super) const QUARANTINED: Threshold = unalarmed(
+    "P1DeadLettersAlarm",
+    0.0,
+    "webhooks could not be read: look at them, then process them again",
+    "switchhook quarantine list",
+);
+pub(super) const RETRYING: Threshold = unalarmed(
+    "P3RetryRateAlarm",
+    0.0,
+    "events fail and are tried again; they become dead letters if that goes on",
+    "switchhook event list --status retrying",
+);
 pub(super) const CONFLICTS: Threshold = watch(
-    Some("P2ConflictingBodyAlarm"),
+    "P2ConflictingBodyAlarm",
     0.0,
     "a sender used the id of an event again for other content",
     "switchhook event show EVENT_ID",
 );
 /// Disagreements found in the last day.
-pub(super) const DRIFT: Threshold = watch(
-    Some("P2DriftFoundAlarm"),
-    0.0,
-    "calls differed from their providers' reports",
-    "switchhook verify --since 24h",
-);
+pub(super) const DRIFT: Threshold =
+    watch("P2DriftFoundAlarm", 0.0, "calls differed from their providers' reports", "switchhook verify --since 24h");
 
 /// Runs of a schedule in the last ten minutes, below which a schedule does not run. The hourly drift check is one run of the reconciler.
 pub const RUNS_MIN: u64 = 2;

@@ -36,6 +36,18 @@ impl Note {
         }
     }
 
+    /// True if the consumer is done with the event. `is_folded` tells whether a call or an entity has it: a fold that succeeds leaves no note.
+    #[must_use]
+    pub const fn is_done(&self, is_folded: bool) -> bool {
+        is_folded || self.disposition.is_some()
+    }
+
+    /// Returns the number of times that the consumer tried to process the event.
+    #[must_use]
+    pub const fn tries(&self, is_folded: bool) -> u32 {
+        self.attempts + self.is_done(is_folded) as u32
+    }
+
     /// Returns the reason why a person should look at the event, and since when. The time of a retry stays the same
     /// from try to try, so that the index is written once.
     fn attention(&self, now: Timestamp) -> Option<(AttentionKind, Timestamp)> {
