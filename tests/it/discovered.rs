@@ -13,7 +13,7 @@ use switchhook_aws::inbox::{DiscoveryCursor, DriftCursor};
 use switchhook_domain::{Call, CallId, Direction, EventId, PhoneNumber, Provider};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults, Mode};
-use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE, REPAIR_QUEUE};
 use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic, is_request_to, options, text};
 
@@ -61,11 +61,14 @@ async fn run(world: &World) -> (Report, u64) {
     (report, requests)
 }
 
-/// Runs the reconciler and its workers once in a minute. A worker must fail.
+/// Runs the reconciler and its worker once in a minute. The worker must fail, so that the alarm of failed invocations sees it.
 async fn run_that_fails(world: &World) {
     world.wait(MINUTE).await;
-    let report = world.reconcile().await;
-    assert!(report.failed > 0 && report.failed_alone == 1, "{report:?}");
+    world.cloud.reconcile().await.unwrap().unwrap();
+    let (event, receipt) = world.take_repairs().pop().unwrap();
+    let error = world.reconciler.handle(json!(event), "test").await.unwrap_err();
+    assert!(error.to_string().contains("list"), "{error}");
+    world.cloud.services().sqs().delete(REPAIR_QUEUE, &receipt).unwrap();
 }
 
 /// Checks that each call is known, by one event.

@@ -315,7 +315,6 @@ impl World {
             sum.timeouts += report.timeouts;
             sum.doubts += report.doubts;
             sum.failed += report.failed;
-            sum.failed_alone += report.failed_alone;
             sum.budget_used_up |= report.budget_used_up;
             sum.discovered += report.discovered;
             sum.discovery_postponed += report.discovery_postponed;

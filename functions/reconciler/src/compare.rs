@@ -211,8 +211,8 @@ impl Reconciler {
 ///
 /// `events` are those of the report, the ending last. An ending that says how the attempt ended counts alone, so that it can
 /// disagree with all that the call shows. One that does not say whether anybody answered counts together with the other events.
-/// Example: Telnyx's `normal_clearing`. So does one that lacks the detail of its webhook, and one that says that the provider dialled nobody: it
-/// is no ending if the attempt counts all the same.
+/// Example: Telnyx's `normal_clearing`. So does one that lacks the detail of its webhook. And so does one that says that the provider dialled
+/// nobody, because it is no ending if the attempt counts all the same.
 fn reported_lifecycle(
     call: &Call,
     attempt: &AttemptState,

@@ -53,13 +53,10 @@ impl Reconciler {
         for provider in Provider::ALL.into_iter().filter(discovers) {
             match self.inbox.discovery_cursor(provider).await.map(|stored| next_period(stored, self.newest_call())) {
                 Ok(None) => {}
-                Ok(Some(_)) => works.push(RepairWork {
-                    kind: RepairKind::Discovery(provider),
-                    shard: 0,
-                    read_at: started,
-                    stop_at: started.plus(WORK_WINDOW),
-                    workers_before: 0,
-                }),
+                Ok(Some(_)) => {
+                    let kind = RepairKind::Discovery(provider);
+                    works.push(RepairWork::first(kind, 0, started, started.plus(WORK_WINDOW)));
+                }
                 Err(error) => {
                     first_error.get_or_insert(error);
                 }

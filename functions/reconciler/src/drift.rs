@@ -389,11 +389,5 @@ impl Reconciler {
 
 /// Work that the check has left over in a shard, as a run finds it that started at `started`.
 fn drift_work(shard: u64, started: Timestamp) -> RepairWork {
-    RepairWork {
-        kind: RepairKind::Drift,
-        shard,
-        read_at: started,
-        stop_at: started.plus(WORK_WINDOW),
-        workers_before: 0,
-    }
+    RepairWork::first(RepairKind::Drift, shard, started, started.plus(WORK_WINDOW))
 }

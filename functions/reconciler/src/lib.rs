@@ -1,8 +1,8 @@
 //! The reconciler: wakes calls that are due, looks them up at their providers, and queues stored events that were never folded.
 //!
-//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. It hands the
-//! calls and the events that are too many for it, the providers' lists of calls and the rest of the drift check to workers: invocations of the
-//! same function by the repair queue.
+//! A scheduled run takes no input and remembers nothing. It reads from an index which calls are due, and repairs them. Some
+//! work it hands to workers, which are invocations of the same function by the repair queue. They get the calls and the events that are too
+//! many for the run, the providers' lists of calls, and the rest of the drift check.
 //!
 //! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
@@ -30,6 +30,7 @@ mod wake;
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::provider::ApiUrls;
@@ -102,6 +103,30 @@ impl Config {
 }
 
 impl Reconciler {
+    /// Handles an invocation. The repair queue sends records. Otherwise the input only selects the drift check or the usual run, and
+    /// schedules, tests and operators start the same two. Returns the report of a run.
+    ///
+    /// # Errors
+    /// The run returned an error, or a worker met one that no scheduled run meets: at a provider's list, or in the drift check. An alarm
+    /// watches the invocations that fail.
+    pub async fn handle(
+        &self,
+        payload: Value,
+        trace_id: &str,
+    ) -> Result<Value, Box<dyn std::error::Error + Send + Sync>> {
+        if payload.get("Records").is_some() {
+            let report = self.work(serde_json::from_value(payload)?, trace_id).await;
+            return match report.failed_alone {
+                0 => Ok(Value::Null),
+                _ => Err("a provider's list or the drift check failed: the log says why".into()),
+            };
+        }
+        if payload.get("run").and_then(Value::as_str) == Some("drift") {
+            return Ok(json!(self.check_drift(trace_id).await?));
+        }
+        Ok(json!(self.run(trace_id).await?))
+    }
+
     /// Sweeps the inbox, tells operators about new trouble, hands work to workers, and wakes the calls that are due.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Wiring of the reconciler function: configuration, clients, run.
 
 use lambda_runtime::{Error, LambdaEvent, run, service_fn};
-use serde_json::{Value, json};
+use serde_json::Value;
 use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
@@ -32,22 +32,8 @@ async fn main() -> Result<(), Error> {
     let now = reconciler.clock.now();
     tokio::join!(reconciler.dial_accounts.warm_up(now), reconciler.calls.warm_up(), reconciler.queue.warm_up());
     let reconciler = &reconciler;
-    // The repair queue sends records. Otherwise the input only selects the drift check or the usual run. Schedules, tests and
-    // operators start the same two.
     run(service_fn(move |event: LambdaEvent<Value>| async move {
-        let trace_id = &event.context.request_id;
-        if event.payload.get("Records").is_some() {
-            let report = reconciler.work(serde_json::from_value(event.payload)?, trace_id).await;
-            // An alarm watches the invocations that fail. Other errors of workers are met by the scheduled runs too, which return them.
-            return match report.failed_alone {
-                0 => Ok(Value::Null),
-                _ => Err("a provider's list or the drift check failed: the log says why".into()),
-            };
-        }
-        if event.payload.get("run").and_then(Value::as_str) == Some("drift") {
-            return reconciler.check_drift(trace_id).await.map(|report| json!(report)).map_err(Error::from);
-        }
-        reconciler.run(trace_id).await.map(|report| json!(report)).map_err(Error::from)
+        reconciler.handle(event.payload, &event.context.request_id).await
     }))
     .await
 }

@@ -5,7 +5,7 @@
 //! with received events that are not [swept](crate::sweep). Providers' own [lists of calls](crate::discovery), and what the
 //! [drift check](crate::drift) left over, are worked on by workers alone. A run sends its messages in the order of their urgency.
 //!
-//! **Nothing depends on a message.** The wake queue holds all due calls, and each other kind of work has a cursor that tells what is left. The
+//! **Nothing depends on a message.** The wake queue holds all due calls, and each other kind of work has a cursor that holds its progress. The
 //! next scheduled run reads them. So a worker that dies loses nothing. The workers of a minute stop before the next scheduled run, so that
 //! no call is handled twice at the same time, and an old message does nothing.
 
@@ -19,8 +19,8 @@ use crate::reconciler::{RUN_MAX, Reconciler, Report};
 use crate::wake::PageResult;
 
 impl Reconciler {
-    /// Works on the shards that these messages name. An error is logged and counted. The message is not delivered again, because the
-    /// next scheduled run finds what is left.
+    /// Works on the shards that these messages name. An error is logged and counted. The next scheduled run finds the rest of the work, so
+    /// nobody needs a second delivery of the message.
     pub async fn work(&self, batch: SqsEvent, trace_id: &str) -> Report {
         let started = self.clock.now();
         let mut report = Report::default();

@@ -72,13 +72,8 @@ impl Reconciler {
         // The retention of what arrived earlier has ended.
         cursor.minute = cursor.minute.max(minute_of(self.clock.now().minus(self.inbox.retention())) - 1);
         let swept = self.sweep_minutes(&mut cursor, from, last, report, started.plus(SWEEP_MAX)).await;
-        let left = cursor.shards_behind().map(|shard| RepairWork {
-            kind: RepairKind::Sweep,
-            shard,
-            read_at: started,
-            stop_at: started.plus(WORK_WINDOW),
-            workers_before: 0,
-        });
+        let work_on = |shard| RepairWork::first(RepairKind::Sweep, shard, started, started.plus(WORK_WINDOW));
+        let left = cursor.shards_behind().map(work_on);
         let handed_on = self.hand_on(&left.collect::<Vec<_>>(), report).await;
         swept.and(handed_on)
     }

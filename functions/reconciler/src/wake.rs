@@ -84,13 +84,8 @@ impl DuePage {
     /// Work that is left after this first page of a shard. `None` if no further call is due.
     fn rest(&self, due_until: Timestamp, stop_at: Timestamp) -> Option<RepairWork> {
         let after = self.calls.last().filter(|_| self.is_more)?.clone();
-        Some(RepairWork {
-            kind: RepairKind::Due { queue: self.queue, after: Some(after) },
-            shard: self.shard,
-            read_at: due_until,
-            stop_at,
-            workers_before: 0,
-        })
+        let kind = RepairKind::Due { queue: self.queue, after: Some(after) };
+        Some(RepairWork::first(kind, self.shard, due_until, stop_at))
     }
 }
 

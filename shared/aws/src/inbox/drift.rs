@@ -144,3 +144,30 @@ impl Inbox {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While the walk of all others reads a page, it passes over the calls of the providers that were behind before.
+    #[test]
+    fn provider_that_has_caught_up_stays_behind_until_the_walk_of_all_others_takes_it_back() {
+        let at = Timestamp::from_millis;
+        let walk_at = |ms| DriftWalk { settled_until: at(ms), settled_call: None, target: at(100) };
+        let own = Some(Provider::Retell);
+        let mut cursor = DriftCursor::starting_at(at(10));
+        cursor.set_target(at(100));
+        cursor.set_walk(own, walk_at(5));
+        // The others have looked at all calls before 10.
+        assert_eq!(cursor.walk(own), Some((walk_at(5), at(9))));
+        cursor.set_walk(own, walk_at(10));
+        assert_eq!((cursor.walk(own), cursor.walks_left()), (None, vec![None, own]));
+        // The others read the next page, without this provider's calls.
+        cursor.set_walk(None, walk_at(50));
+        cursor.join();
+        assert_eq!(cursor.walk(own), Some((walk_at(10), at(49))), "its calls from 10 to 49 are left");
+        cursor.set_walk(own, walk_at(50));
+        cursor.join();
+        assert_eq!((cursor.behind.len(), cursor.walks_left()), (0, vec![None]));
+    }
+}

@@ -18,7 +18,7 @@ pub struct RepairWork {
     pub shard: u64,
     /// Time at which the scheduled run read the shard.
     pub read_at: Timestamp,
-    /// Time at which the worker stops. The next scheduled run finds what is left.
+    /// Time at which the worker stops. The next scheduled run finds the rest.
     pub stop_at: Timestamp,
     /// Number of workers of this shard and minute before this one.
     pub workers_before: u32,
@@ -64,6 +64,12 @@ struct RepairMessage {
 }
 
 impl RepairWork {
+    /// Work for the first worker of a shard.
+    #[must_use]
+    pub const fn first(kind: RepairKind, shard: u64, read_at: Timestamp, stop_at: Timestamp) -> Self {
+        Self { kind, shard, read_at, stop_at, workers_before: 0 }
+    }
+
     /// Reads the body of a message from the repair queue. `None` if its kind belongs to another version.
     ///
     /// # Errors
