@@ -84,8 +84,8 @@ async fn stack(State(state): State<OperatorState>) -> Response {
     json_response(StatusCode::OK, &json!(state.names))
 }
 
-/// Returns the time of the stack. It runs ahead of this machine if a user has skipped time, behind it if the stack goes on from the end of a
-/// demo, and a frozen stack's stands still.
+/// Returns the time of the stack. It runs ahead of this machine if a user has skipped time. It runs behind if the stack goes on from the end of a
+/// demo. The time of a frozen stack stands still.
 async fn clock(State(state): State<OperatorState>) -> Response {
     let clock = state.cloud.clock();
     let now = Timestamp::from_millis(i64::try_from(clock.now_ms()).unwrap_or(i64::MAX));

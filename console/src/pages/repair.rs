@@ -437,7 +437,7 @@ mod tests {
 
     use super::*;
 
-    /// Whoever looks up whether a call was canceled must not read yes.
+    /// A refused change must not look like one that was made.
     #[test]
     fn change_that_the_stack_refused_shows_its_result() {
         let started = AuditRecord {
