@@ -89,6 +89,15 @@ class Dev:
     def call(self, call_id: str) -> dict:
         return self.get("/call?" + urlencode({"id": call_id}))
 
+    def events(self, call_id: str) -> list[dict]:
+        """Returns the events of a call that are folded. It is empty until the first fold creates the call."""
+        try:
+            return self.get("/call/events?" + urlencode({"id": call_id}))["events"]
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            return []
+
     def send(self, sample: str, *arguments: str) -> None:
         """Sends a sample webhook, signed as its provider signs."""
         provider = sample.split("/")[0]

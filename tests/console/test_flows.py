@@ -63,7 +63,7 @@ def test_late_event_says_why(tab: Page, own: Dev):
     events = [("confirmed", "user.confirmed", 5), ("ended", "call.completed", 4), ("rang", "call.ringing", 6)]
     for name, kind, minutes in events:
         own.post_event({"event_id": f"late_{name}", "event_type": kind, "appointment_id": "late", "occurred_at": ago(hours=1, minutes=minutes)})
-    wait_for("all events are folded", lambda: len(own.get("/call/events?id=appointment:late")["events"]) >= 3)
+    wait_for("all events are folded", lambda: len(own.events("appointment:late")) >= 3)
     hands = Hands(tab)
     hands.find("late")
     row = hands.choose_row("1 h ")

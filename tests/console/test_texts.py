@@ -43,16 +43,12 @@ def page(browser: Browser, own: Dev):
     assert problems == []
 
 
-def events_of(own: Dev, call: str) -> int:
-    return len(own.get(f"/call/events?id={quote(call, safe='')}").get("events", []))
-
-
 def test_odd_ids_open_from_every_list_and_from_a_pasted_link(page: Page, own: Dev):
     call, event = ODD, f"generic:{ODD}"
     own.post_event({"event_id": ODD, "event_type": "call.ringing", "call_id": call, "appointment_id": ODD, "occurred_at": ago(minutes=1)})
     own.post_event({"event_id": f"{ODD}2", "event_type": "call.completed", "call_id": call, "appointment_id": ODD, "occurred_at": ago()})
     own.post_event({"event_id": "other", "event_type": "call.ringing", "call_id": "other", "appointment_id": ODD})
-    wait_for("the events are folded", lambda: events_of(own, call) >= 2 and events_of(own, "other") >= 1)
+    wait_for("the events are folded", lambda: len(own.events(call)) >= 2 and len(own.events("other")) >= 1)
 
     def opens(path: str, prefix: str, whole: str) -> None:
         page.goto(own.pages + path)
