@@ -948,7 +948,7 @@ def test_drift_is_looked_for_every_hour():
     assert schedule["Target"]["Arn"] == alias("reconciler")
     # The event that selects the drift check.
     assert json.loads(schedule["Target"]["Input"]) == {"run": "drift"}
-    assert 'get("run").and_then(Value::as_str) == Some("drift")' in (ROOT / "functions" / "reconciler" / "src" / "main.rs").read_text()
+    assert 'get("run").and_then(Value::as_str) == Some("drift")' in (ROOT / "functions" / "reconciler" / "src" / "lib.rs").read_text()
     assert len(of_type("AWS::Scheduler::Schedule")) == 3
 
 
@@ -961,6 +961,7 @@ def test_nothing_that_is_not_there_sets_off_an_alarm():
         # Only schedules invoke these functions asynchronously. The hourly drift check alone is one run.
         function = ref("SchedulerFunction" if "Scheduler" in name else "ReconcilerFunction")
         assert metrics_of(alarm)[0] == ("AWS/Lambda", "AsyncEventsReceived", {"FunctionName": function})
+        assert metrics_of(alarm)[1] == ("AWS/Lambda", "Invocations", {"FunctionName": function})
         assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 2)
-        assert [query["Expression"] for query in alarm["Metrics"] if "Expression" in query] == ["SUM([runs, 0 * waiting])"]
-        assert metrics_of(alarm)[1] == ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": get_att("EventsQueue", "QueueName")})
+        assert [query["Expression"] for query in alarm["Metrics"] if "Expression" in query] == ["MIN([SUM([runs, 0 * waiting]), SUM([invocations, 0 * waiting])])"]
+        assert metrics_of(alarm)[2] == ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": get_att("EventsQueue", "QueueName")})

@@ -112,7 +112,7 @@ fn rows(line: &str) -> Option<&'static str> {
         "events queue age" => "/events?status=queued",
         "dials in doubt" => "/calls?tab=in_doubt",
         "calls due within a minute" | "due calls" => "/calls?tab=waiting",
-        "overdue wake-ups" => "/calls?tab=stuck",
+        "overdue wake-ups" | "calls stuck in dialling" => "/calls?tab=stuck",
         "provider circuits" | "dial queue age" | "scheduler runs" => "/dials",
         "dead letters" => "/repair?tab=dead-letters",
         "quarantined" => "/repair?tab=quarantined",

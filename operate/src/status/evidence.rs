@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use switchhook_domain::{Provider, Timestamp};
 
-use super::sources::{Count, Metrics, Overdue, REJECTED_IN, Read, Rejections, Sources};
+use super::sources::{Count, Metrics, Overdue, REJECTED_IN, Read, Rejections, Runs, Sources};
 use super::thresholds::{
-    ANNOUNCED, ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DISABLED, DOUBTS, DRIFT, DUE, EVENTS_AGE,
-    QUARANTINED, REJECTED, REJECTED_MIN, RELAY_FAILURES, RETRYING, RUNS_MIN, SCHEDULES, SECRET_FAILURES, SILENCE,
-    SWEEP, Threshold, UNFOLDED, WAKE,
+    ANNOUNCED, ANSWER, APPLIED, CIRCUITS, CONFLICTS, DEAD_LETTERS, DIAL_AGE, DIALLED_BEFORE, DISABLED, DOUBTS, DRIFT,
+    DUE, EVENTS_AGE, FAILED_CLAIMS, QUARANTINED, REFOLDS_GIVEN_UP, REJECTED, REJECTED_MIN, RELAY_FAILURES, RETRYING,
+    RUN_ERRORS, RUNS_MIN, SCHEDULES, SECRET_FAILURES, SILENCE, SKIPPED, STUCK, SWEEP, Threshold, UNFOLDED, WAKE,
 };
 use super::{Advice, Evidence, Level, Silence};
 use crate::aws::{Alarm, AlarmState, Series};
@@ -75,9 +75,15 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         let name = if function == "scheduler" { "scheduler runs" } else { "reconciler runs" };
         lines.push(metrics(name, &|metrics| {
             let runs = if function == "scheduler" { &metrics.scheduler_runs } else { &metrics.reconciler_runs };
-            schedule_line(name, alarm, command, last(runs, now, RUNS_IN).sum(), sources.is_local)
+            schedule_line(name, alarm, command, runs, now, sources.is_local)
         }));
     }
+    lines.push(metrics("failed runs", &|metrics| {
+        let errors = |runs: &Runs| last(&runs.errors, now, RUNS_IN).sum();
+        let (scheduler, reconciler) = (errors(&metrics.scheduler_runs), errors(&metrics.reconciler_runs));
+        let text = format!("{scheduler} of the scheduler, {reconciler} of the reconciler in ten minutes");
+        judged("failed runs", &RUN_ERRORS, Some(scheduler + reconciler), text)
+    }));
     lines.push(line("provider circuits", &sources.health, |health| {
         let open: Vec<&str> =
             health.iter().filter(|health| health.is_open()).map(|health| health.provider.as_str()).collect();
@@ -87,6 +93,14 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     lines.push(metrics("dials in doubt", &|metrics| {
         let doubts = last(&metrics.doubts, now, HOUR).sum();
         judged("dials in doubt", &DOUBTS, Some(doubts), format!("{doubts} in the last hour"))
+    }));
+    lines.push(metrics("calls stuck in dialling", &|metrics| {
+        let stuck = last(&metrics.stuck, now, GAUGE_AGE_MAX).latest().unwrap_or_default();
+        judged("calls stuck in dialling", &STUCK, Some(stuck), stuck.to_string())
+    }));
+    lines.push(metrics("failed claims", &|metrics| {
+        let failed = last(&metrics.failed_claims, now, HOUR).sum();
+        judged("failed claims", &FAILED_CLAIMS, Some(failed), format!("{failed} in the last hour"))
     }));
     lines
 }
@@ -157,6 +171,12 @@ pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
             Evidence { first, ..judged(name, threshold, Some(count.number as f64), number(count)) }
         })
     };
+    let in_a_day = |name, threshold: &Threshold, series: fn(&Metrics) -> &Series| {
+        line(name, &sources.metrics, |metrics| {
+            let count = series(metrics).sum();
+            judged(name, threshold, Some(count), format!("{count} in the last day"))
+        })
+    };
     vec![
         depth("dead letters", &sources.dead_letters, &DEAD_LETTERS, sources.dead_lettered.as_ref().ok()),
         count("quarantined", &sources.quarantined, &QUARANTINED),
@@ -167,10 +187,10 @@ pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
             let first = count.first.clone();
             Evidence { first, ..judged("conflicting bodies", &CONFLICTS, Some(count.number as f64), text) }
         }),
-        line("drift", &sources.metrics, |metrics| {
-            let drifted = metrics.drifted.sum();
-            judged("drift", &DRIFT, Some(drifted), format!("{drifted} in the last day"))
-        }),
+        in_a_day("drift", &DRIFT, |metrics| &metrics.drifted),
+        in_a_day("forgotten dials", &DIALLED_BEFORE, |metrics| &metrics.dialled_before),
+        in_a_day("skipped writes", &SKIPPED, |metrics| &metrics.skipped),
+        in_a_day("refolds given up", &REFOLDS_GIVEN_UP, |metrics| &metrics.refolds_given_up),
     ]
 }
 
@@ -245,14 +265,30 @@ fn rejected_line(metrics: &Metrics, now: Timestamp) -> Evidence {
     judged("rejected webhooks", &REJECTED, Some(judged_percent).filter(|_| rejected >= REJECTED_MIN), text)
 }
 
-fn schedule_line(name: &'static str, alarm: &str, command: &'static str, runs: f64, is_local: bool) -> Evidence {
-    let text = format!("{runs} in ten minutes");
-    if runs >= RUNS_MIN as f64 {
+fn schedule_line(
+    name: &'static str,
+    alarm: &str,
+    command: &'static str,
+    runs: &Runs,
+    now: Timestamp,
+    is_local: bool,
+) -> Evidence {
+    let sum = |series: &Series| last(series, now, RUNS_IN).sum();
+    let (scheduled, invocations) = (sum(&runs.scheduled), sum(&runs.invocations));
+    let (is_scheduled, is_invoked) = (scheduled >= RUNS_MIN as f64, invocations >= RUNS_MIN as f64);
+    let mut text = format!("{scheduled} in ten minutes");
+    if is_scheduled && is_invoked {
         return fine(name, text);
     }
+    let cause = if is_scheduled {
+        text.push_str(", and Lambda dropped them");
+        "Lambda does not run the function, and its work waits: it has no free or no reserved concurrency, or no role"
+    } else {
+        "the schedule does not run: its work waits"
+    };
     // A local stack may have started a moment ago, and its --tick may be long.
     let level = if is_local { Level::Unknown } else { Level::Act };
-    let advice = Advice { text: "the schedule does not run: its work waits", runbook: Some(alarm.to_owned()), command };
+    let advice = Advice { text: cause, runbook: Some(alarm.to_owned()), command };
     Evidence { level, advice: Some(advice), ..fine(name, text) }
 }
 

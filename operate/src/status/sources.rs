@@ -60,10 +60,20 @@ pub(super) struct Metrics {
     pub(super) answer: Series,
     pub(super) applied: Series,
     pub(super) announced: Series,
-    pub(super) scheduler_runs: Series,
-    pub(super) reconciler_runs: Series,
+    pub(super) scheduler_runs: Runs,
+    pub(super) reconciler_runs: Runs,
     pub(super) doubts: Series,
     pub(super) drifted: Series,
+    /// Calls that have been dialling for more than ten minutes. They are counted every ten minutes.
+    pub(super) stuck: Series,
+    /// Claims that the dialer could not process because a table or a queue failed.
+    pub(super) failed_claims: Series,
+    /// Dials that the inbox knows and the calls table does not.
+    pub(super) dialled_before: Series,
+    /// Writes whose domain events the relay did not publish.
+    pub(super) skipped: Series,
+    /// Calls that were not computed again because they have too many events.
+    pub(super) refolds_given_up: Series,
     /// Age of the oldest event that is not known to be folded, in milliseconds. No value while there is none.
     pub(super) unfolded: Series,
     /// Reads of a secret that failed or found a wrong entry, and those that disabled a provider.
@@ -71,10 +81,21 @@ pub(super) struct Metrics {
     pub(super) disabled: Series,
     pub(super) events_age: Series,
     pub(super) dial_age: Series,
-    /// Received webhooks of each provider, in the order of [`Provider::ALL`].
+    /// Received webhooks of each provider, in the order of [`Provider::ALL`]. Empty for one that sent none in the last ten days.
     pub(super) by_provider: Vec<Series>,
     /// The same of the last ten days, by five minutes.
     pub(super) ten_days: Vec<Series>,
+}
+
+/// Runs of a function that has a schedule.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Runs {
+    /// Runs that the schedule asked for, also those that Lambda drops. Only the schedules invoke these functions asynchronously.
+    pub(super) scheduled: Series,
+    /// All invocations, also those by a queue, a stream or the API. None if Lambda may not or cannot invoke the function.
+    pub(super) invocations: Series,
+    /// Invocations that failed.
+    pub(super) errors: Series,
 }
 
 /// Rejected webhooks of the last hour. No metric has both a provider and a cause.
@@ -168,11 +189,10 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         statistic: statistic.to_owned(),
         period: PERIOD,
     };
-    // Only the schedules invoke these functions asynchronously. The stack names an alias, and Lambda counts the events of all versions
-    // under the name before the colon.
-    let scheduled_runs = |function: &str| MetricQuery {
+    // The stack names an alias, and Lambda counts the invocations of all versions under the name before the colon.
+    let of_lambda = |function: &str, name: &str| MetricQuery {
         namespace: "AWS/Lambda".to_owned(),
-        name: "AsyncEventsReceived".to_owned(),
+        name: name.to_owned(),
         dimensions: vec![("FunctionName".to_owned(), function.split(':').next().unwrap_or_default().to_owned())],
         statistic: "Sum".to_owned(),
         period: PERIOD,
@@ -200,8 +220,6 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_function("ingress", "answer_ms", "p99"),
         of_function("consumer", "received_to_applied_ms", "p99"),
         of_function("relay", "received_to_announced_ms", "p99"),
-        scheduled_runs(&stack.names.scheduler_function),
-        scheduled_runs(&stack.names.reconciler_function),
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
         of_function("reconciler", "unfolded_ms", "Maximum"),
@@ -209,28 +227,44 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         of_function("secret", "provider_disabled", "Sum"),
         of_queue(&stack.names.events_queue_url),
         of_queue(&stack.names.dial_queue_url),
+        of_function("reconciler", "stuck_dialing", "Maximum"),
+        of_function("dialer", "dial_failed", "Sum"),
+        of_function("dialer", "dialled_before", "Sum"),
+        of_function("relay", "record_skipped", "Sum"),
+        of_function("consumer", "refold_too_long", "Sum"),
     ];
-    queries.extend(Provider::ALL.map(|provider| of_provider(provider, MINUTE)));
+    for function in [&stack.names.scheduler_function, &stack.names.reconciler_function] {
+        queries.extend(["AsyncEventsReceived", "Invocations", "Errors"].map(|name| of_lambda(function, name)));
+    }
     // A request has one beginning for all its metrics, so the ten days need a request of their own. CloudWatch charges for metrics, not
     // for requests.
     let of_ten_days = Provider::ALL.map(|provider| of_provider(provider, PERIOD));
     let (all, ten_days) =
         tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_ten_days, now.minus(PAUSES_IN)));
-    let mut all = all?.into_iter();
+    let (mut all, ten_days) = (all?.into_iter(), ten_days?);
     let mut next = || all.next().unwrap_or_default();
     let (received, rejected) = (next(), next());
     // CloudWatch charges for each metric, so these are read only if there is something to tell.
     let hour = now.minus(REJECTED_IN);
-    let rejections = if rejected.0.iter().any(|(at, value)| *at >= hour && *value > 0.0) {
-        let by_provider = Provider::ALL.map(|provider| with(by_minute("rejected"), "provider", provider.as_str()));
-        let mut queries = by_provider.to_vec();
-        queries.push(with(by_minute("rejected"), "cause", "bad_signature"));
-        let mut by_provider = stack.metrics(&queries, hour).await?;
-        let bad_signature = by_provider.pop().unwrap_or_default();
-        Some(Rejections { by_provider, bad_signature })
-    } else {
-        None
+    let is_rejecting = rejected.0.iter().any(|(at, value)| *at >= hour && *value > 0.0);
+    let heard: Vec<bool> = ten_days.iter().map(|series| series.sum() > 0.0).collect();
+    let providers = || Provider::ALL.into_iter().zip(&heard).filter(|(_, heard)| **heard).map(|(provider, _)| provider);
+    let mut details: Vec<MetricQuery> = providers().map(|provider| of_provider(provider, MINUTE)).collect();
+    if is_rejecting {
+        details.extend(providers().map(|provider| with(by_minute("rejected"), "provider", provider.as_str())));
+        details.push(with(by_minute("rejected"), "cause", "bad_signature"));
+    }
+    let mut details = match details.is_empty() {
+        true => Vec::new(),
+        false => stack.metrics(&details, now.minus(LOOK_BACK)).await?,
+    }
+    .into_iter();
+    let of_each = |details: &mut std::vec::IntoIter<Series>| -> Vec<Series> {
+        heard.iter().map(|heard| if *heard { details.next().unwrap_or_default() } else { Series::default() }).collect()
     };
+    let by_provider = of_each(&mut details);
+    let rejections = is_rejecting
+        .then(|| Rejections { by_provider: of_each(&mut details), bad_signature: details.next().unwrap_or_default() });
     Ok(Metrics {
         received,
         rejected,
@@ -239,8 +273,6 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         answer: next(),
         applied: next(),
         announced: next(),
-        scheduler_runs: next(),
-        reconciler_runs: next(),
         doubts: next(),
         drifted: next(),
         unfolded: next(),
@@ -248,8 +280,15 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         disabled: next(),
         events_age: next(),
         dial_age: next(),
-        by_provider: Provider::ALL.map(|_| next()).to_vec(),
-        ten_days: ten_days?,
+        stuck: next(),
+        failed_claims: next(),
+        dialled_before: next(),
+        skipped: next(),
+        refolds_given_up: next(),
+        scheduler_runs: Runs { scheduled: next(), invocations: next(), errors: next() },
+        reconciler_runs: Runs { scheduled: next(), invocations: next(), errors: next() },
+        by_provider,
+        ten_days,
     })
 }
 

@@ -21,7 +21,7 @@ pub struct Threshold {
 }
 
 /// Every threshold, by the name of its line.
-pub const THRESHOLDS: [(&str, Threshold); 21] = [
+pub const THRESHOLDS: [(&str, Threshold); 27] = [
     ("rejected webhooks", REJECTED),
     ("failed secret reads", SECRET_FAILURES),
     ("disabled providers", DISABLED),
@@ -30,7 +30,10 @@ pub const THRESHOLDS: [(&str, Threshold); 21] = [
     ("received to announced p99", ANNOUNCED),
     ("last webhook", SILENCE),
     ("provider circuits", CIRCUITS),
+    ("failed runs", RUN_ERRORS),
     ("dials in doubt", DOUBTS),
+    ("calls stuck in dialling", STUCK),
+    ("failed claims", FAILED_CLAIMS),
     ("events not folded", UNFOLDED),
     ("events queue age", EVENTS_AGE),
     ("dial queue age", DIAL_AGE),
@@ -43,6 +46,9 @@ pub const THRESHOLDS: [(&str, Threshold); 21] = [
     ("retrying", RETRYING),
     ("conflicting bodies", CONFLICTS),
     ("drift", DRIFT),
+    ("forgotten dials", DIALLED_BEFORE),
+    ("skipped writes", SKIPPED),
+    ("refolds given up", REFOLDS_GIVEN_UP),
 ];
 
 const fn act(alarm: &'static str, limit: f64, advice: &'static str, command: &'static str) -> Threshold {
@@ -122,6 +128,48 @@ pub(super) const DOUBTS: Threshold = watch(
     0.0,
     "the reconciler asks the provider; nothing is dialled again before it knows",
     "switchhook stuck",
+);
+/// Invocations of the scheduler and the reconciler that failed in the last ten minutes.
+pub(super) const RUN_ERRORS: Threshold = watch(
+    "P2RunErrorsAlarm",
+    0.0,
+    "runs panicked, timed out or met an error; the next run does what is left, but calls are late if all fail",
+    "switchhook check",
+);
+/// Calls that were dialling for more than ten minutes when they were counted last.
+pub(super) const STUCK: Threshold = watch(
+    "P2StuckDialingAlarm",
+    0.0,
+    "no report says whether anybody answered: see whether the provider's webhooks arrive",
+    "switchhook stuck",
+);
+/// Claims that failed in the last hour.
+pub(super) const FAILED_CLAIMS: Threshold = watch(
+    "P2DialFailedAlarm",
+    0.0,
+    "a table or a queue failed while calls were dialled; they recover by themselves, or their dials are in doubt",
+    "switchhook stuck",
+);
+/// Dials of the last day that the calls table had forgotten.
+pub(super) const DIALLED_BEFORE: Threshold = watch(
+    "P2DialledBeforeAlarm",
+    0.0,
+    "the calls table lost rows that the inbox knows. Nobody was dialled twice: recover the rows",
+    "switchhook verify --since 24h",
+);
+/// Writes that the relay skipped in the last day.
+pub(super) const SKIPPED: Threshold = watch(
+    "P2RelaySkippedAlarm",
+    0.0,
+    "domain events were not published because a row cannot be read: see which, and who wrote it",
+    "switchhook republish --call CALL_ID",
+);
+/// Calls of the last day that were not computed again.
+pub(super) const REFOLDS_GIVEN_UP: Threshold = watch(
+    "P2RefoldLimitAlarm",
+    0.0,
+    "calls may differ from their events, because reading these takes too long",
+    "switchhook verify CALL_ID",
 );
 /// Milliseconds since the oldest event arrived that is not known to be folded.
 pub(super) const UNFOLDED: Threshold = act(

@@ -12,7 +12,8 @@ mod template;
 use std::collections::{BTreeMap, BTreeSet};
 
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_local::CloudOptions;
+use switchhook_local::metrics::{MINUTE_MS, Metrics, SeriesKey};
+use switchhook_local::{CloudOptions, EVENTS_QUEUE};
 use switchhook_tests::{MINUTE, World, all_providers, generic, options};
 
 use crate::outbound::{HOUR, call_request, create};
@@ -100,6 +101,31 @@ async fn stack_that_dials_without_schedules_fires_their_alarms() {
     for alarm in WITHOUT_SCHEDULES {
         // From the end of the first ten minutes on, the alarm is on for every five minutes of the two hours.
         assert_eq!(fired[alarm].len(), 23, "{alarm} {fired:?}");
+    }
+}
+
+/// The functions of the schedules, whose runs Lambda receives and does not invoke.
+#[test]
+fn runs_that_lambda_drops_set_off_the_alarms_of_the_schedules() {
+    let metrics = Metrics::default();
+    for minute in 0..60 {
+        let at_ms = minute * MINUTE_MS;
+        let waiting = SeriesKey::new("AWS/SQS", "ApproximateNumberOfMessagesVisible", &[("QueueName", EVENTS_QUEUE)]);
+        metrics.record(waiting, 0.0, at_ms);
+        for function in ["scheduler", "reconciler"] {
+            metrics.record_scheduled_event(function, at_ms);
+            // The first half of the hour is healthy.
+            if minute < 30 {
+                metrics.record_invocation(function, 5, false, at_ms);
+            }
+        }
+    }
+    let alarms = alarms();
+    for name in WITHOUT_SCHEDULES {
+        let times = alarms[name].times_in_alarm(&metrics, 0, 60 * MINUTE_MS).unwrap();
+        // Two periods of five minutes without an invocation.
+        assert_eq!(times.first(), Some(&(40 * MINUTE_MS)), "{name} {times:?}");
+        assert_eq!(times.len(), 5, "{name} {times:?}");
     }
 }
 

@@ -19,8 +19,8 @@ fn fine() -> Sources {
     let metrics = Metrics {
         received: series(&[(60, 100.0)]),
         answer: series(&[(60, 38.0)]),
-        scheduler_runs: series(&[(60, 5.0)]),
-        reconciler_runs: series(&[(60, 5.0)]),
+        scheduler_runs: runs(5.0, 5.0),
+        reconciler_runs: runs(5.0, 5.0),
         ..Metrics::default()
     };
     Sources {
@@ -40,6 +40,15 @@ fn fine() -> Sources {
         dead_lettered: Ok(Count::default()),
         retrying: Ok(Count::default()),
         conflicts: Ok(Count::default()),
+    }
+}
+
+/// Runs of the last minute: those that a schedule asked for, and all invocations.
+fn runs(scheduled: f64, invocations: f64) -> Runs {
+    Runs {
+        scheduled: series(&[(60, scheduled)]),
+        invocations: series(&[(60, invocations)]),
+        errors: series(&[(60, 0.0)]),
     }
 }
 
@@ -131,7 +140,19 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         (metrics(|metrics| metrics.doubts = series(&[(60, 1.0)])), "dials in doubt", Level::Watch),
         (metrics(|metrics| metrics.unfolded = series(&[(60, 301_000.0)])), "events not folded", Level::Act),
         (metrics(|metrics| metrics.unfolded = series(&[(600, 301_000.0)])), "events not folded", Level::Ok),
-        (metrics(|metrics| metrics.scheduler_runs = Series::default()), "scheduler runs", Level::Act),
+        (metrics(|metrics| metrics.scheduler_runs = Runs::default()), "scheduler runs", Level::Act),
+        // Its queue and its stream invoke it.
+        (metrics(|metrics| metrics.scheduler_runs = runs(0.0, 99.0)), "scheduler runs", Level::Act),
+        // Lambda drops what the schedule asks for.
+        (metrics(|metrics| metrics.scheduler_runs = runs(5.0, 0.0)), "scheduler runs", Level::Act),
+        (metrics(|metrics| metrics.reconciler_runs.errors = series(&[(60, 1.0)])), "failed runs", Level::Watch),
+        (metrics(|metrics| metrics.scheduler_runs.errors = series(&[(700, 1.0)])), "failed runs", Level::Ok),
+        (metrics(|metrics| metrics.stuck = series(&[(600, 1.0)])), "calls stuck in dialling", Level::Watch),
+        (metrics(|metrics| metrics.stuck = series(&[(800, 1.0), (200, 0.0)])), "calls stuck in dialling", Level::Ok),
+        (metrics(|metrics| metrics.failed_claims = series(&[(60, 1.0)])), "failed claims", Level::Watch),
+        (metrics(|metrics| metrics.dialled_before = series(&[(80_000, 1.0)])), "forgotten dials", Level::Watch),
+        (metrics(|metrics| metrics.skipped = series(&[(80_000, 1.0)])), "skipped writes", Level::Watch),
+        (metrics(|metrics| metrics.refolds_given_up = series(&[(80_000, 1.0)])), "refolds given up", Level::Watch),
         (Sources { swept: Ok(Some(ago(901))), ..fine() }, "sweep lag", Level::Watch),
         (Sources { swept: Ok(None), ..fine() }, "sweep lag", Level::Unknown),
         (Sources { dead_letters: Ok(1), ..fine() }, "dead letters", Level::Act),
@@ -203,6 +224,6 @@ fn counts_stop_and_name_the_first() {
 fn local_stack_has_no_alarms_and_may_have_started_just_now() {
     let mut sources = Sources { is_local: true, alarms: None, ..fine() };
     assert_eq!(answers(&sources), [Level::Ok; 3]);
-    sources.metrics.as_mut().unwrap().reconciler_runs = Series::default();
+    sources.metrics.as_mut().unwrap().reconciler_runs = Runs::default();
     assert_eq!(evidence(&sources, "reconciler runs").level, Level::Unknown);
 }
