@@ -26,7 +26,7 @@ use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::forecast::number_of;
-use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::plan::{Action, NotFound, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
 
@@ -56,13 +56,17 @@ pub async fn plan(
     let bodies = targets.search_inbox(stack, request, progress).await?;
     let letters = dead_letters::list(stack, items_max.saturating_add(1)).await?;
     let examined = targets.examined();
-    let mut groups: Vec<Vec<PlanItem>> = Vec::new();
+    // An appointment may have webhooks about no call, and no call.
+    let has_ids = matches!(request.filter, ForgetFilter::Calls(_));
+    let (mut groups, mut not_found): (Vec<Vec<PlanItem>>, _) = (Vec::new(), Vec::new());
     for target in targets.iter() {
         let letters: Vec<&dead_letters::DeadLetter> =
             letters.iter().map(|(_, letter)| letter).filter(|letter| target.has_letter(letter)).collect();
         let items = items_of(target, &letters, request.also_do_not_call);
         if !items.is_empty() {
             groups.push(items);
+        } else if has_ids && target.is_unknown() {
+            not_found.push(unknown(&target.call_id));
         }
     }
     // Events that name no call are a group each.
@@ -89,11 +93,20 @@ pub async fn plan(
     }
     let capped = items.len() < all || letters.not_received > 0;
     let filter = json!({ "forget": request.filter.to_json(), "also_do_not_call": request.also_do_not_call });
-    let draft = Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found: Vec::new() };
+    let draft = Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found };
     let mut plan = draft.work_out(stack).await?;
     plan.warnings.extend(unread_warning(&bodies.unreadable));
     plan.store(stack).await?;
     Ok(plan)
+}
+
+fn unknown(id: &CallId) -> NotFound {
+    let kind = if id.is_entity() { "entity" } else { "call" };
+    let reason = format!(
+        "no {kind} with this id is stored, and no webhook of it since the time that was searched: check the id. If the row \
+         has expired, --since TIME searches the inbox for its webhooks"
+    );
+    NotFound { id: id.to_string(), reason }
 }
 
 /// Returns a warning about the events whose body could not be searched. `None` if there are none.

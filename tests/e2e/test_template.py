@@ -213,6 +213,11 @@ def test_policy_for_changes_deletes_few_kinds_of_items():
     assert keys == {"InboxTable": condition("chunk:*", "conflict:*", "do-not-call:*", "*/replaced/*"), "CallsTable": condition("do-not-call:*")}
 
 
+def test_policy_for_changes_runs_the_reconciler_which_never_dials():
+    (running,) = [each for each in console_statements("ConsoleChangePolicy") if "lambda:InvokeFunction" in as_list(each["Action"])]
+    assert (running["Action"], running["Resource"]) == ("lambda:InvokeFunction", alias("reconciler"))
+
+
 def test_policy_for_looking_stores_nothing_but_plans():
     writing = [each for each in console_statements("ConsoleReadPolicy") if CHANGES & {action.split(":")[1] for action in as_list(each["Action"])}]
     (plans,) = writing

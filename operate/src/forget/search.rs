@@ -40,6 +40,8 @@ pub(super) struct Target {
     pub(super) entity: Option<Entity>,
     /// True if only the appointment suggests this id, and other calls of the appointment are known.
     is_guessed: bool,
+    /// True if an event shows that the id is one of an attempt of another call.
+    is_attempt: bool,
     /// Ids under which its webhooks arrive.
     ids: BTreeSet<CallId>,
     /// Events that are to be erased.
@@ -55,6 +57,13 @@ impl Target {
             || letter.event_id.as_ref().is_some_and(|id| {
                 self.events.contains(id) || self.row.as_ref().is_some_and(|call| call.contains_event(id))
             })
+    }
+}
+
+impl Target {
+    /// True if it leads to nothing but its own events.
+    pub(super) const fn is_unknown(&self) -> bool {
+        self.row.is_none() && self.entity.is_none() && !self.is_attempt
     }
 }
 
@@ -139,7 +148,7 @@ impl Targets {
             let creation = Some(creation_id(&call_id)).filter(|_| !call_id.is_entity());
             let events = events.chain(of_entity.map(|position| position.event_id.clone())).chain(creation).collect();
             let (ids, conflicts) = (BTreeSet::new(), BTreeSet::new());
-            Target { call_id, row: resolved.call, entity, is_guessed: false, ids, events, conflicts }
+            Target { call_id, row: resolved.call, entity, is_guessed: false, is_attempt: false, ids, events, conflicts }
         });
         target.ids.extend(ids);
         Ok(others)
@@ -234,7 +243,8 @@ impl Targets {
                     }
                 } else if call_id.is_entity() {
                     nameless.push((Some(call_id), event_id));
-                } else if self.is_of_attempt(&event_id) {
+                } else if let Some(attempt) = self.attempt_of(&event_id) {
+                    attempt.is_attempt = true;
                     others.insert(call_id);
                 }
             }
@@ -244,11 +254,11 @@ impl Targets {
         Ok((nameless, others))
     }
 
-    /// True if the event's id begins with the id of a target that has no row. Example: the target `retell:call_1` and the event
+    /// Returns the target without a row with whose id the event's id begins. Example: the target `retell:call_1` and the event
     /// `retell:call_1:call_ended`. The target is then an attempt, and the event names its call.
-    fn is_of_attempt(&self, event_id: &EventId) -> bool {
-        let mut without_row = self.targets.values().filter(|target| target.row.is_none());
-        without_row.any(|target| {
+    fn attempt_of(&mut self, event_id: &EventId) -> Option<&mut Target> {
+        let mut without_row = self.targets.values_mut().filter(|target| target.row.is_none());
+        without_row.find(|target| {
             event_id.as_str().strip_prefix(target.call_id.as_str()).is_some_and(|rest| rest.starts_with(':'))
         })
     }

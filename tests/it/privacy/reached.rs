@@ -19,7 +19,10 @@ use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::places::places;
-use super::{MAX, NAME, NUMBER, RETELL_CALL, about, calls, finished_call, number, planned, retell, stored};
+use super::{
+    MAX, NAME, NUMBER, RETELL_CALL, about, calls, finished_call, forget_calls, number, plan_of_last_hour, planned,
+    retell, stored,
+};
 use crate::operator::{HOUR, carry_out, carry_out_in_two, stack};
 use crate::outbound::{call_request, create, send};
 use crate::repair::drop_messages;
@@ -185,10 +188,27 @@ async fn appointment_and_ids_of_attempts_lead_to_their_calls() {
     let ids: BTreeSet<CallId> = of_appointment.items.iter().filter_map(|item| item.call_id.clone()).collect();
     assert_eq!(ids, BTreeSet::from([CallId::new(placed)]));
     let by_attempt = planned(calls(&["retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70"])).await;
+    assert_eq!(by_attempt.not_found, []);
     carry_out(&stack, &by_attempt).await;
     assert_eq!(world.call("c1").await.forgotten_at, None);
     let left = places(&world).await;
     assert!(left.iter().all(|place| !place.contains("call_5d0b")), "{left:#?}");
+}
+
+/// An operator who mistypes one of several ids must not believe that this person is forgotten too.
+#[tokio::test(start_paused = true)]
+async fn id_that_nothing_is_stored_under_is_named() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE).await;
+    let ids = ["c1", "c2", "entity:x-calcom:nobody"];
+    let plan = plan_of_last_hour(&world, calls(&ids)).await;
+    let named: Vec<&str> = plan.not_found.iter().map(|not_found| not_found.id.as_str()).collect();
+    assert_eq!(named, ids[1..]);
+    assert!(!plan.items.is_empty());
+    forget_calls(&world, &["c1"]).await;
+    let again = plan_of_last_hour(&world, calls(&ids[..1])).await;
+    assert_eq!((again.items.len(), again.not_found.len()), (0, 0), "it was forgotten before");
 }
 
 #[tokio::test(start_paused = true)]
