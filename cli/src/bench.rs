@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use switchhook_operate::Stack;
 use switchhook_operate::bench::{
-    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Options, RATE_DEFAULT, RATE_MAX, Removed, Report, Spread,
+    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Consumed, Options, RATE_DEFAULT, RATE_MAX, Removed, Report, Spread,
 };
 
 use crate::change::{ChangeError, Ended, progress_bar, refused};
@@ -18,13 +18,18 @@ const EXAMPLES: &str = "\
 Examples:
   switchhook bench --to http://127.0.0.1:8787
   switchhook bench --stack switchhook --calls 1000 --rate 100
+  switchhook bench --stack switchhook --calls 1000 --rate 100 --units
 
 It signs three webhooks of each call with the stack's key of the generic provider, and posts them at the given rate, each on a new
 connection. It prints the answers, how long a sender waits for them, and the time from the receipt of a webhook until it is applied to its
 call. At the end it removes the calls and the events. Subscribers see the domain events of those calls, whose ids begin with `bench-`, and
 the webhooks cost what docs/cost.md says. Nobody is dialled.
 
-It needs the same permissions as `switchhook check` for its webhook, which docs/first-deployment.md lists.
+--units reads the metrics of the tables and of the events queue for the minutes of the benchmark, and divides them by the webhooks that the
+stack received in these minutes. All that the stack does in them counts. Webhooks of a real provider are larger, and cost more units.
+
+It needs the same permissions as `switchhook check` for its webhook, which docs/first-deployment.md lists. --units
+needs `cloudwatch:GetMetricData` too.
 
 Exit status: 0 if all webhooks were accepted and applied, 1 if not, 2 if the stack could not be reached, 3 if it was refused.";
 
@@ -45,8 +50,11 @@ pub(crate) struct Bench {
     /// Time limit of the wait until all webhooks are applied
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
     timeout: Duration,
+    /// Also print the units of the tables and the messages per webhook; on AWS this takes up to four minutes more
+    #[arg(long)]
+    units: bool,
     /// Only remove what an earlier benchmark left behind, by its id
-    #[arg(long, value_name = "BENCH", conflicts_with_all = ["calls", "rate", "webhook_url", "timeout"])]
+    #[arg(long, value_name = "BENCH", conflicts_with_all = ["calls", "rate", "webhook_url", "timeout", "units"])]
     clean_up: Option<BenchId>,
     /// Print one JSON object
     #[arg(long)]
@@ -72,6 +80,7 @@ impl Bench {
             rate: self.rate,
             webhook_url: self.webhook_url.clone(),
             timeout: self.timeout,
+            units: self.units,
         };
         let bar = progress_bar(self.json, "webhooks");
         bar.set_length(u64::from(self.calls) * 3);
@@ -110,7 +119,21 @@ fn print(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.not_applied > 0 {
         writeln!(out, "accepted, and not applied in time: {}", report.not_applied)?;
     }
+    if let Some(consumed) = &report.consumed {
+        print_consumed(consumed, out)?;
+    }
     Ok(())
+}
+
+fn print_consumed(consumed: &Consumed, out: &mut impl Write) -> io::Result<()> {
+    let Consumed { received, write_units, read_units, messages, dollars_per_million } = consumed;
+    writeln!(out, "per webhook, of {received} that the stack received in these minutes:")?;
+    for (kind, units) in [("write units", write_units), ("read units", read_units)] {
+        let of_each: Vec<String> = units.iter().map(|(place, units)| format!("{place} {units:.2}")).collect();
+        writeln!(out, "  {kind:<12} {:.2}  ({})", units.values().sum::<f64>(), of_each.join(", "))?;
+    }
+    writeln!(out, "  {:<12} {messages:.2}", "messages")?;
+    writeln!(out, "the units cost ${dollars_per_million:.2} per million webhooks (us-east-1, on demand)")
 }
 
 fn print_spread(what: &str, spread: Option<Spread>, out: &mut impl Write) -> io::Result<()> {

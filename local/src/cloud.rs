@@ -6,8 +6,8 @@ mod gateway;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use switchhook_aws::shards::Shards;
 
@@ -48,6 +48,7 @@ use crate::stack::{
     CALL_RETENTION, CALLS_TABLE, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE,
     EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT, REPAIR_QUEUE, WEBHOOK_KEYS_SECRET,
 };
+use crate::sync::lock;
 use event_sources::{
     poll_dial_queue, poll_due_queue, poll_due_records, poll_events_queue, poll_repair_queue, poll_stream,
 };
@@ -113,6 +114,7 @@ struct Stack {
     requests: AtomicU64,
     runs: AtomicU64,
     metrics: Metrics,
+    sampler: Mutex<Sampler>,
 }
 
 impl Cloud {
@@ -140,6 +142,7 @@ impl Cloud {
             delivery_faults,
         } = options;
         let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
+        let metrics = Metrics::default();
         // Every function has clients of its own, as in its own process, so that a request tells who sent it.
         let aws = |function| sdk::with_timeouts_and_retries(&services.sdk_config_for(function));
         let inbox = |of| {
@@ -246,11 +249,12 @@ impl Cloud {
                 clock: clock(),
             }),
             fake,
+            sampler: Mutex::new(Sampler::new(services.clone(), metrics.clone())),
             services,
             tick,
             requests: AtomicU64::new(1),
             runs: AtomicU64::new(1),
-            metrics: Metrics::default(),
+            metrics,
         })))
     }
 
@@ -449,11 +453,15 @@ impl Cloud {
 
     /// Samples the queues and tables once a minute, as AWS does.
     async fn sample_metrics(&self) -> Infallible {
-        let mut sampler = Sampler::new(self.0.services.clone(), self.0.metrics.clone());
         loop {
             tokio::time::sleep(Duration::from_millis(MINUTE_MS)).await;
-            sampler.sample();
+            self.sample();
         }
+    }
+
+    /// Records what the queues and tables did since the last sample, as metrics of this minute.
+    pub fn sample(&self) {
+        lock(&self.0.sampler).sample();
     }
 
     /// Runs the scheduler, the reconciler and the drift check on their schedules. A failed run logs its error, and the

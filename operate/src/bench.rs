@@ -6,6 +6,7 @@
 //! The time of an answer includes a new connection. The time until an event is applied is from its receipt by ingress to its fold by the
 //! consumer, by the clocks of the stack. The metric `received_to_applied_ms` has the same time.
 
+mod consumed;
 mod id;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,7 @@ use crate::error::{Error, Refusal};
 use crate::stack::{Address, Stack};
 use crate::web;
 
+pub use consumed::Consumed;
 pub use id::{BenchId, NotABenchId};
 
 /// Default number of calls.
@@ -53,6 +55,8 @@ pub struct Options {
     pub webhook_url: Option<String>,
     /// Longest wait, after the last answer, until all accepted webhooks are applied.
     pub timeout: Duration,
+    /// True if the units of the tables are read too. On AWS that takes up to three minutes more.
+    pub units: bool,
 }
 
 /// Milliseconds of many events, by nearest rank.
@@ -86,6 +90,8 @@ pub struct Report {
     pub applied_ms: Option<Spread>,
     /// Accepted webhooks that were not applied in time.
     pub not_applied: u64,
+    /// Units of the tables and messages per webhook. `None` if they were not asked for, or ingress received nothing.
+    pub consumed: Option<Consumed>,
     /// Calls that were not removed, because an event of theirs may still be folded.
     pub left: u64,
 }
@@ -146,6 +152,7 @@ pub async fn bench(
         STORY.iter().flat_map(|event_type| (0..options.calls).map(|call| Webhook { call, event_type })).collect();
     let planned = webhooks.len() as u64;
     let (stop, is_stopped) = watch::channel(false);
+    let first_sent_at = stack.now();
     let (began, pause) = (Instant::now(), Duration::from_secs(1) / options.rate.max(1));
     let (stack_ref, key, id_ref, url) = (&stack, &key, &id, url.as_str());
     let mut answers = stream::iter(webhooks.into_iter().zip(0_u32..))
@@ -200,6 +207,9 @@ pub async fn bench(
     drop(answers);
     let seconds = began.elapsed().as_secs_f64();
     let applied = wait_until_applied(&stack, &id, &accepted, options.timeout).await?;
+    // The removal consumes units too.
+    let is_read = options.units && failed.is_none() && !*is_stopped.borrow();
+    let consumed = if is_read { Consumed::read(&stack, first_sent_at).await } else { Ok(None) };
     let Removed { left, .. } = remove(&stack, &id).await?;
     if let Some(error) = failed {
         return Err(error);
@@ -217,6 +227,7 @@ pub async fn bench(
         answer_ms: Spread::of(answer_ms),
         not_applied: (accepted.len() - applied.len()) as u64,
         applied_ms: Spread::of(applied),
+        consumed: consumed?,
         left,
     };
     Ok(report)

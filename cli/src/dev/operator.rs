@@ -114,6 +114,7 @@ async fn metrics_since(State(state): State<OperatorState>, uri: Uri) -> Response
         Some(Some(since)) => u64::try_from(since.as_millis()).unwrap_or_default(),
         Some(None) => return message(StatusCode::BAD_REQUEST, "since must be an RFC 3339 time"),
     };
+    state.cloud.sample();
     json_response(StatusCode::OK, &state.cloud.metrics().since(since_ms))
 }
 

@@ -20,6 +20,7 @@ fn stack_is_measured_and_nothing_is_left() {
     let output = stack.switchhook(&["bench", "--calls", "8", "--rate", "40", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!(output.status.code(), Some(0), "{report:#}");
+    assert_eq!(report["consumed"], Value::Null, "nobody asked");
     assert_eq!((&report["webhooks"], &report["accepted"], &report["left"]), (&json!(24), &json!(24), &json!(0)));
     assert_eq!(report["answers"], json!({"200 accepted": 24}));
     // The last webhook is sent 23 pauses after the first.
@@ -42,6 +43,29 @@ fn stack_is_measured_and_nothing_is_left() {
     assert!(printed.starts_with("6 of 6 webhooks sent in "), "{printed}");
     assert!(printed.contains("\nanswered 200 accepted: 6\nanswered after  p50 "), "{printed}");
     assert!(printed.ends_with("-2: its calls and events are removed\n"), "{printed}");
+}
+
+/// The stack has no other traffic, and so its units are those of the budget: a write of the inbox and one of each of its indexes, and so on.
+#[test]
+fn units_per_webhook_are_read_from_the_metrics_of_the_stack() {
+    let (_scratch, stack) = dev(&[]);
+    let output = stack.switchhook(&["bench", "--calls", "8", "--rate", "40", "--units", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    let consumed = &report["consumed"];
+    assert_eq!(consumed["received"], json!(24.0), "{report:#}");
+    assert_eq!(consumed["messages"], json!(1.0), "{report:#}");
+    let of = |kind: &str, place: &str| {
+        consumed[kind][place].as_f64().unwrap_or_else(|| panic!("{kind} {place}: {report:#}"))
+    };
+    assert_eq!(of("write_units", "inbox/by_received"), 1.0, "one entry for each webhook");
+    let (inbox, calls) = (of("write_units", "inbox"), of("write_units", "calls"));
+    assert!((1.0..3.0).contains(&inbox) && (0.3..2.0).contains(&calls), "{report:#}");
+    let all = |kind: &str| consumed[kind].as_object().expect("places").values().filter_map(Value::as_f64).sum::<f64>();
+    let dollars = all("write_units") * 0.625 + all("read_units") * 0.125;
+    assert!((consumed["dollars_per_million"].as_f64().expect("a price") - dollars).abs() < 1e-9, "{report:#}");
+    let output = stack.switchhook(&["bench", "--calls", "2", "--rate", "100", "--units"]);
+    let printed = text(&output.stdout);
+    assert!(printed.contains("\nper webhook, of ") && printed.contains("\n  write units  "), "{printed}");
 }
 
 #[test]
