@@ -129,9 +129,12 @@ impl Call {
     /// attempt, or else of the first event that names no attempt.
     pub(crate) fn started_at(&self, index: usize) -> Timestamp {
         let time = |entry: &HistoryEntry| entry.event.occurred_at.unwrap_or_else(|| self.reported_at(entry));
+        // The clock of a sender that names no attempt may be ahead. What arrived before a dial must not begin after it.
+        let time_of_unnamed = |entry: &HistoryEntry| time(entry).min(entry.received_at);
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
-            entries.filter(|entry| entry.event.kind.is_evidence() && self.concerns_attempt(entry, None)).map(time).min()
+            let entries = entries.filter(|entry| entry.event.kind.is_evidence() && self.concerns_attempt(entry, None));
+            entries.map(|entry| if named.is_some() { time(entry) } else { time_of_unnamed(entry) }).min()
         };
         let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
         dialled_at.or_else(|| earliest(Some(index))).or_else(|| earliest(None)).unwrap_or(self.created_at)
@@ -143,7 +146,7 @@ impl Call {
         let is_promise = self.plan.is_some() && entry.event.kind.is_call_level();
         let is_unnamed_start = entry.attempt_index.is_none() && entry.event.kind == EventKind::Initiated;
         // The history is searched for this time, so only for the few events that it decides about.
-        let is_before_dial = || dialled_at.is_some_and(|dialled_at| self.reported_at(entry) < dialled_at);
+        let is_before_dial = || dialled_at.is_some_and(|dialled_at| !self.is_since_dial(entry, dialled_at));
         !(is_promise || is_unnamed_start && is_before_dial())
     }
 
@@ -213,6 +216,20 @@ impl Call {
         siblings.filter_map(|other| other.event.occurred_at).min().unwrap_or(entry.received_at)
     }
 
+    /// True if an event that names no attempt happened and arrived after a dial. The clock of its sender may be ahead, so its time alone does
+    /// not say so.
+    pub(crate) fn is_since_dial(&self, entry: &HistoryEntry, dialled_at: Timestamp) -> bool {
+        entry.received_at >= dialled_at && self.reported_at(entry) >= dialled_at
+    }
+
+    /// True if an attempt had started when an event that names no attempt happened.
+    pub(crate) fn had_started(&self, index: usize, started_at: Timestamp, entry: &HistoryEntry) -> bool {
+        match self.attempt_records.get(index).and_then(|record| record.dialled_at) {
+            Some(dialled_at) => self.is_since_dial(entry, dialled_at),
+            None => self.reported_at(entry) >= started_at,
+        }
+    }
+
     /// Returns the events of an attempt in canonical order, each with its index into the history.
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt. If that is a
@@ -220,7 +237,7 @@ impl Call {
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
         let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,
-            None => is_first || self.reported_at(entry) >= started_at,
+            None => is_first || self.had_started(index, started_at, entry),
         };
         let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());
         for (at, entry) in self.history.iter().enumerate().filter(|(_, entry)| is_of_attempt(entry)) {

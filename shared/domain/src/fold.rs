@@ -239,7 +239,8 @@ impl Call {
         let is_dialled = self.attempt_records.get(*index).is_some_and(|record| record.dialled_at.is_some());
         let mut kinds = event.call_events.iter().map(|call_event| call_event.kind);
         let is_decision = kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined));
-        let reported_at = reported_at(event);
+        // The clock may be ahead as well: an event happened before it arrived.
+        let reported_at = reported_at(event).min(event.received_at);
         let begins_dial = kinds.all(EventKind::is_beginning)
             && event.received_at >= *started_at
             && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= *started_at;

@@ -113,7 +113,7 @@ impl Call {
     /// CLAIMED → IN_PROGRESS, for the dialer that holds the claim. **Only the dialer that stored this transition may ask the
     /// provider to place the attempt, and only once.** `dial_key` identifies this dial.
     ///
-    /// `None` if the dialer does not hold the claim, or the call has no room for another dial.
+    /// `None` if the dialer does not hold the claim, if the call has no room for another dial, or if its events would end the dial.
     #[must_use]
     pub fn start_dial(
         &self,
@@ -143,7 +143,9 @@ impl Call {
         call.note_move(MoveKind::Dialled, None, now);
         // `wake_at` stays at the end of the claim's lease, which saves a write to the index. If the response to the dial was
         // lost, the reconciler looks the attempt up at that time.
-        Some(DialStarted { transition: call.rederive(Cause::Worker, policy, now), attempt, is_last_attempt })
+        let transition = call.rederive(Cause::Worker, policy, now);
+        // If the history ended the dial at once, the claim would stay valid, and the next delivery would dial again.
+        (transition.call.job == Job::InProgress).then_some(DialStarted { transition, attempt, is_last_attempt })
     }
 
     /// Returns the number of the next dial, which is above the numbers of all attempts. Numbers above [`FOREIGN_NUMBER_MAX`] do not

@@ -54,12 +54,14 @@ impl Call {
             return false;
         }
         let starts = self.starts();
-        let vain: Vec<bool> = starts.iter().map(|(_, index)| self.reached_nobody(*index)).collect();
+        let starts: Vec<(Timestamp, usize, bool)> =
+            starts.into_iter().map(|(started_at, index)| (started_at, index, self.reached_nobody(index))).collect();
         unnamed.any(|entry| {
-            let reported_at = self.reported_at(entry);
-            let started = starts.partition_point(|(started_at, _)| *started_at <= reported_at);
-            let latest = starts.get(started.saturating_sub(1)).map(|(_, index)| *index);
-            latest == Some(index) && vain.iter().take(started).all(|reached_nobody| *reached_nobody)
+            let had_started =
+                |(started_at, index, _): &&(Timestamp, usize, bool)| self.had_started(*index, *started_at, entry);
+            let latest = starts.iter().filter(had_started).next_back().or_else(|| starts.first());
+            latest.is_some_and(|(_, latest, _)| *latest == index)
+                && starts.iter().filter(had_started).all(|(_, _, reached_nobody)| *reached_nobody)
         })
     }
 

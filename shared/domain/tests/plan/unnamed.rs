@@ -186,6 +186,38 @@ fn event_without_attempt_from_shortly_before_the_dial_begins_it_and_does_not_end
     check(&decided, "COMPLETED Confirmed [(\"in_progress\", \"confirmed\")]");
 }
 
+/// The clock of another system may be ahead, by seconds or by a time zone. What arrived before a dial does not tell of it.
+#[test]
+fn event_without_attempt_that_arrived_before_a_dial_does_not_end_it_whatever_time_it_names() {
+    for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Failed] {
+        for ahead in [600, 3_600] {
+            // It arrives during the first attempt, and ends it. The second is dialled before the time that the event names.
+            let first = dialled(&call_with(RETRY), 10);
+            let missed = folded(&first, &unnamed_late("missed", kind, 20 + ahead, 20));
+            assert_eq!(missed.job.as_str(), "PENDING");
+            let again = dialled(&missed, 200);
+            assert_eq!(again.attempts().len(), 2, "{}", states(&again));
+            assert_eq!(again.attempts()[1].lifecycle_label(), "initiated", "{}", states(&again));
+            assert_eq!(again.job, Job::InProgress, "{}", states(&again));
+            assert!(!again.is_claimed_by("token", at(201)));
+            // The provider refuses the second dial: nobody was called.
+            let refused = again.withdraw("dial", at(260), &POLICY, at(201)).expect("no event belongs to it").call;
+            assert_eq!(refused.attempts().len(), 1, "{}", states(&refused));
+            // It arrives before the first dial, and tells of a call by somebody else.
+            let before = dialled(&folded(&call_with(RETRY), &unnamed_late("missed", kind, 20 + ahead, 5)), 200);
+            assert_eq!(before.job, Job::InProgress, "{}", states(&before));
+            assert!(states(&before).ends_with("(\"initiated\", \"dialing\")]"), "{}", states(&before));
+            assert!(before.matches_history());
+            // It waited in the queue while the call was dialled.
+            let after = folded(&dialled(&call_with(RETRY), 200), &unnamed_late("missed", kind, 20 + ahead, 5));
+            assert_eq!((states(&after), after.matches_history()), (states(&before), true));
+            // What arrives after the dial tells of it, although its time is wrong.
+            let ended = folded(&first, &unnamed_late("missed", kind, 20 + ahead, 30));
+            assert_eq!((ended.attempts().len(), ended.job.as_str()), (1, "PENDING"));
+        }
+    }
+}
+
 #[test]
 fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_order() {
     let call = dialled(&call_with(RETRY), 200);
