@@ -196,7 +196,7 @@ fn appointment_announcements(
     now: Timestamp,
 ) -> Vec<Announcement> {
     let present = AnnouncementKind::Appointment(call.appointment_status_from(attempts));
-    let last = call.announcements.iter().map(|other| other.kind).rfind(|kind| kind.topic() == Topic::Appointment);
+    let last = last_announced(call, Topic::Appointment).map(|other| other.kind);
     let Some(latest) = attempts.last() else {
         if !call.job.is_final() {
             let is_dialing = last == Some(AnnouncementKind::Appointment(AppointmentStatus::Dialing));
@@ -231,19 +231,24 @@ fn appointment_announcements(
         let source = AnnouncementSource::Event(source);
         new.extend(Some(attempt_announcement(call, latest, present, source)).filter(|_| is_changed));
     }
-    // The attempt had timed out, and now it has ended. Nothing more is awaited.
-    if let Some(source) = latest.ended_by().filter(|_| new.is_empty() && latest.outcome_is_final())
-        && present == AnnouncementKind::Appointment(AppointmentStatus::Connected)
-        && last == Some(AnnouncementKind::Appointment(AppointmentStatus::Inconclusive))
-    {
-        new.push(attempt_announcement(call, latest, present, AnnouncementSource::Event(source)));
-    }
-    // The last status was `Retrying`, but the retry was called off: by a worker, or because of an event.
-    if call.job.is_final() && new.is_empty() && last.is_some_and(is_retrying) && last != Some(present) {
-        let source = source_of_end(call, Some(latest), cause, now);
-        new.push(attempt_announcement(call, latest, present, source));
+    // The appointment goes back to a status that its attempt had announced before: a retry was called off, the attempt ended after its
+    // timeout, the dial that was announced last reached nobody, or another attempt is the latest after all. A dial of which no event
+    // tells is not announced yet.
+    let goes_back = new.is_empty() && is_changed && matches!(last, Some(AnnouncementKind::Appointment(_)));
+    let subject = subject_of_status(attempts, latest);
+    if goes_back && subject.first.is_some() {
+        new.push(attempt_announcement(call, subject, present, source_of_end(call, Some(subject), cause, now)));
     }
     new
+}
+
+/// Returns the attempt whose outcome is the status of the appointment: the latest with a decision, else the latest.
+fn subject_of_status<'a>(attempts: &'a [AttemptState], latest: &'a AttemptState) -> &'a AttemptState {
+    attempts.iter().rfind(|attempt| attempt.decision().is_some()).unwrap_or(latest)
+}
+
+fn last_announced(call: &Call, topic: Topic) -> Option<&Announcement> {
+    call.announcements.iter().rfind(|other| other.kind.topic() == topic)
 }
 
 /// Returns the new outcomes of an attempt, for a call without an appointment. Only final outcomes are announced.
@@ -275,7 +280,7 @@ fn appointment_outcome_announcements(
     attempts: &[AttemptState],
     latest: &AttemptState,
 ) -> Vec<Announcement> {
-    let subject = attempts.iter().rfind(|attempt| attempt.decision().is_some()).unwrap_or(latest);
+    let subject = subject_of_status(attempts, latest);
     let highest = announced_kinds(call, subject).filter_map(AnnouncementKind::outcome_of_appointment).max();
     let dialing = subject.first.map(|first| (Outcome::Dialing, first));
     let outcomes = dialing.into_iter().chain(subject.outcome_maxima.iter().copied());

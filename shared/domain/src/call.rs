@@ -380,9 +380,10 @@ impl Call {
         *self == Self { version, updated_at, moves, ..other.clone() }
     }
 
-    /// Returns the index into the history of the event that arrived last. `None` if there is no event.
+    /// Returns the index into the history of the event that arrived last. `None` if there is no event. Events that later ones replace do not
+    /// count.
     pub(crate) fn newest_event(&self) -> Option<usize> {
-        self.history.len().checked_sub(1)
+        self.history.iter().rposition(|entry| !entry.event.kind.is_kept_once())
     }
 
     /// Returns the provider of an announcement's source event. `None` if the source is no event of a provider.

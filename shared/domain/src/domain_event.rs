@@ -200,13 +200,10 @@ fn corrected_sequence(
             let is_own = |other: &Announcement| {
                 is_previous_status(announcement, other) && other.attempt_index == announcement.attempt_index
             };
-            // After a retry was called off, the appointment returns to the status that the attempt had already announced.
-            // That announcement made the correction, if one was due.
-            let repeats = previous == Some(retrying.status())
-                && earlier
-                    .iter()
-                    .rfind(|other| is_own(other) && other.kind != retrying)
-                    .is_some_and(|other| other.kind == announcement.kind);
+            // After a retry was called off, or another attempt was none, the appointment returns to the status that the attempt had
+            // already announced. That announcement made the correction, if one was due.
+            let last = earlier.iter().rfind(|other| is_own(other) && other.kind != retrying);
+            let repeats = last.is_some_and(|other| other.kind == announcement.kind);
             let ending = earlier.iter().rposition(|other| is_own(other) && other.kind.is_ending());
             ending.filter(|_| !repeats).map(|index| index + 1)
         }

@@ -303,7 +303,7 @@ impl Call {
         now: Timestamp,
     ) -> Option<FoldOutcome> {
         let [call_event] = event.call_events.as_slice() else { return None };
-        if !matches!(call_event.kind, EventKind::Alive | EventKind::ClaimExpired) {
+        if !call_event.kind.is_kept_once() {
             return None;
         }
         let is_same =

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use switchhook_domain::{
-    ATTEMPT_EVENTS_MAX, AnnouncementKind, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId, Direction,
-    Disposition, DomainEvent, EventId, EventKind, FoldOutcome, Job, Origin, Policy, Provider, ProviderEvent,
-    ProviderSet, Timestamp, Transition, fold,
+    ATTEMPT_EVENTS_MAX, AnnouncementKind, AppointmentStatus, AttemptKey, CALL_ATTEMPTS_MAX, Call, CallEvent, CallId,
+    Direction, Disposition, DomainEvent, EventId, EventKind, FoldOutcome, Job, Lifecycle, Origin, Policy, Provider,
+    ProviderEvent, ProviderSet, Timestamp, Transition, fold,
 };
 
 const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
@@ -193,6 +193,15 @@ mod random {
                 published.extend(after.domain_events_from(first_new));
                 // Events that were published before are published again with the same content.
                 prop_assert_eq!(&published, &after.domain_events_from(1));
+                // The last word about the appointment is its status, in whatever order the events came. An attempt that is only known to be
+                // alive announces nothing.
+                let kinds = after.announcements.iter().map(|announcement| announcement.kind);
+                let is_status = |kind: &AnnouncementKind| matches!(kind, AnnouncementKind::Appointment(_));
+                let status = after.appointment_status();
+                let is_unannounced = status == AppointmentStatus::Dialing
+                    && after.attempts().last().is_some_and(|latest| latest.lifecycle == Lifecycle::Initiated);
+                let last = kinds.filter(is_status).next_back();
+                prop_assert!(is_unannounced || last.is_none_or(|last| last == AnnouncementKind::Appointment(status)), "{last:?} {status:?}");
                 call = Some(after);
             }
             let ids: BTreeSet<&str> = published.iter().map(|event| event.id.as_str()).collect();

@@ -128,6 +128,23 @@ fn announced_dial_that_reached_nobody_ends_when_its_booking_changes() {
     assert_eq!(types(&back)[6..], expected);
 }
 
+/// The second dial was announced and reached nobody. The appointment has the status of the first attempt again.
+#[test]
+fn announced_second_dial_that_reached_nobody_does_not_stay_the_status_of_the_appointment() {
+    let key = AttemptKey::new("2");
+    let missed = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 30));
+    let again = dialled(&missed, 200);
+    let again = folded(&again, &again.dial_accepted_event(&key, "p2", at(201)));
+    assert_eq!(again.appointment_status(), AppointmentStatus::Dialing);
+    let off = again.call_off(&POLICY, at(202)).expect("under way").call;
+    let nobody = folded(&off, &off.not_dialled_event(&key, "p2", at(203)));
+    assert_eq!((nobody.job.as_str(), nobody.appointment_status()), ("CANCELED", AppointmentStatus::NoAnswer));
+    let events = nobody.domain_events_from(1);
+    let last = events.iter().rfind(|event| event.event_type.starts_with("appointment.")).expect("announced");
+    assert_eq!((last.event_type.as_str(), &last.corrects), ("appointment.no_answer", &None), "{:?}", types(&nobody));
+    assert_eq!(types(&folded(&nobody, &nobody.dial_not_found_event(&key, at(999)))), types(&nobody), "it is told once");
+}
+
 #[test]
 fn retry_that_would_come_too_late_is_none() {
     let ended = folded(&dialled(&call_until(41), 10), &reports("1", "1", EventKind::NoAnswer, 40));
