@@ -99,8 +99,7 @@ impl Call {
             source_event_id: source.map(|source| source.source_event_id.to_string()),
             trace_id: self.trace_id_of(source).map(|trace_id| trace_id.as_str().to_owned()),
             occurred_at: occurred_at(announcement, source)?.to_string(),
-            corrects: corrected_sequence(announcement, earlier, previous)
-                .map(|sequence| format!("{}/{sequence}", self.call_id)),
+            corrects: corrected_sequence(announcement, earlier).map(|sequence| format!("{}/{sequence}", self.call_id)),
             reason: reason(kind),
             due_at: match kind {
                 AnnouncementKind::RetryScheduled(due_at) => Some(due_at.to_string()),
@@ -174,11 +173,7 @@ fn is_previous_status(announcement: &Announcement, other: &Announcement) -> bool
 ///
 /// Only an announcement of the same attempt corrects an ending. After a retry, or in the next attempt, the appointment moves
 /// on and nothing is corrected. A call that is resumed corrects its cancellation.
-fn corrected_sequence(
-    announcement: &Announcement,
-    earlier: &[Announcement],
-    previous: Option<&'static str>,
-) -> Option<usize> {
+fn corrected_sequence(announcement: &Announcement, earlier: &[Announcement]) -> Option<usize> {
     let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
     match announcement.kind {
         AnnouncementKind::Appointment(AppointmentStatus::Retrying)

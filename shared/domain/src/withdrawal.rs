@@ -59,7 +59,7 @@ impl Call {
         unnamed.any(|entry| {
             let had_started =
                 |(started_at, index, _): &&(Timestamp, usize, bool)| self.had_started(*index, *started_at, entry);
-            let latest = starts.iter().filter(had_started).next_back().or_else(|| starts.first());
+            let latest = starts.iter().rfind(had_started).or_else(|| starts.first());
             latest.is_some_and(|(_, latest, _)| *latest == index)
                 && starts.iter().filter(had_started).all(|(_, _, reached_nobody)| *reached_nobody)
         })

@@ -195,12 +195,12 @@ mod random {
                 prop_assert_eq!(&published, &after.domain_events_from(1));
                 // The last word about the appointment is its status, in whatever order the events came. An attempt that is only known to be
                 // alive announces nothing.
-                let kinds = after.announcements.iter().map(|announcement| announcement.kind);
+                let mut kinds = after.announcements.iter().map(|announcement| announcement.kind);
                 let is_status = |kind: &AnnouncementKind| matches!(kind, AnnouncementKind::Appointment(_));
                 let status = after.appointment_status();
                 let is_unannounced = status == AppointmentStatus::Dialing
                     && after.attempts().last().is_some_and(|latest| latest.lifecycle == Lifecycle::Initiated);
-                let last = kinds.filter(is_status).next_back();
+                let last = kinds.rfind(is_status);
                 prop_assert!(is_unannounced || last.is_none_or(|last| last == AnnouncementKind::Appointment(status)), "{last:?} {status:?}");
                 call = Some(after);
             }
