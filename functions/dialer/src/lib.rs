@@ -305,8 +305,11 @@ impl Dialer {
             Ok(inbox::DialRecordOutcome::Refused(records)) => {
                 return self.recall(call, attempt, dial_key, records).await;
             }
-            // Perhaps only the answer was lost. Then the inbox refuses the next dial of this attempt, and this one is looked up.
-            Err(error) => return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error)),
+            // Perhaps only the answer was lost. Then the inbox would refuse the next dial of this attempt, and this one would be looked up.
+            Err(error) => {
+                self.delete_dial_record(call, &record).await;
+                return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error));
+            }
         }
         let asked_at = self.clock.now();
         notes.asked_at = Some(asked_at);

@@ -189,3 +189,18 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
     assert_snapshot!(call_state(&world, "booked").await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }
+
+/// No search proves that Vonage dialled nobody. So a dial that looked made would end as `inconclusive`, and the call would fail.
+#[tokio::test(start_paused = true)]
+async fn call_whose_dial_was_recorded_and_not_made_is_placed_soon() {
+    let world = World::with_secret(&all_accounts());
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    world.inject_fault("UpdateItem", INBOX_TABLE, 3, Fault::ResponseLost);
+    schedule(&world, "slow", &[Provider::Vonage], Duration::ZERO).await;
+    world.wait(MINUTE * 2).await;
+    world.clear_faults();
+    assert_eq!(world.logged("dial_failed").len(), 1);
+    assert_eq!(world.logged("dialled_before").len(), 0);
+    let attempts: Vec<_> = world.cloud.fake().dials().into_iter().map(|dial| dial.attempt).collect();
+    assert_eq!(attempts, ["1"]);
+}
