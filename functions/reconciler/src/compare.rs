@@ -277,9 +277,17 @@ mod tests {
 
     /// Label that the call of these events shows, and the one that the report leads to.
     fn shown_and_reported(events: &[ProviderEvent], report: &ProviderEvent) -> (&'static str, Option<&'static str>) {
-        let call = fold(None, events, &POLICY, report.received_at).transition.unwrap().call;
+        shown_and_recorded(events, &(report.clone(), false))
+    }
+
+    /// The same, for a report that perhaps lacks the detail of its ending.
+    fn shown_and_recorded(
+        events: &[ProviderEvent],
+        (record, lacks_detail): &(ProviderEvent, bool),
+    ) -> (&'static str, Option<&'static str>) {
+        let call = fold(None, events, &POLICY, record.received_at).transition.unwrap().call;
         let attempt = call.attempts().pop().unwrap();
-        let report = (std::slice::from_ref(report), false);
+        let report = (std::slice::from_ref(record), *lacks_detail);
         (attempt.lifecycle_label(), reported_lifecycle(&call, &attempt, report, &POLICY))
     }
 
@@ -310,12 +318,29 @@ mod tests {
             (vonage("rejected", Some("declined")), "busy", "busy"),
             (vonage("ringing", None), "ringing", "busy"),
         ] {
-            let call = fold(None, &[webhook], &POLICY, record.0.received_at).transition.unwrap().call;
-            let attempt = call.attempts().pop().unwrap();
-            let report = (std::slice::from_ref(&record.0), record.1);
-            let found = reported_lifecycle(&call, &attempt, report, &POLICY);
-            assert_eq!((attempt.lifecycle_label(), found), (shown, Some(reported)));
+            assert_eq!(shown_and_recorded(&[webhook], &record), (shown, Some(reported)));
         }
+    }
+
+    #[test]
+    fn record_without_a_reason_disagrees_with_no_reason_of_its_webhook_and_never_outranks_it() {
+        let read_elevenlabs = |event: &str, data: &serde_json::Value| {
+            let body = json!({"type": event, "event_timestamp": 1_767_225_540, "data": data}).to_string().into_bytes();
+            reading(&VerifiedWebhook::from_inbox(Provider::ElevenLabs, String::new(), body, 0))
+        };
+        let metadata = json!({"start_time_unix_secs": 1_767_225_500, "call_duration_secs": 0, "phone_call": {}});
+        let conversation = json!({"conversation_id": "c", "status": "failed", "metadata": metadata});
+        let record = read_elevenlabs("post_call_transcription", &conversation);
+        assert!(record.1);
+        for (reason, ending) in [("busy", "busy"), ("no-answer", "no_answer"), ("unknown", "failed")] {
+            let failure = json!({"conversation_id": "c", "failure_reason": reason});
+            let (webhook, lacks_detail) = read_elevenlabs("call_initiation_failure", &failure);
+            assert!(!lacks_detail);
+            assert_eq!(shown_and_recorded(std::slice::from_ref(&webhook), &record), (ending, Some(ending)));
+            // The call has the record, and it says nothing more.
+            assert_eq!(shown_and_recorded(&[record.0.clone(), webhook], &record), (ending, None));
+        }
+        assert_eq!(shown_and_recorded(std::slice::from_ref(&record.0), &record).0, "no_answer");
     }
 
     #[test]

@@ -87,11 +87,12 @@ fn conversation(call: &FakeCall, id: &str, now: i64) -> Value {
         (true, true) => "failed",
     };
     let result = match call.behaviour.ending() {
-        Ending::Conversation => "answered",
-        Ending::Voicemail => "voicemail",
-        Ending::Busy => "busy",
-        Ending::NoAnswer => "no_answer",
-        Ending::Failed | Ending::WrongNumber => "failed",
+        Ending::Conversation => Some("answered"),
+        Ending::Voicemail => Some("voicemail"),
+        Ending::Busy => Some("busy"),
+        // No document says that every call has a result.
+        Ending::NoAnswer => None,
+        Ending::Failed | Ending::WrongNumber => Some("failed"),
     };
     let started_ms = call.answered_ms.unwrap_or(call.created_ms);
     let seconds = if is_answered && is_over { (call.ended_ms - started_ms) / 1000 } else { 0 };
@@ -108,7 +109,7 @@ fn conversation(call: &FakeCall, id: &str, now: i64) -> Value {
             "phone_call": {
                 "type": "twilio", "direction": "outbound", "phone_number_id": call.echoed["phone_number_id"],
                 "agent_number": "+15550100", "external_number": call.to,
-                "call_result": is_over.then_some(result),
+                "call_result": result.filter(|_| is_over),
             },
         },
         "analysis": analysis,

@@ -35,6 +35,7 @@ pub(crate) fn read(
         correlate_without_echo(Provider::ElevenLabs, &echoed, provider_call_id, notes)
     };
     notes.unknown_value = unknown_value(event, &conversation);
+    notes.lacks_detail = event == Event::PostCallTranscription && lacks_reason(&conversation);
 
     let times = CallTimes {
         started_at: conversation.started_at(),
@@ -143,6 +144,10 @@ fn transcription(conversation: &Conversation, decided: Option<UserDecision>, tim
 /// Reads how a conversation ended: by the result of the phone call, and without one by the status and the length. A call that
 /// has a length was answered.
 fn ending(conversation: &Conversation) -> Ending {
+    if lacks_reason(conversation) {
+        // The reason in the webhook makes the same ending, or one with precedence over it.
+        return Ending::NO_ANSWER;
+    }
     let was_answered = conversation.seconds().map(|seconds| seconds > 0);
     let result = conversation.phone_call().and_then(|call| call.call_result);
     match (result, conversation.status, was_answered) {
@@ -160,6 +165,13 @@ fn ending(conversation: &Conversation) -> Ending {
         // Nothing says whether anybody answered.
         (Some(CallResult::Other) | None, _, _) => Ending::Unclear,
     }
+}
+
+/// True if a phone call never became a conversation, and only its `call_initiation_failure` tells why.
+fn lacks_reason(conversation: &Conversation) -> bool {
+    conversation.phone_call().is_some_and(|call| call.call_result.is_none())
+        && conversation.status == Some(Status::Failed)
+        && conversation.seconds() == Some(0)
 }
 
 /// Reads why a call never became a conversation.

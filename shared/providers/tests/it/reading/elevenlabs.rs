@@ -93,7 +93,7 @@ fn result_of_the_phone_call_counts_first_then_status_and_length() {
     a_word_of_next_year processing: completed | completed | completed
     a_word_of_next_year a-word-of-next-year: completed | completed | completed
     - done: ~ringing ~in_progress completed | completed | completed
-    - failed: ~ringing ~in_progress failed | failed | completed
+    - failed: ~ringing ~in_progress failed | ~ringing no_answer | completed
     - processing: completed | completed | completed
     - a-word-of-next-year: completed | completed | completed
     ");
