@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, text};
 
 use crate::outbound::send;
@@ -39,6 +39,25 @@ async fn same_request_within_five_minutes_finds_the_first_call() {
         assert_eq!(code, StatusCode::CREATED, "from {begin_s} s");
         assert_ne!(first, second);
     }
+}
+
+/// The request is recorded and its row is not written. When it is sent again, the next five minutes have begun.
+#[tokio::test(start_paused = true)]
+async fn request_whose_row_could_not_be_written_makes_one_call_when_it_is_sent_again() {
+    let world = World::stopped();
+    world.wait(Duration::from_secs(299)).await;
+    world.inject_fault("PutItem", CALLS_TABLE, 1, down());
+    let (code, _) = send(&world, "POST", "/calls", None, &request()).await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR);
+    world.wait(Duration::from_secs(2)).await;
+    let (code, first) = post(&world, &request()).await;
+    assert_eq!(code, StatusCode::OK);
+    world.wait(MINUTE * 4).await;
+    assert_eq!(post(&world, &request()).await, (StatusCode::OK, first));
+    assert_eq!((world.items(CALLS_TABLE).await.len(), world.items(INBOX_TABLE).await.len()), (1, 1));
+    // Five minutes after the first request, the same content makes another call.
+    world.wait(MINUTE).await;
+    assert_eq!(post(&world, &request()).await.0, StatusCode::CREATED);
 }
 
 #[tokio::test(start_paused = true)]

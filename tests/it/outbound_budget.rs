@@ -46,13 +46,13 @@ async fn creating_a_call_costs_two_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn detecting_a_repeated_creation_costs_one_read() {
+async fn detecting_a_repeated_creation_costs_two_reads() {
     let world = World::stopped();
     let mut request = without_appointment("confirms");
     request.as_object_mut().unwrap().remove("allow_duplicate");
     reset_counters(&world);
     create(&world, &request).await;
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 1), ("PutItem", 2)]));
+    assert_eq!(world.requests(), request_counts(&[("GetItem", 2), ("PutItem", 2)]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,8 @@
 //!
 //! **The id of a new call is a hash, so the table itself detects a repetition.** With an idempotency key, it is the hash of the
 //! caller and the key. Without one, it is the hash of the caller, the content of the request and the five minutes in which it
-//! was received. The five minutes before are read too, so a repetition within five minutes finds the first call.
+//! was received. The five minutes before are read too, so a repetition within five minutes finds the first call, or the record of its
+//! request.
 //!
 //! **The request is recorded in the inbox before the row is written.** So a row that was lost can be rebuilt, and a repetition of the
 //! request rebuilds it, with every dial that the inbox records. It never makes a second call. Equal requests of one batch make one
@@ -149,15 +150,25 @@ impl Api {
                 None => Err(key_reused()),
             };
         }
-        if let Some(earlier_id) = earlier_id
-            && let Some(first) = self.calls.get_call(&earlier_id).await?
-            && first.created_at > now.minus(DUPLICATE_WINDOW)
-        {
-            if first.forgotten_at.is_some() {
-                return Err(call_forgotten());
-            }
-            if is_created_by(&first, &hash) {
-                return Ok(created(&first, appointment_id.as_deref(), true));
+        if let Some(earlier_id) = earlier_id {
+            let since = now.minus(DUPLICATE_WINDOW);
+            match self.calls.get_call(&earlier_id).await? {
+                Some(first) if first.created_at > since => {
+                    if first.forgotten_at.is_some() {
+                        return Err(call_forgotten());
+                    }
+                    if is_created_by(&first, &hash) {
+                        return Ok(created(&first, appointment_id.as_deref(), true));
+                    }
+                }
+                Some(_) => {}
+                // If the same request was recorded, and its row was not written, this one writes it.
+                None => {
+                    let first = self.inbox.get(&creation_id(&earlier_id)).await?;
+                    if first.is_some_and(|first| first.received_at > since) {
+                        call_id = earlier_id;
+                    }
+                }
             }
         }
         if let Some(error) = request.due_at_error.take() {
