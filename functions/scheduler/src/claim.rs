@@ -68,8 +68,11 @@ impl Scheduler {
                         Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, None, Box::new(call))),
                         Ok(None) => {
                             report.waiting += 1;
-                            if let Err(error) = flow.await_resumption(&call, now).await {
-                                fail(report, error);
+                            for provider in call.dial_providers() {
+                                if let Err(error) = flow.await_resumption(provider, now).await {
+                                    fail(report, error);
+                                    break;
+                                }
                             }
                         }
                         Err(error) => fail(report, error),

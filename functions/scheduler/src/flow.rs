@@ -48,6 +48,8 @@ impl Turn {
     }
 }
 
+/// Time from one run of the schedule to the next.
+const RUN_INTERVAL: Duration = Duration::from_secs(60);
 /// Age at which this invocation no longer uses its count of the calls in flight. A stored count ends at the same age.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
@@ -65,7 +67,7 @@ pub(crate) struct Flow<'a> {
     full: BTreeSet<Provider>,
     /// Full providers for which no scheduler knew before this invocation that a call waits.
     newly_full: BTreeSet<Provider>,
-    /// Providers for which a call waits until their pause ends, and that time.
+    /// Providers for which calls may wait until their pause ends, and that time.
     paused: BTreeMap<Provider, Timestamp>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
@@ -155,21 +157,27 @@ impl<'a> Flow<'a> {
         &self.newly_full
     }
 
-    /// Providers for which a call waits until their pause ends, and that time.
+    /// Providers for which calls may wait until their pause ends, and that time.
     pub(crate) const fn paused(&self) -> &BTreeMap<Provider, Timestamp> {
         &self.paused
     }
 
-    /// Notes which providers of a call that none takes are only paused.
-    pub(crate) async fn await_resumption(&mut self, call: &Call, now: Timestamp) -> Result<(), Error> {
-        for provider in call.dial_providers() {
-            if self.is_configured(provider)
-                && let Some(until) = self.health(provider).await?.pause_end(now)
-            {
-                self.paused.insert(provider, until);
-            }
+    /// Notes that calls may wait for the provider until its pause ends, if it is paused.
+    pub(crate) async fn await_resumption(&mut self, provider: Provider, now: Timestamp) -> Result<(), Error> {
+        if self.is_configured(provider)
+            && let Some(until) = self.health(provider).await?.pause_end(now)
+        {
+            self.paused.insert(provider, until);
         }
         Ok(())
+    }
+
+    /// Number of calls that the provider's dial rate allows from one run of the schedule to the next, at least one. 0 if the provider
+    /// places no calls.
+    pub(crate) fn dials_per_run(&self, provider: Provider) -> u64 {
+        let Some(interval) = self.dial_rates.interval(provider, self.dialers) else { return 0 };
+        let dials = RUN_INTERVAL.as_nanos().checked_div(interval.as_nanos());
+        dials.map_or(u64::MAX, |dials| u64::try_from(dials).unwrap_or(u64::MAX).max(1))
     }
 
     /// True if a call is known to wait for the provider, because it has as many calls as it may have.

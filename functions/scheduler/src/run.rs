@@ -1,6 +1,7 @@
 //! One run of the schedule: the calls that are due, and those that will be before the next run.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use switchhook_aws::Error;
@@ -70,7 +71,7 @@ impl Scheduler {
         trace_id: &str,
     ) -> Result<(), Error> {
         let providers = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()).collect();
-        self.claim_for(&providers, flow, report, started, trace_id).await
+        self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await
     }
 
     /// Has the scheduler look again at these providers, which have as many calls as they may have, every ten seconds until the next run. At
@@ -86,7 +87,8 @@ impl Scheduler {
         self.due_queue.send_due(&looks).await
     }
 
-    /// Claims calls that wait for these providers, the oldest first. Returns the first error.
+    /// Claims calls that wait for these providers, the oldest first. Has those delivered that will be due in the time `ahead`, also if their
+    /// provider takes no call now. Returns the first error.
     ///
     /// **All calls that may take the same places are claimed in the order of their due times**, whichever wake queue and shard they wait
     /// in. So no call waits behind later ones for ever. Each round takes a batch of the oldest calls. The places of one provider limit the
@@ -94,6 +96,7 @@ impl Scheduler {
     pub(crate) async fn claim_for(
         &self,
         providers: &BTreeSet<Provider>,
+        ahead: Duration,
         flow: &mut Flow<'_>,
         report: &mut Report,
         started: Timestamp,
@@ -103,7 +106,7 @@ impl Scheduler {
         let mut lines = Vec::new();
         for provider in providers {
             for queue in [WakeQueue::Dial(*provider), WakeQueue::DialAny(*provider)] {
-                let opened = self.open_lines(queue, *provider, &mut lines, flow, report, started).await;
+                let opened = self.open_lines((queue, *provider), ahead, &mut lines, flow, report, started).await;
                 result = result.and(opened);
             }
         }
@@ -127,30 +130,38 @@ impl Scheduler {
     /// Reads the first page of each shard of a wake queue, if calls of the queue can be claimed now. Of a queue whose provider has no
     /// free place, it reads the oldest calls only, which show how long calls wait.
     ///
-    /// While a circuit is open and needs no probe, calls that name no other provider are not read. So those that are too late end with
-    /// the next probe.
+    /// While a provider is paused, or its circuit is open and needs no probe, due calls that name no other provider are not read. So those
+    /// that are too late end with the next probe.
     async fn open_lines(
         &self,
-        queue: WakeQueue,
-        provider: Provider,
+        (queue, provider): (WakeQueue, Provider),
+        ahead: Duration,
         lines: &mut Vec<Line>,
         flow: &mut Flow<'_>,
         report: &mut Report,
         started: Timestamp,
     ) -> Result<(), Error> {
         let now = self.clock.now();
-        let is_configured = flow.is_configured(provider);
-        let is_only_counted = !is_configured && queue == WakeQueue::Dial(provider);
+        let is_only_counted = !flow.is_configured(provider) && queue == WakeQueue::Dial(provider);
         let (limit, until) = match self.pool_of(queue, provider, flow, report, now).await? {
-            _ if is_only_counted => (1, now),
-            Some((_, calls)) => (calls.clamp(1, PAGE_MAX), now.plus(LOOK_AHEAD)),
-            None => return Ok(()),
+            _ if is_only_counted => (Some(1), now),
+            Some((_, calls)) => (Some(calls.clamp(1, PAGE_MAX)), now.plus(ahead)),
+            None => (None, now.plus(ahead)),
         };
+        if limit.is_none() {
+            flow.await_resumption(provider, now).await?;
+        }
+        let soon = now.plus(Duration::from_millis(1))..=until;
+        let dials = flow.dials_per_run(provider);
         // Each run starts with another shard, so that no shard is always the last.
         for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs()) {
             if is_time_up(report, started, self.clock.now()) {
                 break;
             }
+            let Some(limit) = limit else {
+                self.look_ahead(queue, shard, soon.clone(), dials, report).await?;
+                continue;
+            };
             let pages = self.calls.dial_queue_pages(queue, shard, until, limit);
             let mut line = Line { queue, provider, pages, due: VecDeque::new(), is_read: false };
             let found = self.read_page(&mut line, report).await;
@@ -165,6 +176,23 @@ impl Scheduler {
             found?;
         }
         Ok(())
+    }
+
+    /// Has calls of a shard delivered when they are due in this time, up to `limit` of them.
+    async fn look_ahead(
+        &self,
+        queue: WakeQueue,
+        shard: u64,
+        soon: RangeInclusive<Timestamp>,
+        limit: u64,
+        report: &mut Report,
+    ) -> Result<(), Error> {
+        if soon.is_empty() || limit == 0 {
+            return Ok(());
+        }
+        let limit = i32::try_from(limit.min(PAGE_MAX)).unwrap_or(i32::MAX);
+        let (entries, _) = self.calls.wake_entries(queue, shard, soon, false, limit, None).await?;
+        self.delay(entries.into_iter().map(|entry| (entry.call_id, entry.wake_at)).collect(), report).await
     }
 
     /// Reads the next page of a line. Has the calls delivered that are due soon. Returns the number of calls on the page.

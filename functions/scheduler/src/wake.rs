@@ -71,7 +71,7 @@ impl Scheduler {
             result = result.and(flow.health(provider).await.map(drop));
         }
         // Calls that wait have waited longer than those that are due now.
-        result = result.and(self.claim_for(providers, &mut flow, &mut report, started, trace_id).await);
+        result = result.and(self.claim_for(providers, Duration::ZERO, &mut flow, &mut report, started, trace_id).await);
         if !due.is_empty() {
             let due = due.into_iter().collect();
             result = result.and(self.claim_all(&mut flow, due, Turn::Woken, &mut report, trace_id).await);
@@ -97,7 +97,8 @@ impl Scheduler {
             {
                 continue;
             }
-            self.claim_for(&BTreeSet::from([provider]), flow, report, started, trace_id).await?;
+            let provider_alone = BTreeSet::from([provider]);
+            self.claim_for(&provider_alone, Duration::ZERO, flow, report, started, trace_id).await?;
             if !flow.calls_wait(provider, self.clock.now()).await? {
                 // They were counted before.
                 report.waiting -= calls.len() as u64;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchhook_domain::{Provider, ProviderHealth};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{MINUTE, World};
 
+use super::provider_health::{open, schedule};
 use super::{HOUR, call_request, create, send};
 
 /// Creates a call that is due after `delay`, and waits until it was dialled. Returns the milliseconds from the due time to the
@@ -42,6 +44,47 @@ async fn call_is_dialled_at_the_second_at_which_it_is_due() {
         println!("due after {seconds} s: dialled {late} ms later");
         assert!((0..=1_100).contains(&late), "due after {seconds} s, dialled {late} ms later");
     }
+}
+
+/// A run of the schedule finds the provider paused, or its circuit open. Seconds later the provider takes calls again.
+#[tokio::test(start_paused = true)]
+async fn provider_that_takes_no_call_during_a_run_delays_none_that_is_due_later() {
+    for is_paused in [true, false] {
+        let world = World::new();
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+        let due_at = world.now().plus(Duration::from_secs(90));
+        schedule(&world, "later", &[Provider::Retell], Duration::from_secs(90)).await;
+        world.wait(Duration::from_secs(58)).await;
+        if is_paused {
+            let paused_until = Some(world.now().plus(Duration::from_secs(5)));
+            let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
+            world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
+        } else {
+            open(&world, Provider::Retell, HOUR).await;
+            world.wait(Duration::from_secs(5)).await;
+            let close = |_: &ProviderHealth| Some((ProviderHealth::new(Provider::Retell), ()));
+            world.calls.change_provider_health(Provider::Retell, close).await.unwrap();
+        }
+        world.wait(MINUTE * 2).await;
+        let dials = world.cloud.fake().dials();
+        let late = dials[0].started_ms - due_at.as_millis();
+        assert!((0..=1_100).contains(&late), "paused: {is_paused}, dialled {late} ms later");
+    }
+}
+
+/// Calls that are not woken one by one, because they were due before the pause.
+#[tokio::test(start_paused = true)]
+async fn run_during_a_pause_looks_at_the_provider_when_the_pause_ends() {
+    let mut world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    schedule(&world, "waits", &[Provider::Retell], Duration::ZERO).await;
+    let records = world.cloud.services().dynamodb().stream().take_due(10);
+    let paused_until = Some(world.now().plus(MINUTE + Duration::from_secs(5)));
+    let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
+    world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
+    world.start();
+    world.wait(MINUTE + Duration::from_secs(10)).await;
+    assert_eq!((records.len(), world.cloud.fake().dials().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
