@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use switchhook_aws::Error;
-use switchhook_aws::calls::WakeQueue;
+use switchhook_aws::calls::{WakeEntry, WakeQueue};
 use switchhook_aws::dynamodb::Pages;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::queue::DueWork;
@@ -28,7 +28,8 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(40),
     Duration::from_secs(50),
 ];
-/// Largest number of calls that a run reads from one shard of a wake queue at once.
+/// Limits on the calls that a run reads from one shard of a wake queue at once. Fewer calls would cost as much: DynamoDB charges for 4 KB.
+const PAGE_MIN: u64 = 20;
 const PAGE_MAX: u64 = 1_000;
 /// Largest number of calls that a run claims at once for one provider.
 const BATCH_MAX: u64 = 100;
@@ -145,7 +146,7 @@ impl Scheduler {
         let is_only_counted = !flow.is_configured(provider) && queue == WakeQueue::Dial(provider);
         let (limit, until) = match self.pool_of(queue, provider, flow, report, now).await? {
             _ if is_only_counted => (Some(1), now),
-            Some((_, calls)) => (Some(calls.clamp(1, PAGE_MAX)), now.plus(ahead)),
+            Some((_, calls)) => (Some(calls.clamp(PAGE_MIN, PAGE_MAX)), now.plus(ahead)),
             None => (None, now.plus(ahead)),
         };
         if limit.is_none() {
@@ -159,58 +160,65 @@ impl Scheduler {
                 break;
             }
             let Some(limit) = limit else {
-                self.look_ahead(queue, shard, soon.clone(), dials, report).await?;
+                self.look_ahead(queue, shard, soon.clone(), dials, None, report).await?;
                 continue;
             };
             let pages = self.calls.dial_queue_pages(queue, shard, until, limit);
             let mut line = Line { queue, provider, pages, due: VecDeque::new(), is_read: false };
-            let found = self.read_page(&mut line, report).await;
+            let last = self.read_page(&mut line, report).await;
+            let due = line.due.len() as u64;
             if is_only_counted {
                 // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
                 // the count `unconfigured` shows it.
-                report.unconfigured += u64::from(found? > 0);
+                last?;
+                report.unconfigured += u64::from(due > 0);
                 break;
             }
             // After an error too: the calls of the page that are due are claimed.
             lines.push(line);
-            found?;
+            if let Some(last) = last? {
+                // Calls that are due use up the dial rate before later ones.
+                self.look_ahead(queue, shard, soon.clone(), dials.saturating_sub(due), Some(last), report).await?;
+            }
         }
         Ok(())
     }
 
-    /// Has calls of a shard delivered when they are due in this time, up to `limit` of them.
+    /// Has calls of a shard delivered when they are due in this time: up to `limit` calls after the entry `after`.
     async fn look_ahead(
         &self,
         queue: WakeQueue,
         shard: u64,
         soon: RangeInclusive<Timestamp>,
         limit: u64,
+        after: Option<WakeEntry>,
         report: &mut Report,
     ) -> Result<(), Error> {
         if soon.is_empty() || limit == 0 {
             return Ok(());
         }
         let limit = i32::try_from(limit.min(PAGE_MAX)).unwrap_or(i32::MAX);
-        let (entries, _) = self.calls.wake_entries(queue, shard, soon, false, limit, None).await?;
+        let after = after.filter(|entry| soon.contains(&entry.wake_at));
+        let (entries, _) = self.calls.wake_entries(queue, shard, soon, false, limit, after.as_ref()).await?;
         self.delay(entries.into_iter().map(|entry| (entry.call_id, entry.wake_at)).collect(), report).await
     }
 
-    /// Reads the next page of a line. Has the calls delivered that are due soon. Returns the number of calls on the page.
-    async fn read_page(&self, line: &mut Line, report: &mut Report) -> Result<usize, Error> {
+    /// Reads the next page of a line. Has the calls delivered that are due soon. Returns the last entry of the page if others follow.
+    async fn read_page(&self, line: &mut Line, report: &mut Report) -> Result<Option<WakeEntry>, Error> {
         // No page follows an error.
         let Some(page) = line.pages.next().await.inspect_err(|_| line.is_read = true)? else {
             line.is_read = true;
-            return Ok(0);
+            return Ok(None);
         };
         let now = self.clock.now();
-        let found = page.items.len();
+        let last = page.items.last().filter(|_| page.next.is_some()).cloned();
         let (due, later): (Vec<_>, Vec<_>) = page.items.into_iter().partition(|(_, at)| *at <= now);
         let oldest = due.iter().map(|(_, at)| now.millis_since(*at).unsigned_abs()).max();
         report.due_overdue_ms = report.due_overdue_ms.max(oldest);
         line.is_read = page.next.is_none() || !later.is_empty();
         line.due.extend(due);
         self.delay(later, report).await?;
-        Ok(found)
+        Ok(last.map(|(call_id, wake_at)| WakeEntry { call_id, wake_at }))
     }
 
     /// Takes the oldest calls of all lines, as many as can be claimed now. Drops lines whose calls cannot be claimed in this run. Returns

@@ -11,7 +11,7 @@ use switchhook_local::CloudOptions;
 use switchhook_local::fake::{Dial, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, MINUTE, World, dial_rates, options};
 
-use super::provider_health::{plan, policy};
+use super::provider_health::{plan, policy, schedule};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, create, send};
 use crate::outbound_budget::wake_scheduler;
@@ -151,6 +151,46 @@ async fn places_that_become_free_are_used_before_the_next_run() {
     let dials = world.cloud.fake().dials();
     assert!(dials.len() >= 25, "{} dials", dials.len());
     assert!(most_at_once(&dials) <= 10);
+}
+
+/// A run of the schedule finds no free place, and calls that are due soon after those in flight have ended.
+#[tokio::test(start_paused = true)]
+async fn calls_in_flight_during_a_run_delay_none_that_is_due_later() {
+    let world = world_with_rate("5/8");
+    let due_at = world.now().plus(MINUTE + Duration::from_secs(20));
+    let mut later = short_request(Provider::Twilio);
+    later["due_at"] = json!(due_at.to_string());
+    for _ in 0..16 {
+        create(&world, &later).await;
+    }
+    world.wait(Duration::from_secs(57)).await;
+    for _ in 0..8 {
+        create(&world, &short_request(Provider::Twilio)).await;
+    }
+    // Before the next run of the schedule.
+    world.wait(MINUTE).await;
+    let dials = world.cloud.fake().dials();
+    let in_time = dials.iter().filter(|dial| (0..=5_000).contains(&(dial.started_ms - due_at.as_millis()))).count();
+    assert_eq!((in_time, dials.len()), (8, 24));
+    assert!(most_at_once(&dials) <= 8);
+}
+
+/// The provider has no free place, and calls are due. Calls of the next minute are only named in messages.
+#[tokio::test(start_paused = true)]
+async fn run_without_a_free_place_has_the_calls_of_the_next_minute_delivered() {
+    let secret = all_accounts();
+    let dial_rates = "twilio=5/1".parse().unwrap();
+    let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
+    store_open_calls(&world, 1).await;
+    for number in 0..400 {
+        let delay = if number < 200 { Duration::ZERO } else { Duration::from_secs(30) };
+        schedule(&world, &format!("call-{number}"), &[Provider::Twilio], delay).await;
+    }
+    world.wait(Duration::from_secs(1)).await;
+    drop(world.requests());
+    let report = world.cloud.schedule().await.unwrap().unwrap();
+    assert_eq!((report.claimed, report.delayed), (0, 200), "{report:?}");
+    assert!(world.requests()["GetItem"] <= 10);
 }
 
 /// A report right after a run of the schedule, that there are too many calls, pauses the provider for seconds, and returns the claimed calls.
