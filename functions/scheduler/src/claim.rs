@@ -1,15 +1,19 @@
 //! The one path by which calls are claimed, whoever found them.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_aws::queue::{ClaimMessage, MESSAGE_SCHEMA};
+use switchhook_aws::queue::{ClaimMessage, DueWork, MESSAGE_SCHEMA};
 use switchhook_domain::{Call, CallId, Place, Provider, Timestamp, Transition};
 
 use crate::flow::{Flow, Route, Turn};
 use crate::{CONCURRENCY, ClaimOutcome, LEASE, Report, Scheduler};
+
+/// Delays after the claim of a probe at which the scheduler looks whether the provider takes calls again.
+const PROBE_LOOKS: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(15)];
 
 /// Write that a run makes for a due call.
 enum Step {
@@ -197,6 +201,10 @@ impl Scheduler {
             place,
         };
         self.queue.send_claim(&claim).await?;
+        if place.is_none() {
+            // The call is a probe. If it closes the circuit, the oldest calls that wait come next.
+            self.due_queue.send_due(&PROBE_LOOKS.map(|delay| (DueWork::Provider(provider), delay))).await?;
+        }
         Ok(ClaimOutcome::Claimed)
     }
 

@@ -4,8 +4,8 @@
 //! minute reaches the scheduler through the stream of the calls table. If the call is due, it is claimed. If not, a message
 //! of the queue of due calls waits until then. Both only name calls: the claim decides.
 //!
-//! Another message of that queue names a provider that had as many calls as it may have, or that was paused. Then the calls that wait for it
-//! are claimed, as far as there are places.
+//! Another message of that queue names a provider that had as many calls as it may have, that was paused, or that got a probe. Then the
+//! calls that wait for it are claimed, as far as there are places.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -90,6 +90,32 @@ async fn calls_whose_window_has_closed_delay_no_probe() {
     assert_eq!(moves.last(), Some(&("returned", Some("window_closed"))));
 }
 
+/// The probe is dialled right after a run of the schedule.
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_are_placed_soon_after_a_probe_has_closed_the_circuit() {
+    for by_hand in [false, true] {
+        let mut world = World::with_dial_rate("5");
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+        let probe_after = if by_hand { HOUR } else { MINUTE + Duration::from_secs(1) };
+        open(&world, Provider::Retell, probe_after).await;
+        for number in 0..20 {
+            schedule(&world, &format!("waits-{number}"), &RETELL, Duration::ZERO).await;
+        }
+        world.wait(MINUTE + Duration::from_secs(2)).await;
+        assert_eq!(provider_events(&world).last().map(String::as_str), Some("provider.unavailable"));
+        if by_hand {
+            let triggered = world.cloud.scheduler().trigger(&CallId::new("waits-0"), "by hand").await;
+            assert!(matches!(triggered, Ok(ClaimOutcome::Claimed)), "{triggered:?}");
+        } else {
+            schedule(&world, "probe", &RETELL, Duration::ZERO).await;
+        }
+        world.wait(Duration::from_secs(15)).await;
+        let dials = world.cloud.fake().dials().len();
+        assert_eq!(dials, if by_hand { 20 } else { 21 }, "by hand: {by_hand}");
+        world.stop();
+    }
+}
+
 /// Only the dialer reads the do-not-call list. The probe that it ends is followed by another one in the next run.
 #[tokio::test(start_paused = true)]
 async fn probe_that_ends_without_a_dial_is_followed_by_another_one_at_once() {
