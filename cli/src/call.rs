@@ -50,7 +50,9 @@ Example:
 
 The call must be PENDING. Its due time does not matter, but its calling window and the do-not-call list do.
 
-Exit status: 0 if the call is being placed, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+A call that may not be placed at once, for example because its calling window is closed, stays PENDING. Then the time is printed.
+
+Exit status: 0 if the call is being placed or will be, 1 if the stack rejected the request, 2 if the stack could not be reached.";
 
 const CANCEL_EXAMPLES: &str = "\
 Example:
@@ -252,7 +254,13 @@ impl ChangedCall {
         let is_done = target.print(&changed.answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
             // The response to `trigger` contains only the id and the job.
-            None => writeln!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state")),
+            None => {
+                write!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state"))?;
+                match call.pointer("/job/due_at").and_then(Value::as_str) {
+                    Some(due_at) => writeln!(out, ", and will be placed from {due_at} on"),
+                    None => writeln!(out),
+                }
+            }
         })?;
         changed.record(false, None)?;
         Ok(is_done)

@@ -132,7 +132,7 @@ fn look_ups(text: &str) -> Vec<LookUp> {
 }
 
 /// Returns the phone numbers that a text may mean. Calls have most numbers with a plus sign, which people leave out.
-fn numbers(text: &str) -> Vec<PhoneNumber> {
+pub(crate) fn numbers(text: &str) -> Vec<PhoneNumber> {
     let digits = text.chars().filter(char::is_ascii_digit).count();
     let is_address = ["sip:", "sips:"].iter().any(|scheme| text.to_ascii_lowercase().starts_with(scheme));
     if digits < NUMBER_DIGITS_MIN && !is_address {

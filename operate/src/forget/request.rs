@@ -11,7 +11,7 @@ pub enum ForgetFilter {
     /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls. The key of an entity, such as
     /// `entity:x-acme:pay_1`, stands for all its webhooks.
     Calls(Vec<CallId>),
-    /// The person with this number. Finds nothing while `IndexNumbers` is off.
+    /// The person with this number, also if it lacks its plus sign. Finds nothing while `IndexNumbers` is off.
     Number(PhoneNumber),
     /// The persons of all calls of an appointment, and of webhooks about no call that name it in their body.
     Appointment(String),

@@ -22,6 +22,7 @@ use crate::attention;
 use crate::concurrent::concurrently;
 use crate::dead_letters::DeadLetter;
 use crate::error::{Error, Refusal};
+use crate::search::numbers;
 use crate::selection::Progress;
 use crate::stack::Stack;
 
@@ -99,7 +100,17 @@ impl Targets {
                 return Err(Refusal::EmptyFilter("name a call with --call, or use --number or --appointment").into());
             }
             ForgetFilter::Calls(calls) => calls.clone(),
-            ForgetFilter::Number(number) => by_number(stack, number).await?,
+            ForgetFilter::Number(number) => {
+                let numbers = numbers(number.as_str());
+                if numbers.is_empty() {
+                    return Err(Refusal::NotANumber.into());
+                }
+                let mut calls = Vec::new();
+                for number in &numbers {
+                    calls.extend(by_number(stack, number).await?);
+                }
+                calls
+            }
             ForgetFilter::Appointment(id) => {
                 let mut calls = stack.calls.calls_of_appointment(id).await?;
                 // The index does not hold a call whose row was lost.
@@ -280,15 +291,17 @@ impl Targets {
         let mut ids: BTreeSet<String> = records.filter_map(|record| record.provider_call_id.clone()).collect();
         ids.extend(self.owners.keys().map(ToString::to_string));
         ids.extend(self.owners.keys().filter_map(id_at_provider).map(str::to_owned));
-        let number = match filter {
-            ForgetFilter::Calls(_) => None,
-            ForgetFilter::Number(number) => Some(number.canonical().as_str().trim_start_matches('+').to_owned()),
+        let numbers = match filter {
+            ForgetFilter::Calls(_) => Vec::new(),
+            ForgetFilter::Number(number) => numbers(number.as_str()),
             ForgetFilter::Appointment(id) => {
                 ids.insert(id.clone());
-                None
+                Vec::new()
             }
         };
-        ids.into_iter().filter_map(Needle::id).chain(number.and_then(Needle::number)).collect()
+        let numbers: BTreeSet<String> =
+            numbers.iter().map(|number| number.canonical().as_str().trim_start_matches('+').to_owned()).collect();
+        ids.into_iter().filter_map(Needle::id).chain(numbers.into_iter().filter_map(Needle::number)).collect()
     }
 }
 
