@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use switchhook_operate::audit::{self, AuditRecord, Counts};
@@ -37,7 +38,7 @@ enum AuditVerb {
 #[command(after_help = LIST_HELP)]
 struct List {
     /// Largest number of records
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max: usize,
     #[command(flatten)]
     stack: StackChoice,

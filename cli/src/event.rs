@@ -9,7 +9,7 @@ use switchhook_operate::events::{
     self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
 };
 use switchhook_operate::search::{SearchResult, find, search};
-use switchhook_operate::selection::call_or_entity;
+use switchhook_operate::selection::{call_or_entity, refuse_empty_span};
 
 use crate::mark::mark;
 use crate::since::{self, Since};
@@ -146,6 +146,8 @@ pub(crate) enum EventError {
     Stack(#[from] StackChoiceError),
     #[error("could not read the inbox")]
     Read(#[from] switchhook_operate::Error),
+    #[error("refused")]
+    Refused(#[from] switchhook_operate::Refusal),
     #[error("could not print the event")]
     Print(#[from] io::Error),
 }
@@ -193,6 +195,7 @@ impl List {
             until: self.until.map_or(Timestamp::from_millis(now.as_millis() + 1_000), |until| until.at(now)),
             limit: usize::from(self.limit),
         };
+        refuse_empty_span(filter.since, filter.until)?;
         let page = connection.block_on(events::list(&connection.stack, &filter))?;
         if self.json {
             print_json(&page, out)?;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use switchhook_operate::run::{self, RunId, RunState};
@@ -47,7 +48,7 @@ enum RunVerb {
 #[command(after_help = LIST_HELP)]
 struct List {
     /// Largest number of runs
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max: usize,
     #[command(flatten)]
     stack: StackChoice,

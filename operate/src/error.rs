@@ -81,6 +81,8 @@ pub enum Refusal {
     NoKey { text: String, advice: String },
     #[error("{since} is later than now, {now}, where Z means UTC: name an earlier time")]
     FutureTime { since: Timestamp, now: Timestamp },
+    #[error("no time lies between {since} and {until}, where Z means UTC: name an earlier --since, or a later --until")]
+    EmptySpan { since: Timestamp, until: Timestamp },
     #[error("a plan has at most {most} items, not {asked}")]
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]

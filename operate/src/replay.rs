@@ -93,7 +93,7 @@ struct Matches {
 /// that were searched, and the number of all minutes.
 ///
 /// # Errors
-/// [`Refusal`] if the filter selects neither a call nor a time, or a time that is later than now, or the limit is too high. The errors of the tables.
+/// [`Refusal`] if the filter selects neither a call nor a time, a time that is later than now, or a span without any time, or the limit is too high. The errors of the tables.
 pub async fn plan(
     stack: &Stack,
     filter: &ReplayFilter,
@@ -105,6 +105,7 @@ pub async fn plan(
     }
     if let Some(since) = filter.since {
         selection::refuse_future(stack, since).await?;
+        filter.until.map_or(Ok(()), |until| selection::refuse_empty_span(since, until))?;
     }
     if items_max > ITEMS_MAX {
         return Err(Refusal::TooManyItems { asked: items_max, most: ITEMS_MAX }.into());

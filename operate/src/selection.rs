@@ -58,6 +58,14 @@ pub(crate) async fn refuse_future(stack: &Stack, since: Timestamp) -> Result<(),
     if since > now.plus(DATE_STEP) { Err(Refusal::FutureTime { since, now }) } else { Ok(()) }
 }
 
+/// Refuses a span of time that ends before it begins. Nothing lies in it, so a search would find nothing.
+///
+/// # Errors
+/// [`Refusal::EmptySpan`].
+pub fn refuse_empty_span(since: Timestamp, until: Timestamp) -> Result<(), Refusal> {
+    if since > until { Err(Refusal::EmptySpan { since, until }) } else { Ok(()) }
+}
+
 /// Returns the calls that were created or received an event from `since` to `now`, and those that were settled since then. Some
 /// calls never receive an event: a canceled call, for example, or a call to a blocked number.
 ///

@@ -73,6 +73,13 @@ fn time_that_is_later_than_now_is_refused_and_a_check_of_no_call_does_not_pass()
         assert_eq!((code, out.as_str()), (Some(3), ""), "{command:?}: {errors}");
         assert!(errors.contains("2999-01-01T00:00:00.000Z is later than now"), "{command:?}: {errors}");
     }
+    // Two times that were mixed up.
+    for (command, status) in [("replay", 3), ("event list", 2)] {
+        let command = [&command.split(' ').collect::<Vec<_>>()[..], &["--since", "1h", "--until", "2h"]].concat();
+        let (code, out, errors) = run(&stack, &command);
+        assert_eq!((code, out.as_str()), (Some(status), ""), "{command:?}: {errors}");
+        assert!(errors.contains("no time lies between "), "{command:?}: {errors}");
+    }
 }
 
 #[test]
