@@ -9,9 +9,9 @@ pub(crate) type Source = Box<dyn StdError + Send + Sync>;
 /// One variant for each operation that can fail.
 #[derive(Debug, Error)]
 pub enum Error {
-    #[error("could not write the event to the inbox")]
+    #[error("could not write to the inbox")]
     WriteInbox(#[source] Source),
-    #[error("could not read the event from the inbox")]
+    #[error("could not read from the inbox")]
     ReadInbox(#[source] Source),
     #[error("could not read {0} of the inbox item")]
     DecodeInbox(&'static str),
