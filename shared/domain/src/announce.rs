@@ -233,10 +233,12 @@ fn appointment_announcements(
     }
     // The appointment goes back to a status that its attempt had announced before: a retry was called off, the attempt ended after its
     // timeout, the dial that was announced last reached nobody, or another attempt is the latest after all. A dial of which no event
-    // tells is not announced yet.
-    let goes_back = new.is_empty() && is_changed && matches!(last, Some(AnnouncementKind::Appointment(_)));
+    // tells is not announced yet. Nor is an attempt that goes on after its timeout, until its outcome is known or it times out again.
     let subject = subject_of_status(attempts, latest);
-    if goes_back && subject.first.is_some() {
+    let goes_back = new.is_empty() && is_changed && matches!(last, Some(AnnouncementKind::Appointment(_)));
+    let goes_on =
+        last == Some(AnnouncementKind::Appointment(AppointmentStatus::Inconclusive)) && !subject.outcome_is_final();
+    if goes_back && !goes_on && subject.first.is_some() {
         new.push(attempt_announcement(call, subject, present, source_of_end(call, Some(subject), cause, now)));
     }
     new
