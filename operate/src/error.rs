@@ -75,8 +75,6 @@ pub enum Refusal {
     LargeSecret { secret: &'static str, bytes: usize, most: usize },
     #[error("the selection is empty, and would match everything: {0}")]
     EmptyFilter(&'static str),
-    #[error("this is no phone number: give it with its country code, such as +447700900123, or as a SIP address")]
-    NotANumber,
     #[error("{text}; {advice}")]
     NoKey { text: String, advice: String },
     #[error("{since} is later than now, {now}, where Z means UTC: name an earlier time")]

@@ -41,7 +41,7 @@ const WARNED_MAX: usize = 5;
 /// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
 ///
 /// # Errors
-/// [`Refusal::EmptyFilter`], [`Refusal::NotANumber`], [`Refusal::FutureTime`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
+/// [`Refusal::EmptyFilter`], [`Refusal::FutureTime`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
 /// errors of the tables and of the queue.
 pub async fn plan(
     stack: &Stack,

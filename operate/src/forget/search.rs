@@ -101,10 +101,7 @@ impl Targets {
             }
             ForgetFilter::Calls(calls) => calls.clone(),
             ForgetFilter::Number(number) => {
-                let numbers = numbers(number.as_str());
-                if numbers.is_empty() {
-                    return Err(Refusal::NotANumber.into());
-                }
+                let numbers = spellings(number);
                 let mut calls = Vec::new();
                 for number in &numbers {
                     calls.extend(by_number(stack, number).await?);
@@ -293,7 +290,7 @@ impl Targets {
         ids.extend(self.owners.keys().filter_map(id_at_provider).map(str::to_owned));
         let numbers = match filter {
             ForgetFilter::Calls(_) => Vec::new(),
-            ForgetFilter::Number(number) => numbers(number.as_str()),
+            ForgetFilter::Number(number) => spellings(number),
             ForgetFilter::Appointment(id) => {
                 ids.insert(id.clone());
                 Vec::new()
@@ -354,6 +351,12 @@ pub(super) async fn received_in(stack: &Stack, minute: i64) -> Result<Vec<Receiv
         }
     }
     Ok(found)
+}
+
+/// Returns the numbers that the text may mean. A call may also have a short number, a name, or no number of the other person.
+fn spellings(number: &PhoneNumber) -> Vec<PhoneNumber> {
+    let found = numbers(number.as_str());
+    if found.is_empty() { vec![number.clone()] } else { found }
 }
 
 async fn by_number(stack: &Stack, number: &PhoneNumber) -> Result<Vec<CallId>, Error> {

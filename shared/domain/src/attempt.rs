@@ -129,12 +129,13 @@ impl Call {
     /// attempt, or else of the first event that names no attempt.
     pub(crate) fn started_at(&self, index: usize) -> Timestamp {
         let time = |entry: &HistoryEntry| entry.event.occurred_at.unwrap_or_else(|| self.reported_at(entry));
-        // The clock of a sender that names no attempt may be ahead. What arrived before a dial must not begin after it.
-        let time_of_unnamed = |entry: &HistoryEntry| time(entry).min(entry.received_at);
+        // The clock of a sender may be ahead. What arrived before a dial must not begin after it.
+        let has_dial = self.attempt_records.iter().any(|record| record.dialled_at.is_some());
         let earliest = |named: Option<usize>| {
             let entries = self.history.iter().filter(|entry| entry.attempt_index == named);
             let entries = entries.filter(|entry| entry.event.kind.is_evidence() && self.concerns_attempt(entry, None));
-            entries.map(|entry| if named.is_some() { time(entry) } else { time_of_unnamed(entry) }).min()
+            let is_limited = has_dial || named.is_none();
+            entries.map(|entry| if is_limited { time(entry).min(entry.received_at) } else { time(entry) }).min()
         };
         let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
         dialled_at.or_else(|| earliest(Some(index))).or_else(|| earliest(None)).unwrap_or(self.created_at)

@@ -335,27 +335,21 @@ impl fmt::Display for Reason {
             }
             Self::Contradicts { attempt, present, leads_to, by } if present == leads_to => write!(
                 f,
-                "It leads to {leads_to} in another way, but {by} comes first in the order of events and made attempt {attempt} {present}."
+                "It leads to {leads_to} in another way, but {by} counts first and made attempt {attempt} {present}."
             ),
             Self::Contradicts { attempt, present, leads_to, by } => write!(
                 f,
                 "It leads to {leads_to}, which contradicts {by}: attempt {attempt} was already {present} by then."
             ),
             Self::Repeated { attempt, state, by } => {
-                write!(
-                    f,
-                    "It says the same as {by}, which comes first in the order of events and made attempt {attempt} {state}."
-                )
+                write!(f, "It says the same as {by}, which counts first and made attempt {attempt} {state}.")
             }
             Self::Outranked { attempt, leads_to, present, by } => write!(
                 f,
                 "It leads to {leads_to}, but {by} came later and made attempt {attempt} {present}, which outranks it."
             ),
             Self::BeganBefore { attempt, by } => {
-                write!(
-                    f,
-                    "It says the same as {by}, which comes first in the order of events: attempt {attempt} began."
-                )
+                write!(f, "It says the same as {by}, which counts first: attempt {attempt} began.")
             }
             Self::DeadlineLifted { attempt, by } => {
                 write!(f, "It no longer counts for attempt {attempt}, because {by} arrived after the silence began.")
@@ -364,10 +358,7 @@ impl fmt::Display for Reason {
                 write!(f, "It reports a silence that began before attempt {attempt} did, so it does not count.")
             }
             Self::DeadlineRepeated { attempt, by } => {
-                write!(
-                    f,
-                    "It says the same as {by}, which comes first in the order of events: attempt {attempt} was silent."
-                )
+                write!(f, "It says the same as {by}, which counts first: attempt {attempt} was silent.")
             }
             Self::OfWithdrawnDial { by } => write!(f, "Its dial was withdrawn: {by} says that nobody was dialled."),
             Self::DialProved { by } => write!(f, "The attempt counts all the same: {by} is evidence of it."),

@@ -213,7 +213,7 @@ async fn id_that_nothing_is_stored_under_is_named() {
 
 /// As `timeline` finds them. An operator who leaves the plus sign out must not read that nothing is stored about the person.
 #[tokio::test(start_paused = true)]
-async fn number_is_found_without_its_plus_sign_and_other_text_is_refused() {
+async fn number_is_found_without_its_plus_sign() {
     let world = World::new();
     finished_call(&world, "c1").await;
     world.wait(MINUTE).await;
@@ -222,10 +222,6 @@ async fn number_is_found_without_its_plus_sign_and_other_text_is_refused() {
         let plan = plan_of_last_hour(&world, ForgetFilter::Number(PhoneNumber::new(text))).await;
         assert!(plan.items.iter().any(|item| item.call_id == Some(CallId::new("c1"))), "{text}: {:?}", plan.items);
     }
-    let filter = ForgetFilter::Number(PhoneNumber::new("abc"));
-    let request = ForgetRequest { filter, since: Some(world.now()), also_do_not_call: false };
-    let refused = forget::plan(&stack(&world), &request, MAX, &mut |_, _| {}).await;
-    assert!(matches!(refused, Err(Error::Refusal(Refusal::NotANumber))), "{refused:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -211,6 +211,14 @@ fn event_without_attempt_that_arrived_before_a_dial_does_not_end_it_whatever_tim
             // It waited in the queue while the call was dialled.
             let after = folded(&dialled(&call_with(RETRY), 200), &unnamed_late("missed", kind, 20 + ahead, 5));
             assert_eq!((states(&after), after.matches_history()), (states(&before), true));
+            // The same sender names the attempt in another event.
+            let named = ProviderEvent { received_at: at(6), ..reports("named", "7", kind, 20 + ahead) };
+            let both = folded(&folded(&call_with(RETRY), &named), &unnamed_late("missed", kind, 10 + ahead, 7));
+            let types_before = types(&both);
+            let both = dialled(&both, 200);
+            assert_eq!((both.job.as_str(), both.attempts().len()), ("IN_PROGRESS", 2), "{}", states(&both));
+            assert!(states(&both).ends_with("(\"initiated\", \"dialing\")]"), "{}", states(&both));
+            assert_eq!(types(&both), types_before, "no event tells of the dial yet");
             // What arrives after the dial tells of it, although its time is wrong.
             let ended = folded(&first, &unnamed_late("missed", kind, 20 + ahead, 30));
             assert_eq!((ended.attempts().len(), ended.job.as_str()), (1, "PENDING"));
