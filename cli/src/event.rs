@@ -179,11 +179,13 @@ impl List {
             None => None,
         };
         let is_by_trouble = self.status.as_deref().is_some_and(|status| events::mark_of(status).is_some());
-        let hour_ago = Timestamp::from_millis(now.as_millis() - 3_600_000);
+        // An event that arrives right now is shown too.
+        let until = self.until.map_or(Timestamp::from_millis(now.as_millis() + 1_000), |until| until.at(now));
+        let hour_before = Timestamp::from_millis(now.min(until).as_millis() - 3_600_000);
         let default_since = match &call {
             Some(_) => Timestamp::from_millis(0),
             None if is_by_trouble => now.minus(connection.stack.inbox_retention()),
-            None => hour_ago,
+            None => hour_before,
         };
         let filter = Filter {
             status: self.status.clone(),
@@ -191,8 +193,7 @@ impl List {
             event_type: self.event_type.clone(),
             call,
             since: self.since.map_or(default_since, |since| since.at(now)),
-            // An event that arrives right now is shown too.
-            until: self.until.map_or(Timestamp::from_millis(now.as_millis() + 1_000), |until| until.at(now)),
+            until,
             limit: usize::from(self.limit),
         };
         refuse_empty_span(filter.since, filter.until)?;

@@ -209,7 +209,12 @@ pub async fn bench(
     let applied = wait_until_applied(&stack, &id, &accepted, options.timeout).await?;
     // The removal consumes units too.
     let is_read = options.units && failed.is_none() && !*is_stopped.borrow();
-    let consumed = if is_read { Consumed::read(&stack, first_sent_at).await } else { Ok(None) };
+    let consumed = tokio::select! {
+        biased;
+        () = &mut stopped, if is_read => Ok(None),
+        consumed = Consumed::read(&stack, first_sent_at), if is_read => consumed,
+        else => Ok(None),
+    };
     let Removed { left, .. } = remove(&stack, &id).await?;
     if let Some(error) = failed {
         return Err(error);
