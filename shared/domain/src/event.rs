@@ -303,11 +303,6 @@ impl EventKind {
         }
     }
 
-    /// True if a call keeps only the latest event of the kind. So such an event is never the source of an announcement.
-    pub(crate) fn is_kept_once(self) -> bool {
-        matches!(self, Self::Alive | Self::ClaimExpired)
-    }
-
     /// True if the kind is evidence of what happened in a call. Kinds that only Switchhook makes, such as `deadline_passed`, are
     /// not.
     pub(crate) const fn is_evidence(self) -> bool {

@@ -16,6 +16,13 @@ use crate::time::Timestamp;
 /// for its provider, from the end of its inactivity timeout on.
 pub const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+impl EventKind {
+    /// True if a call keeps only the latest event of the kind. So such an event is never the source of an announcement.
+    pub(crate) fn is_kept_once(self) -> bool {
+        matches!(self, Self::Alive | Self::ClaimExpired)
+    }
+}
+
 impl Call {
     /// Returns an event for each inactivity timeout that has passed by `now`: `deadline_passed` for unsettled attempts, and
     /// `retry_missed` for a retry by another system.
