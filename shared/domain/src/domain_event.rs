@@ -176,7 +176,7 @@ fn is_previous_status(announcement: &Announcement, other: &Announcement) -> bool
 fn corrected_sequence(announcement: &Announcement, earlier: &[Announcement]) -> Option<usize> {
     let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
     match announcement.kind {
-        AnnouncementKind::Appointment(AppointmentStatus::Retrying)
+        AnnouncementKind::Appointment(AppointmentStatus::Dialing | AppointmentStatus::Retrying)
         | AnnouncementKind::Exhausted(_)
         | AnnouncementKind::JobCanceled(_)
         | AnnouncementKind::AppointmentEnded(_)
