@@ -55,7 +55,7 @@ pub struct Options {
     pub webhook_url: Option<String>,
     /// Longest wait, after the last answer, until all accepted webhooks are applied.
     pub timeout: Duration,
-    /// True if the units of the tables are read too. On AWS that takes up to three minutes more.
+    /// True if the units of the tables are read too. On AWS that takes up to four minutes more.
     pub units: bool,
 }
 

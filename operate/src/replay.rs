@@ -93,7 +93,8 @@ struct Matches {
 /// that were searched, and the number of all minutes.
 ///
 /// # Errors
-/// [`Refusal`] if the filter selects neither a call nor a time, a time that is later than now, or a span without any time, or the limit is too high. The errors of the tables.
+/// [`Refusal`] if the filter selects neither a call nor a time, if no time lies in its span, or if the limit is too high. The errors of the
+/// tables.
 pub async fn plan(
     stack: &Stack,
     filter: &ReplayFilter,

@@ -45,7 +45,7 @@ fn stack_is_measured_and_nothing_is_left() {
     assert!(printed.ends_with("-2: its calls and events are removed\n"), "{printed}");
 }
 
-/// The stack has no other traffic, and so its units are those of the budget: a write of the inbox and one of each of its indexes, and so on.
+/// The stack has no other traffic, so the units are those of the webhooks alone.
 #[test]
 fn units_per_webhook_are_read_from_the_metrics_of_the_stack() {
     let (_scratch, stack) = dev(&[]);

@@ -1,7 +1,7 @@
 //! Units of the tables and messages of the queue per webhook, from the metrics that AWS makes itself.
 //!
-//! A metric covers whole minutes, and all that the stack does in them. So the counts are divided by the webhooks that ingress received in the same
-//! minutes, and other traffic of the stack changes the result only if it is of another kind.
+//! A metric covers whole minutes, and everything that the stack does in them. So the counts are divided by the webhooks that ingress received
+//! in the same minutes. Other traffic of the stack changes the result only if it is of another kind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

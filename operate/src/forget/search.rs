@@ -59,9 +59,7 @@ impl Target {
                 self.events.contains(id) || self.row.as_ref().is_some_and(|call| call.contains_event(id))
             })
     }
-}
 
-impl Target {
     /// True if it leads to nothing but its own events.
     pub(super) const fn is_unknown(&self) -> bool {
         self.row.is_none() && self.entity.is_none() && !self.is_attempt

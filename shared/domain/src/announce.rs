@@ -231,9 +231,9 @@ fn appointment_announcements(
         let source = AnnouncementSource::Event(source);
         new.extend(Some(attempt_announcement(call, latest, present, source)).filter(|_| is_changed));
     }
-    // The appointment goes back to a status that its attempt had announced before: a retry was called off, the attempt ended after its
-    // timeout, the dial that was announced last reached nobody, or another attempt is the latest after all. A dial of which no event
-    // tells is not announced yet. Nor is an attempt that goes on after its timeout, until its outcome is known or it times out again.
+    // The appointment goes back to a status that its attempt had announced before. A retry was called off, the attempt ended after its
+    // timeout, the dial that was announced last reached nobody, or another attempt is the latest after all. A dial is not announced before
+    // an event tells that it began. Nor is an attempt that goes on after its timeout, until its outcome is known or it times out again.
     let subject = subject_of_status(attempts, latest);
     let goes_back = new.is_empty() && is_changed && matches!(last, Some(AnnouncementKind::Appointment(_)));
     let goes_on =

@@ -217,8 +217,8 @@ impl Call {
         siblings.filter_map(|other| other.event.occurred_at).min().unwrap_or(entry.received_at)
     }
 
-    /// True if an event that names no attempt happened and arrived after a dial. The clock of its sender may be ahead, so its time alone does
-    /// not say so.
+    /// True if an event that names no attempt happened and arrived after a dial. Its time alone is no proof, because the clock of its sender
+    /// may be ahead.
     pub(crate) fn is_since_dial(&self, entry: &HistoryEntry, dialled_at: Timestamp) -> bool {
         entry.received_at >= dialled_at && self.reported_at(entry) >= dialled_at
     }

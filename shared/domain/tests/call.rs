@@ -122,6 +122,7 @@ fn some_events() -> impl Strategy<Value = Vec<ProviderEvent>> {
                 if OWN_KINDS.contains(&kind) {
                     event.event_id = EventId::new(format!("switchhook:e{n}"));
                     event.origin = Origin::Switchhook;
+                    (event.direction, event.appointment_id, event.provider_call_id) = (None, None, None);
                     event.call_events[0].occurred_at = Some(at(100 + received));
                 }
                 event

@@ -195,7 +195,7 @@ async fn appointment_and_ids_of_attempts_lead_to_their_calls() {
     assert!(left.iter().all(|place| !place.contains("call_5d0b")), "{left:#?}");
 }
 
-/// An operator who mistypes one of several ids must not believe that this person is forgotten too.
+/// If an operator mistypes one of several ids, the plan names it: this person is not forgotten.
 #[tokio::test(start_paused = true)]
 async fn id_that_nothing_is_stored_under_is_named() {
     let world = World::new();
@@ -211,7 +211,7 @@ async fn id_that_nothing_is_stored_under_is_named() {
     assert_eq!((again.items.len(), again.not_found.len()), (0, 0), "it was forgotten before");
 }
 
-/// As `timeline` finds them. An operator who leaves the plus sign out must not read that nothing is stored about the person.
+/// `timeline` finds a call by such a number, so `forget` must find it too.
 #[tokio::test(start_paused = true)]
 async fn number_is_found_without_its_plus_sign() {
     let world = World::new();

@@ -186,7 +186,7 @@ fn event_without_attempt_from_shortly_before_the_dial_begins_it_and_does_not_end
     check(&decided, "COMPLETED Confirmed [(\"in_progress\", \"confirmed\")]");
 }
 
-/// The clock of another system may be ahead, by seconds or by a time zone. What arrived before a dial does not tell of it.
+/// The clock of another system may be ahead, by seconds or by a time zone. A report that arrived before a dial is not about it.
 #[test]
 fn event_without_attempt_that_arrived_before_a_dial_does_not_end_it_whatever_time_it_names() {
     for kind in [EventKind::NoAnswer, EventKind::Busy, EventKind::Failed] {
@@ -219,7 +219,7 @@ fn event_without_attempt_that_arrived_before_a_dial_does_not_end_it_whatever_tim
             assert_eq!((both.job.as_str(), both.attempts().len()), ("IN_PROGRESS", 2), "{}", states(&both));
             assert!(states(&both).ends_with("(\"initiated\", \"dialing\")]"), "{}", states(&both));
             assert_eq!(types(&both), types_before, "no event tells of the dial yet");
-            // What arrives after the dial tells of it, although its time is wrong.
+            // A report that arrives after the dial is about it, although its time is wrong.
             let ended = folded(&first, &unnamed_late("missed", kind, 20 + ahead, 30));
             assert_eq!((ended.attempts().len(), ended.job.as_str()), (1, "PENDING"));
         }
