@@ -86,15 +86,7 @@ mod tests {
     use super::*;
 
     fn query(name: &str, statistic: &str) -> MetricQuery {
-        MetricQuery {
-            namespace: "Switchhook".to_owned(),
-            name: name.to_owned(),
-            dimensions: [("stack", "local"), ("function", "ingress")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
-            statistic: statistic.to_owned(),
-            period: 300,
-        }
+        MetricQuery::new("Switchhook", name, &[("stack", "local"), ("function", "ingress")], statistic, 300)
     }
 
     #[test]

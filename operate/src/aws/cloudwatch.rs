@@ -165,6 +165,22 @@ impl AwsServices {
 }
 
 impl MetricQuery {
+    pub(crate) fn new(namespace: &str, name: &str, dimensions: &[(&str, &str)], statistic: &str, period: u32) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            dimensions: dimensions.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            statistic: statistic.to_owned(),
+            period,
+        }
+    }
+
+    /// Returns a query for a queue, whose name is the last part of its URL.
+    pub(crate) fn of_queue(url: &str, name: &str, statistic: &str, period: u32) -> Self {
+        let queue = url.rsplit('/').next().unwrap_or_default();
+        Self::new("AWS/SQS", name, &[("QueueName", queue)], statistic, period)
+    }
+
     fn json(&self, index: usize) -> Value {
         let dimensions: Vec<Value> =
             self.dimensions.iter().map(|(name, value)| json!({"Name": name, "Value": value})).collect();
@@ -292,13 +308,7 @@ mod tests {
 
     #[test]
     fn query_names_metric_statistic_and_period() {
-        let query = MetricQuery {
-            namespace: "Switchhook".to_owned(),
-            name: "accepted".to_owned(),
-            dimensions: vec![("stack".to_owned(), "switchhook".to_owned())],
-            statistic: "Sum".to_owned(),
-            period: 60,
-        };
+        let query = MetricQuery::new("Switchhook", "accepted", &[("stack", "switchhook")], "Sum", 60);
         assert_eq!(
             query.json(3),
             json!({"Id": "m3", "ReturnData": true, "MetricStat": {

@@ -48,25 +48,20 @@ impl Consumed {
             let ends_in = u64::try_from(MINUTE_MS - stack.now().millis_since(last)).unwrap_or_default();
             sleep(Duration::from_millis(ends_in) + LATE).await;
         }
-        let query = |namespace: &str, name: &str, dimensions: &[(&str, &str)]| MetricQuery {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            dimensions: dimensions.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            statistic: "Sum".to_owned(),
-            period: MINUTE,
+        let sum_of = |namespace: &str, name: &str, dimensions: &[(&str, &str)]| {
+            MetricQuery::new(namespace, name, dimensions, "Sum", MINUTE)
         };
-        let queue = stack.names.events_queue_url.rsplit('/').next().unwrap_or_default();
         let mut queries = vec![
-            query("Switchhook", "received", &[("stack", &stack.names.stack), ("function", "ingress")]),
-            query("AWS/SQS", "NumberOfMessagesSent", &[("QueueName", queue)]),
+            sum_of("Switchhook", "received", &[("stack", &stack.names.stack), ("function", "ingress")]),
+            MetricQuery::of_queue(&stack.names.events_queue_url, "NumberOfMessagesSent", "Sum", MINUTE),
         ];
         let places = places(stack);
         for metric in ["ConsumedWriteCapacityUnits", "ConsumedReadCapacityUnits"] {
             queries.extend(places.iter().map(|(_, table, index)| match index {
                 Some(index) => {
-                    query("AWS/DynamoDB", metric, &[("GlobalSecondaryIndexName", index), ("TableName", table)])
+                    sum_of("AWS/DynamoDB", metric, &[("GlobalSecondaryIndexName", index), ("TableName", table)])
                 }
-                None => query("AWS/DynamoDB", metric, &[("TableName", table)]),
+                None => sum_of("AWS/DynamoDB", metric, &[("TableName", table)]),
             }));
         }
         let mut sums = stack.metrics(&queries, from).await?.into_iter().map(|series| {

@@ -90,18 +90,18 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
         let text = if open.is_empty() { "all closed".to_owned() } else { format!("open: {}", open.join(", ")) };
         judged("provider circuits", &CIRCUITS, Some(open.len() as f64), text)
     }));
-    lines.push(metrics("dials in doubt", &|metrics| {
-        let doubts = last(&metrics.doubts, now, HOUR).sum();
-        judged("dials in doubt", &DOUBTS, Some(doubts), format!("{doubts} in the last hour"))
-    }));
+    let in_an_hour = |name, threshold: &Threshold, series: fn(&Metrics) -> &Series| {
+        metrics(name, &|metrics| {
+            let count = last(series(metrics), now, HOUR).sum();
+            judged(name, threshold, Some(count), format!("{count} in the last hour"))
+        })
+    };
+    lines.push(in_an_hour("dials in doubt", &DOUBTS, |metrics| &metrics.doubts));
     lines.push(metrics("calls stuck in dialling", &|metrics| {
         let stuck = last(&metrics.stuck, now, GAUGE_AGE_MAX).latest().unwrap_or_default();
         judged("calls stuck in dialling", &STUCK, Some(stuck), stuck.to_string())
     }));
-    lines.push(metrics("failed claims", &|metrics| {
-        let failed = last(&metrics.failed_claims, now, HOUR).sum();
-        judged("failed claims", &FAILED_CLAIMS, Some(failed), format!("{failed} in the last hour"))
-    }));
+    lines.push(in_an_hour("failed claims", &FAILED_CLAIMS, |metrics| &metrics.failed_claims));
     lines
 }
 

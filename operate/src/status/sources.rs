@@ -182,28 +182,16 @@ async fn alarms(stack: &Stack) -> Option<Read<Vec<Alarm>>> {
 }
 
 async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
-    let of_function = |function: &str, name: &str, statistic: &str| MetricQuery {
-        namespace: "Switchhook".to_owned(),
-        name: name.to_owned(),
-        dimensions: vec![("stack".to_owned(), stack.names.stack.clone()), ("function".to_owned(), function.to_owned())],
-        statistic: statistic.to_owned(),
-        period: PERIOD,
+    let of_function = |function: &str, name: &str, statistic: &str| {
+        let dimensions = [("stack", stack.names.stack.as_str()), ("function", function)];
+        MetricQuery::new("Switchhook", name, &dimensions, statistic, PERIOD)
     };
     // The stack names an alias, and Lambda counts the invocations of all versions under the name before the colon.
-    let of_lambda = |function: &str, name: &str| MetricQuery {
-        namespace: "AWS/Lambda".to_owned(),
-        name: name.to_owned(),
-        dimensions: vec![("FunctionName".to_owned(), function.split(':').next().unwrap_or_default().to_owned())],
-        statistic: "Sum".to_owned(),
-        period: PERIOD,
+    let of_lambda = |function: &str, name: &str| {
+        let function = function.split(':').next().unwrap_or_default();
+        MetricQuery::new("AWS/Lambda", name, &[("FunctionName", function)], "Sum", PERIOD)
     };
-    let of_queue = |url: &str| MetricQuery {
-        namespace: "AWS/SQS".to_owned(),
-        name: "ApproximateAgeOfOldestMessage".to_owned(),
-        dimensions: vec![("QueueName".to_owned(), url.rsplit('/').next().unwrap_or_default().to_owned())],
-        statistic: "Maximum".to_owned(),
-        period: PERIOD,
-    };
+    let of_queue = |url: &str| MetricQuery::of_queue(url, "ApproximateAgeOfOldestMessage", "Maximum", PERIOD);
     let by_minute = |name: &str| MetricQuery { period: MINUTE, ..of_function("ingress", name, "Sum") };
     let with = |query: MetricQuery, name: &str, value: &str| {
         let mut query = query;
