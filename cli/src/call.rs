@@ -3,7 +3,7 @@
 mod list;
 mod target;
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -254,16 +254,18 @@ impl ChangedCall {
         let is_done = target.print(&changed.answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
             // The response to `trigger` contains only the id and the job.
-            None => {
-                write!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state"))?;
-                match call.pointer("/job/due_at").and_then(Value::as_str) {
-                    Some(due_at) => writeln!(out, ", and will be placed from {due_at} on"),
-                    None => writeln!(out),
-                }
-            }
+            None => print_job(call, out),
         })?;
         changed.record(false, None)?;
         Ok(is_done)
+    }
+}
+
+fn print_job(call: &Value, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{} is {}", text(call, "/call_id"), text(call, "/job/state"))?;
+    match call.pointer("/job/due_at").and_then(Value::as_str) {
+        Some(due_at) => writeln!(out, ", and will be placed from {due_at} on"),
+        None => writeln!(out),
     }
 }
 
@@ -275,6 +277,19 @@ fn metadata(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A call whose calling window is closed, and one that is being placed.
+    #[test]
+    fn call_that_waits_after_a_trigger_is_printed_with_its_time() {
+        let printed = |job: Value| {
+            let mut out = Vec::new();
+            print_job(&json!({"call_id": "c1", "job": job}), &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let waits = printed(json!({"state": "PENDING", "due_at": "2026-11-30T03:00:00.000Z"}));
+        assert_eq!(waits, "c1 is PENDING, and will be placed from 2026-11-30T03:00:00.000Z on\n");
+        assert_eq!(printed(json!({"state": "CLAIMED"})), "c1 is CLAIMED\n");
+    }
 
     #[test]
     fn metadata_may_hold_an_equals_sign() {

@@ -40,7 +40,7 @@ to go on.
 Events with --status retrying, queued or dead_lettered are found by their trouble, however many others have arrived since. --since and
 --until count from the trouble. Dead letters that were discarded are not among them.
 
-Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached.";
+Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached or the times were refused.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

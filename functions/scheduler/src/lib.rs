@@ -19,7 +19,9 @@
 //!
 //! A provider may be full: it has as many calls as it may have. If calls wait for it, the scheduler looks at the provider again every ten
 //! seconds until the next run. The invocation that is first to know it sends the messages for that, and so does each run. If a provider is
-//! paused, the scheduler looks again when the pause ends. After the claim of a probe, it looks twice whether the circuit has closed. **Calls that wait for a full provider come before those that are woken later.** If a scheduler was woken and finds a free place at such a provider, it claims the oldest calls instead.
+//! paused, the scheduler looks again when the pause ends. After the claim of a probe, it looks twice whether the circuit has closed.
+//! **Calls that wait for a full provider come before those that are woken later.** If a scheduler was woken and finds a free place at such a
+//! provider, it claims the oldest calls instead.
 
 mod claim;
 mod flow;
