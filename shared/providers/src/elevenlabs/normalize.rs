@@ -35,13 +35,16 @@ pub(crate) fn read(
         correlate_without_echo(Provider::ElevenLabs, &echoed, provider_call_id, notes)
     };
     notes.unknown_value = unknown_value(event, &conversation);
-    notes.lacks_detail = event == Event::PostCallTranscription && lacks_reason(&conversation);
+    let lacks_reason = event == Event::PostCallTranscription && payload.is_record() && lacks_reason(&conversation);
+    notes.lacks_detail = lacks_reason;
 
     let times = CallTimes {
         started_at: conversation.started_at(),
         ended_at: conversation.ended_at().or_else(|| payload.occurred_at()),
     };
     let call_events = match event {
+        // The reason in the webhook makes the same ending, or one with precedence over it.
+        Event::PostCallTranscription if lacks_reason => Ending::NO_ANSWER.reported(times),
         Event::PostCallTranscription if conversation.is_call() => {
             transcription(&conversation, webhook.decision(), times)
         }
@@ -144,10 +147,6 @@ fn transcription(conversation: &Conversation, decided: Option<UserDecision>, tim
 /// Reads how a conversation ended: by the result of the phone call, and without one by the status and the length. A call that
 /// has a length was answered.
 fn ending(conversation: &Conversation) -> Ending {
-    if lacks_reason(conversation) {
-        // The reason in the webhook makes the same ending, or one with precedence over it.
-        return Ending::NO_ANSWER;
-    }
     let was_answered = conversation.seconds().map(|seconds| seconds > 0);
     let result = conversation.phone_call().and_then(|call| call.call_result);
     match (result, conversation.status, was_answered) {
@@ -167,7 +166,7 @@ fn ending(conversation: &Conversation) -> Ending {
     }
 }
 
-/// True if a phone call never became a conversation, and only its `call_initiation_failure` tells why.
+/// True if the record of a phone call may be that of a call which never became a conversation. Only its `call_initiation_failure` tells why.
 fn lacks_reason(conversation: &Conversation) -> bool {
     conversation.phone_call().is_some_and(|call| call.call_result.is_none())
         && conversation.status == Some(Status::Failed)

@@ -14,7 +14,7 @@ use crate::user_decision::{CustomData, UserDecision};
 pub(super) struct Webhook {
     #[serde(rename = "type", deserialize_with = "lenient::text")]
     pub(super) event_type: Option<String>,
-    /// Unix seconds.
+    /// Unix seconds. Every webhook has it.
     #[serde(deserialize_with = "lenient::millis")]
     event_timestamp: Option<i64>,
     #[serde(deserialize_with = "lenient::object")]
@@ -22,6 +22,11 @@ pub(super) struct Webhook {
 }
 
 impl Webhook {
+    /// True if this is a record of the API, which was looked up. Such a record has no time of its own.
+    pub(super) fn is_record(&self) -> bool {
+        self.event_timestamp.is_none()
+    }
+
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
         from_seconds(self.event_timestamp?)
     }

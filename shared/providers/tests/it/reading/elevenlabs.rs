@@ -93,10 +93,27 @@ fn result_of_the_phone_call_counts_first_then_status_and_length() {
     a_word_of_next_year processing: completed | completed | completed
     a_word_of_next_year a-word-of-next-year: completed | completed | completed
     - done: ~ringing ~in_progress completed | completed | completed
-    - failed: ~ringing ~in_progress failed | ~ringing no_answer | completed
+    - failed: ~ringing ~in_progress failed | failed | completed
     - processing: completed | completed | completed
     - a-word-of-next-year: completed | completed | completed
     ");
+}
+
+/// ElevenLabs sends `call_initiation_failure` for a call that nobody answered, so a transcription in a webhook is no such call.
+#[test]
+fn call_that_never_became_a_conversation_is_told_by_its_record_alone() {
+    let data = |phone_call: Value| {
+        let metadata = json!({"call_duration_secs": 0, "phone_call": phone_call});
+        json!({"conversation_id": "c", "status": "failed", "metadata": metadata})
+    };
+    let record = |data: Value| {
+        let body = json!({"type": "post_call_transcription", "data": data});
+        kinds(&read_body(Provider::ElevenLabs, "", body.to_string().as_bytes()))
+    };
+    assert_eq!(record(data(json!({}))), "~ringing no_answer");
+    assert_eq!(kinds(&transcription(data(json!({})))), "failed");
+    assert_eq!(record(data(json!({"call_result": "busy"}))), "~ringing busy");
+    assert_eq!(record(data(Value::Null)), "failed");
 }
 
 #[test]
