@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use switchhook_domain::{
     CallId, DialFailure, DialSignal, NewCall, PhoneNumber, Plan, Policy, Provider, ProviderHealth, RetryPolicy,
     Timestamp,
 };
+use switchhook_local::CALLS_TABLE;
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
 use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
 
@@ -555,4 +558,17 @@ async fn call_in_doubt_is_given_to_no_other_provider() {
             assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1), "{mode:?} {first}");
         }
     }
+}
+
+/// Each invocation of a woken scheduler books its place alone, so many write the same row at the same moment.
+#[tokio::test(start_paused = true)]
+async fn forty_writers_of_a_health_at_once_all_succeed() {
+    let world = World::new();
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, Fault::Delay(Duration::from_millis(5)));
+    let change =
+        |health: &ProviderHealth| Some((ProviderHealth { sequence: health.sequence + 1, ..health.clone() }, ()));
+    let writes = (0..40).map(|_| world.calls.change_provider_health(Provider::Retell, change));
+    let refused = join_all(writes).await.iter().filter(|written| written.is_err()).count();
+    let health = world.calls.provider_health(Provider::Retell).await.unwrap();
+    assert_eq!((refused, health.sequence), (0, 40));
 }

@@ -20,8 +20,11 @@ use crate::error::Error;
 const HEALTH_SCHEMA: u32 = 1;
 /// Time for which a process relies on the health that it read. A dialer places a few calls in that time.
 const HEALTH_AGE_MAX: Duration = Duration::from_secs(3);
-/// Tries of a write that loses races. Many dialers may report a failure at the same moment.
+/// Tries of a write that loses races. Many dialers may report a failure at the same moment, and many woken schedulers may book a place.
 const RACES_MAX: u32 = 10;
+/// Longest pause after the first lost race. It doubles four times. The pauses are random, so that the writers no longer read and write
+/// in step: DynamoDB needs some ten milliseconds for both.
+const PAUSE_MS: u64 = 10;
 
 /// Stored health of a provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,12 +113,13 @@ impl Calls {
         provider: Provider,
         change: impl Fn(&ProviderHealth) -> Option<(ProviderHealth, T)>,
     ) -> Result<Option<T>, Error> {
-        for _ in 0..RACES_MAX {
+        for race in 0..RACES_MAX {
             let read = self.read_health(provider, true).await?;
             let Some((next, result)) = change(&read.health) else { return Ok(None) };
             if self.write_health(&read, next).await? {
                 return Ok(Some(result));
             }
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(PAUSE_MS << race.min(4))))).await;
         }
         Err(Error::Contended(RACES_MAX))
     }
