@@ -32,6 +32,12 @@ def test_a_value_with_spaces_keeps_its_quotes_for_sam():
         parameters("production", [])
 
 
+def test_a_correction_is_deployed_at_once_in_prod_too():
+    given = as_sam_reads(overrides("prod", ['Deployment=AllAtOnce DialRates=""']))
+    assert parameters("prod", [])["Deployment"] != given["Deployment"] == "AllAtOnce"
+    assert given["DialRates"] == ""
+
+
 def test_a_window_with_an_unknown_time_zone_is_not_deployed():
     with pytest.raises(SystemExit, match="Europe/Nowhere"):
         parameters("default", ['CallingWindow="Europe/Nowhere 09:00-18:00"'])

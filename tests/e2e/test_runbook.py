@@ -19,7 +19,7 @@ from samcli.cli.types import CfnParameterOverridesType
 from samcli.yamlhelper import yaml_parse
 
 from harness import FUNCTIONS, ROOT, TOOL
-from test_template import RESOURCES, TEMPLATE
+from test_template import RESOURCES, TEMPLATE, of_type
 
 RUNBOOK = ROOT / "infra" / "runbook.md"
 PAGES = [RUNBOOK, *sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -158,6 +158,33 @@ def test_the_runbook_explains_every_cause_of_a_rejected_webhook():
     assert len(causes) > 5
     text = sections(RUNBOOK)["P2RejectedWebhooksAlarm"]
     assert [cause for cause in causes if f"`{cause}`" not in text] == []
+
+
+# Parameters whose change makes a new version of a function.
+VERSIONED = {
+    name for version in of_type("AWS::Lambda::Version").values() for name in re.findall(r"\$\{(\w+)\}", version["Description"]["Fn::Sub"])
+}
+AT_ONCE = "Deployment=AllAtOnce"
+
+
+def test_a_correction_is_deployed_at_once():
+    """With the settings of `prod`, a new version would get 10 % of the invocations for 15 minutes, and the old one goes on with the rest."""
+    for heading, text in sections(RUNBOOK).items():
+        if re.search(r"[Dd]eploy the (right parameters|version before|previous one)", " ".join(text.split())):
+            assert f"`{AT_ONCE}`" in text or f"    make deploy PARAMETERS={AT_ONCE}" in text, heading
+    for block in code_blocks(RUNBOOK):
+        for line in block.splitlines():
+            given = parameters("default", re.findall(r"PARAMETERS='?([^']*)", line))
+            if line.startswith("make deploy") and ("git checkout" in block or VERSIONED & set(given)):
+                assert AT_ONCE in line, line
+
+
+def test_the_runbook_first_stops_all_dialling_at_once():
+    """A deployment takes minutes, and the dialer still dials the calls that the scheduler has claimed."""
+    text = sections(RUNBOOK)["P2DialInDoubtAlarm"]
+    steps = re.findall(r"^    (?:aws|make) .*$", text[text.index("**Do.**") :], re.MULTILINE)
+    of_dialer = "-function-concurrency --function-name DIALER_FUNCTION_NAME"
+    assert steps[:2] == [f"    aws lambda put{of_dialer} --reserved-concurrent-executions 0", f"    aws lambda delete{of_dialer}"]
 
 
 # --- commands of all pages -------------------------------------------------------------------------------------------
