@@ -179,6 +179,17 @@ def test_a_correction_is_deployed_at_once():
                 assert AT_ONCE in line, line
 
 
+def test_the_alarms_that_stop_a_deployment_say_how_to_deploy_all_the_same():
+    """CodeDeploy does not start while one of them fires, and then CloudFormation rolls the correction back."""
+    gradual = expand(ROOT / "template.yaml", {"Deployment": "Canary10Percent15Minutes"})["Resources"]
+    _, configuration, _ = gradual["IngressFunctionDeploymentGroup"]["Properties"]["AlarmConfiguration"]["Fn::If"]
+    alarms = [each["Name"]["Ref"] for each in configuration["Alarms"]]
+    assert alarms
+    for alarm in alarms:
+        text = sections(RUNBOOK)[alarm]
+        assert "CodeDeploy" in text and re.search(rf"^ +make deploy PARAMETERS='?{AT_ONCE}", text, re.MULTILINE), alarm
+
+
 def test_the_runbook_first_stops_all_dialling_at_once():
     """A deployment takes minutes, and the dialer still dials the calls that the scheduler has claimed."""
     text = sections(RUNBOOK)["P2DialInDoubtAlarm"]
