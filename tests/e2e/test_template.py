@@ -406,6 +406,14 @@ def test_a_function_gets_a_new_version_when_a_parameter_changes(function):
     assert sum(longest(TEMPLATE["Parameters"][name]) + 1 for name in described) - 1 <= 256
 
 
+def test_a_deployment_that_failed_keeps_no_version():
+    """Lambda refuses to publish a version again that it has. A version that was kept would make a repetition of the deployment fail."""
+    versions = {name: resource for name, resource in RESOURCES.items() if resource["Type"] == "AWS::Lambda::Version"}
+    assert len(versions) == len(FUNCTIONS)
+    for version in versions.values():
+        assert version["DeletionPolicy"] == "Delete" and "UpdateReplacePolicy" not in version
+
+
 def test_by_default_nothing_of_code_deploy_is_made():
     assert not [name for name, resource in RESOURCES.items() if resource["Type"].startswith("AWS::CodeDeploy::")]
     assert not [name for name in of_type("AWS::Lambda::Alias") if "UpdatePolicy" in RESOURCES[name]]
