@@ -350,6 +350,16 @@ def test_no_table_is_updated_twice_in_a_row():
             assert len(tables) == len(set(tables)) or "aws dynamodb wait" in block, f"{page.name}: {block}"
 
 
+def test_a_table_that_was_copied_is_deleted():
+    """DynamoDB restores no expiry, and `switchhook forget` does not reach the table: it would hold forgotten persons for ever."""
+    copying = {heading: text for heading, text in sections(ROOT / "docs" / "recovery.md").items() if re.search(r"recover copy|, and copy it", text)}
+    assert len(copying) == 5
+    for heading, text in copying.items():
+        deleted = re.findall(r"^ +aws dynamodb delete-table --table-name (\S+)$", text, re.MULTILINE)
+        assert deleted and set(re.findall(r"--(?:calls|inbox)-from ([^\s`]+)", text)) <= set(deleted), heading
+    assert "| tables that you [restored](recovery.md#before-you-start)" in sections(ROOT / "docs" / "privacy.md")["What no command can erase"]
+
+
 @pytest.mark.parametrize("words", commands_of("make"))
 def test_a_target_of_make_exists(words):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
