@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
+use switchhook_api::DELAY_SECONDS_MAX;
 use switchhook_domain::{CallingWindow, Provider};
 use switchhook_operate::audit::Direct;
 
@@ -146,7 +147,7 @@ struct Create {
     #[arg(long, value_name = "N")]
     attempts: Option<u8>,
     /// Longest delay before the second attempt, for example 10m; without it, the default of the stack
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = delay)]
     delay: Option<Duration>,
     /// Try again also if nobody knows whether the person answered
     #[arg(long)]
@@ -267,6 +268,10 @@ fn print_job(call: &Value, out: &mut impl Write) -> io::Result<()> {
         Some(due_at) => writeln!(out, ", and will be placed from {due_at} on"),
         None => writeln!(out),
     }
+}
+
+fn delay(text: &str) -> Result<Duration, String> {
+    duration::parse_seconds(Duration::from_secs(DELAY_SECONDS_MAX.into()), text)
 }
 
 fn metadata(text: &str) -> Result<(String, String), String> {

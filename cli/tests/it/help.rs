@@ -6,6 +6,9 @@ use crate::stack::{PROGRAM, switchhook, text};
 
 const CREATE: [&str; 8] = ["call", "create", "--from-number", "+1", "--to-number", "+1", "--to", "http://127.0.0.1:1"];
 
+/// Message about a delay that the API does not take.
+const SECONDS: &str = "not a whole number of seconds between 1s and 24h";
+
 fn help(arguments: &[&str]) -> String {
     let output = switchhook(arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -211,6 +214,10 @@ fn arguments_that_make_no_sense_are_refused() {
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
+        (&[&CREATE[..], &["--provider", "retell", "--delay", "900ms"]].concat(), SECONDS),
+        (&[&CREATE[..], &["--provider", "retell", "--delay", "1500ms"]].concat(), SECONDS),
+        (&[&CREATE[..], &["--provider", "retell", "--delay", "0s"]].concat(), SECONDS),
+        (&[&CREATE[..], &["--provider", "retell", "--delay", "25h"]].concat(), SECONDS),
         (&["call", "import", "calls.csv"], "--to"),
         (&["call", "import", "calls.csv", "--plan", "--per-second", "0"], "not between 0.1 and 200"),
         (&["republish", "--to", "http://h"], "--call"),

@@ -28,7 +28,8 @@ const METADATA_QUERY_BYTES_MAX: usize = 2_000;
 pub(crate) const TIME_ZONE_BYTES_MAX: usize = 64;
 /// Limit on the dates without calls of one window. Each takes 12 bytes of the row.
 pub(crate) const CLOSED_DATES_MAX: usize = 50;
-pub(crate) const DELAY_SECONDS_MAX: u32 = 24 * 60 * 60;
+/// Longest delay before the second attempt, in seconds.
+pub const DELAY_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub(crate) const DELAY_MAX_SECONDS_MAX: u32 = 7 * 24 * 60 * 60;
 /// Limit on the field errors of one answer.
 const ERRORS_MAX: usize = 50;
