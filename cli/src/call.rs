@@ -3,6 +3,7 @@
 mod list;
 mod target;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -152,7 +153,7 @@ struct Create {
     /// Try again also if nobody knows whether the person answered
     #[arg(long)]
     retry_unheard: bool,
-    /// Metadata that is sent to the provider with every attempt; may be repeated
+    /// Metadata that is sent to the provider with every attempt; may be repeated with other names
     #[arg(long, value_name = "NAME=VALUE", value_parser = metadata)]
     metadata: Vec<(String, String)>,
     /// Idempotency key: however often the request is repeated with this key, only one call is created
@@ -183,6 +184,9 @@ impl Call {
 
 impl Create {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+        if let Some(name) = repeated(&self.metadata) {
+            return Err(CallError::RepeatedMetadata { name: name.to_owned() });
+        }
         let body = self.body().to_string().into_bytes();
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
         let change = (Direct::CreateCall, self.reason.as_deref());
@@ -272,6 +276,12 @@ fn print_job(call: &Value, out: &mut impl Write) -> io::Result<()> {
 
 fn delay(text: &str) -> Result<Duration, String> {
     duration::parse_seconds(Duration::from_secs(DELAY_SECONDS_MAX.into()), text)
+}
+
+/// Returns a name of metadata that has several values.
+fn repeated(metadata: &[(String, String)]) -> Option<&str> {
+    let mut names = BTreeSet::new();
+    metadata.iter().map(|(name, _)| name.as_str()).find(|name| !names.insert(*name))
 }
 
 fn metadata(text: &str) -> Result<(String, String), String> {

@@ -24,6 +24,8 @@ pub(crate) enum CallError {
     Operate(#[from] switchhook_operate::Error),
     #[error("there is no job state {name:?}; they are: {}", JobState::ALL.map(JobState::as_str).join(", "))]
     UnknownJob { name: String },
+    #[error("--metadata names {name:?} twice: give each name one value")]
+    RepeatedMetadata { name: String },
     #[error("could not print the response")]
     Print(#[source] io::Error),
 }

@@ -213,6 +213,11 @@ fn arguments_that_make_no_sense_are_refused() {
         (&[&CREATE[..], &["--provider", "nobody"]].concat(), "unknown provider"),
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
+        (
+            &[&CREATE[..], &["--provider", "retell", "--metadata", "a=1", "--metadata", "b=1", "--metadata", "a=2"]]
+                .concat(),
+            "--metadata names \"a\" twice",
+        ),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "soon"]].concat(), "not a time such as"),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "900ms"]].concat(), SECONDS),
         (&[&CREATE[..], &["--provider", "retell", "--delay", "1500ms"]].concat(), SECONDS),
