@@ -109,7 +109,7 @@ struct Put {
     replace: bool,
     #[command(flatten)]
     reason: Reason,
-    /// Print one JSON object
+    /// Print one JSON object: {"plan": …, "stored": […], "problems": […]}; a wrong file has no plan
     #[arg(long)]
     json: bool,
 }
@@ -167,9 +167,9 @@ impl Check {
         let printed = if self.json {
             writeln!(out, "{:#}", json!({"providers": configured, "problems": problems}))
         } else {
-            problems.iter().try_for_each(|problem| writeln!(errors, "{}: {problem}", self.file.display())).and_then(
-                |()| configured.iter().try_for_each(|one| writeln!(out, "{}: {}", one.provider, checked(one))),
-            )
+            print_problems(&self.file, &problems, errors).and_then(|()| {
+                configured.iter().try_for_each(|one| writeln!(out, "{}: {}", one.provider, checked(one)))
+            })
         };
         printed.map_err(ProvidersError::Print)?;
         Ok(problems.is_empty())
@@ -181,8 +181,11 @@ impl Put {
         let file = match ProvidersFile::from_json(&read(&self.file)?) {
             Ok(file) => file,
             Err(error) => {
-                let mut problems = error.problems().iter();
-                let printed = problems.try_for_each(|problem| writeln!(errors, "{}: {problem}", self.file.display()));
+                let printed = if self.json {
+                    writeln!(out, "{:#}", json!({"plan": null, "stored": [], "problems": error.problems()}))
+                } else {
+                    print_problems(&self.file, error.problems(), errors)
+                };
                 printed.map_err(ProvidersError::Print)?;
                 return Ok(false);
             }
@@ -195,7 +198,7 @@ impl Put {
             Vec::new()
         };
         let printed = if self.json {
-            writeln!(out, "{:#}", json!({"plan": plan, "stored": stored}))
+            writeln!(out, "{:#}", json!({"plan": plan, "stored": stored, "problems": []}))
         } else {
             print_plan(&plan, &stored, out, errors)
         };
@@ -227,6 +230,10 @@ async fn store(
 fn read(path: &Path) -> Result<String, ProvidersError> {
     let read = if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) };
     read.map_err(|source| ProvidersError::Read { path: path.to_owned(), source })
+}
+
+fn print_problems(file: &Path, problems: &[String], errors: &mut impl Write) -> io::Result<()> {
+    problems.iter().try_for_each(|problem| writeln!(errors, "{}: {problem}", file.display()))
 }
 
 fn print_plan(plan: &SecretsPlan, stored: &[&str], out: &mut impl Write, errors: &mut impl Write) -> io::Result<()> {

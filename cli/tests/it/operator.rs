@@ -1,6 +1,6 @@
 //! Operators' access to a running `switchhook dev`: its names, AWS requests, schedules, and the file that names it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchhook_domain::{CallId, JobState, Timestamp};
 use switchhook_operate::{Address, Error};
 
@@ -71,9 +71,9 @@ fn metrics_of_a_decision_can_be_queried_although_its_line_is_not_shown() {
     assert_eq!(sums("accepted"), [1.0]);
     assert_eq!(sums("5xx"), [0.0]);
     let later = stack.get("/metrics-data?since=2100-01-01T00:00:00Z").expect("the metrics");
-    assert_eq!(later["series"], serde_json::json!([]));
+    assert_eq!(later["series"], json!([]));
 
-    let query = serde_json::json!({
+    let query = json!({
         "from_ms": 0, "to_ms": 4_000_000_000_000_u64, "period_ms": 4_000_000_000_000_u64,
         "queries": [{"Id": "e", "Expression": "2 * SUM(SEARCH('{Switchhook,stack,function} MetricName=\"accepted\"', 'Sum'))"}],
     });
@@ -261,6 +261,15 @@ fn providers_file_is_checked_compared_and_stored() {
     let (code, printed, errors) = put(r#"{"generic": {"key": ["hunter2"]}}"#, &["--yes"]);
     assert_eq!((code, printed.as_str()), (Some(1), ""), "{errors}");
     assert!(errors.contains("generic.keys: missing"), "{errors}");
+    let wrong =
+        [(r#"{"generic": {"key": ["hunter2"]}}"#, "generic.keys: missing"), (r#"{"hunter2"#, "not JSON at line 1")];
+    for (file, problem) in wrong {
+        let (code, printed, errors) = put(file, &["--yes", "--json"]);
+        assert_eq!((code, errors.as_str()), (Some(1), ""), "{printed}");
+        let report: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
+        assert_eq!((&report["plan"], &report["stored"]), (&json!(null), &json!([])));
+        assert!(report["problems"].to_string().contains(problem), "{report:#}");
+    }
 
     let rotated = r#"{"generic": {"keys": ["hunter2 and more, so that it is long enough", "the generic key, which is as long as it must be"]}}"#;
     let (code, printed, errors) = put(rotated, &[]);
@@ -278,6 +287,9 @@ fn providers_file_is_checked_compared_and_stored() {
     assert!(listed().contains("configured  2 keys, places no calls"), "{}", listed());
     let (_, printed, _) = put(rotated, &["--yes"]);
     assert!(printed.ends_with("the secrets hold this already\n"), "{printed}");
+    let (_, printed, _) = put(rotated, &["--json"]);
+    let report: Value = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
+    assert_eq!((report["plan"].is_object(), &report["problems"]), (true, &json!([])), "{report:#}");
 
     let vapi = r#"{"vapi": {"keys": ["hunter2 and more"], "dial": {"api_key": "hunter2 and more", "assistant_id": "a", "phone_number_id": "p"}}}"#;
     let (_, printed, errors) = put(vapi, &["--replace", "--yes"]);
@@ -301,8 +313,8 @@ fn providers_file_is_checked_compared_and_stored() {
 fn file_that_is_too_large_for_a_secret_is_refused_before_anything_is_stored() {
     let (scratch, stack) = with_a_call();
     let path = scratch.0.join("put.json");
-    let answer = serde_json::json!({"call_inbound": {"text": "a".repeat(65_536)}});
-    let retell = serde_json::json!({"retell": {"keys": ["hunter2 and more"], "question": {"answer": answer}}});
+    let answer = json!({"call_inbound": {"text": "a".repeat(65_536)}});
+    let retell = json!({"retell": {"keys": ["hunter2 and more"], "question": {"answer": answer}}});
     std::fs::write(&path, retell.to_string()).expect("the file is written");
     for options in [&[][..], &["--yes"], &["--yes", "--replace"]] {
         let output = stack.switchhook(&[&["providers", "put", path.to_str().expect("UTF-8")], options].concat());
