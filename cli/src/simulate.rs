@@ -3,12 +3,13 @@
 mod page;
 
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 
 use clap::Args;
 use serde_json::json;
 use switchhook_operate::scale::{
-    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, bill, discovery_share, drift_share, parameter, partitions,
-    pollers, resources,
+    Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, WEBHOOKS_PER_DAY_MAX, bill, discovery_share, drift_share,
+    parameter, partitions, pollers, resources,
 };
 use switchhook_reconciler::limits;
 
@@ -24,26 +25,26 @@ prints docs/scaling.md.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Simulate {
-    /// Webhooks per day, one or more numbers
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1e6,1e8,1e9", value_parser = positive)]
+    /// Webhooks per day, one or more numbers from 1 to 1e12
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "1e6,1e8,1e9", value_parser = webhooks, allow_negative_numbers = true)]
     events_per_day: Vec<f64>,
     /// Kind of webhooks: retell (three per call, 5 KB) or twilio (five per call, 0.6 KB)
     #[arg(long, value_name = "KIND", default_value = RETELL.name, value_parser = profile)]
     traffic: Profile,
-    /// Load at the busiest time, as a multiple of the mean
-    #[arg(long, value_name = "NUMBER", default_value_t = Traffic::new(1.0).peak_factor, value_parser = positive)]
+    /// Load at the busiest time, as a multiple of the mean, from 1 to 86400
+    #[arg(long, value_name = "NUMBER", default_value_t = Traffic::new(1.0).peak_factor, value_parser = peak_factor, allow_negative_numbers = true)]
     peak_factor: f64,
     /// Share of the calls that Switchhook dials, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).dialled_share, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).dialled_share, value_parser = share, allow_negative_numbers = true)]
     dialled_share: f64,
     /// Share of the calls whose ending no webhook reports, from 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).silent_share, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = Traffic::new(1.0).silent_share, value_parser = share, allow_negative_numbers = true)]
     silent_share: f64,
-    /// Days for which webhooks are stored
-    #[arg(long, value_name = "DAYS", default_value_t = parameter::INBOX_DAYS, value_parser = positive)]
+    /// Days for which webhooks are stored, from 3 to 3650
+    #[arg(long, value_name = "DAYS", default_value_t = parameter::INBOX_DAYS, value_parser = inbox_days, allow_negative_numbers = true)]
     inbox_days: f64,
-    /// Days for which calls are stored
-    #[arg(long, value_name = "DAYS", default_value_t = parameter::CALL_DAYS, value_parser = positive)]
+    /// Days for which calls are stored, from 30 to 3650
+    #[arg(long, value_name = "DAYS", default_value_t = parameter::CALL_DAYS, value_parser = call_days, allow_negative_numbers = true)]
     call_days: f64,
     /// Print one JSON object
     #[arg(long)]
@@ -91,6 +92,8 @@ impl Simulate {
     }
 }
 
+/// Largest peak: the traffic of a whole day in one second.
+const PEAK_FACTOR_MAX: f64 = 86_400.0;
 /// Calls on a page of the shortest lists, those of Retell and Vapi.
 const CALLS_PER_PAGE: f64 = 10.0;
 
@@ -112,14 +115,29 @@ fn reconciler_limits() -> ReconcilerLimits {
     }
 }
 
-fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "not a number above 0, such as 1000000 or 1e6".to_owned())
+fn webhooks(text: &str) -> Result<f64, String> {
+    within(1.0..=WEBHOOKS_PER_DAY_MAX, text)
+}
+
+fn peak_factor(text: &str) -> Result<f64, String> {
+    within(1.0..=PEAK_FACTOR_MAX, text)
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
-    number.ok_or_else(|| "not a number from 0 to 1".to_owned())
+    within(0.0..=1.0, text)
+}
+
+fn inbox_days(text: &str) -> Result<f64, String> {
+    within(parameter::INBOX_DAYS_MIN..=parameter::DAYS_MAX, text)
+}
+
+fn call_days(text: &str) -> Result<f64, String> {
+    within(parameter::CALL_DAYS_MIN..=parameter::DAYS_MAX, text)
+}
+
+fn within(span: RangeInclusive<f64>, text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| span.contains(number));
+    number.ok_or_else(|| format!("not a number from {} to {}", span.start(), span.end()))
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
@@ -284,9 +302,11 @@ mod tests {
 
     #[test]
     fn numbers_on_the_command_line_must_make_sense() {
-        assert_eq!((positive("1e6"), share("0.1")), (Ok(1e6), Ok(0.1)));
-        for text in ["0", "-1", "inf", "NaN", "many"] {
-            assert!(positive(text).is_err() && (text == "0" || share(text).is_err()), "{text}");
+        assert_eq!((webhooks("1e6"), share("0.1"), peak_factor("1")), (Ok(1e6), Ok(0.1), Ok(1.0)));
+        for text in ["-1", "inf", "NaN", "many", "1e13"] {
+            for read in [webhooks, peak_factor, share, inbox_days, call_days] {
+                assert!(read(text).is_err(), "{text}");
+            }
         }
         assert!(profile("vapi").is_err());
     }

@@ -236,6 +236,14 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["quarantine", "reprocess", "--provider", "nobody"], "unknown provider"),
         (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
+        (&["simulate", "--events-per-day", "1e6,0"], "not a number from 1 to 1000000000000"),
+        (&["simulate", "--events-per-day", "1e300"], "not a number from 1 to 1000000000000"),
+        (&["simulate", "--peak-factor", "0.5"], "not a number from 1 to 86400"),
+        (&["simulate", "--peak-factor", "NaN"], "not a number from 1 to 86400"),
+        (&["simulate", "--dialled-share", "-1"], "not a number from 0 to 1"),
+        (&["simulate", "--silent-share", "1.1"], "not a number from 0 to 1"),
+        (&["simulate", "--inbox-days", "inf"], "not a number from 3 to 3650"),
+        (&["simulate", "--call-days", "1e9"], "not a number from 30 to 3650"),
         (&["show", "call", "--to", "http://127.0.0.1:1"], "no answer from http://127.0.0.1:1/call?id=call"),
     ] {
         let output = switchhook(arguments);

@@ -86,7 +86,7 @@ impl Resource {
 }
 
 /// Webhooks per day up to which walls are looked for.
-const WEBHOOKS_PER_DAY_MAX: f64 = 1e12;
+pub const WEBHOOKS_PER_DAY_MAX: f64 = 1e12;
 
 /// Returns every limit with its load. Webhooks come first, then dials, then repair.
 #[must_use]

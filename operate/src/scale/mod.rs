@@ -14,7 +14,10 @@ mod units;
 use serde::Serialize;
 
 pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
-pub use load::{Effect, ReconcilerLimits, Resource, discovery_share, drift_share, pollers, recovery_h, resources};
+pub use load::{
+    Effect, ReconcilerLimits, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_share, pollers, recovery_h,
+    resources,
+};
 pub use partitions::{Partitions, partitions, received_writes_max};
 pub use units::{BATCH, DIAL, Profile, RETELL, TWILIO, Units};
 

@@ -348,6 +348,12 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(dialers.as_f64(), Some(parameter::DIALER_CONCURRENCY_MAX));
     assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
     assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
+    let limit = |name: &str, limit: &str| template["Parameters"][name][limit].as_f64().unwrap();
+    for (name, least) in
+        [("InboxRetentionDays", parameter::INBOX_DAYS_MIN), ("CallRetentionDays", parameter::CALL_DAYS_MIN)]
+    {
+        assert_eq!((limit(name, "MinValue"), limit(name, "MaxValue")), (least, parameter::DAYS_MAX));
+    }
     let rates: DialRates = template["Parameters"]["DialRates"]["Default"].as_str().unwrap().parse().unwrap();
     assert_eq!(rates.pacing(Provider::Retell).map(Pacing::per_second), Some(parameter::DIAL_RATE));
     let relay = &template["Resources"]["RelayMapping"]["Properties"];
