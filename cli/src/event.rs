@@ -12,6 +12,7 @@ use switchhook_operate::search::{SearchResult, find, search};
 use switchhook_operate::selection::{call_or_entity, refuse_empty_span};
 
 use crate::mark::mark;
+use crate::provider_name;
 use crate::since::{self, Since};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::wrapped;
@@ -80,7 +81,7 @@ struct List {
     #[arg(long, value_name = "STATUS", value_parser = clap::builder::PossibleValuesParser::new(STATUSES))]
     status: Option<String>,
     /// Events of this provider, or of switchhook itself
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", value_parser = provider_name::sender)]
     provider: Option<Origin>,
     /// Events of this type, in the provider's own words
     #[arg(long = "type", value_name = "TYPE")]

@@ -22,6 +22,7 @@ mod import;
 mod mark;
 mod paths;
 mod payload;
+mod provider_name;
 mod providers;
 mod providers_file;
 mod quarantine;

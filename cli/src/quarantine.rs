@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use switchhook_domain::{EventId, Origin, Timestamp};
+use switchhook_domain::{EventId, Origin, Provider, Timestamp};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::quarantine::{
     self, Detail, LISTED_DEFAULT, QuarantineFilter, Quarantined, QuarantinedBy, ReadNow,
@@ -11,6 +11,7 @@ use switchhook_operate::quarantine::{
 
 use crate::change::{Change, ChangeError, Ended};
 use crate::payload;
+use crate::provider_name;
 use crate::stack_choice::StackChoice;
 use crate::words::{age, counted, print_json};
 
@@ -90,8 +91,8 @@ struct Selection {
     #[arg(value_name = "EVENT")]
     events: Vec<String>,
     /// Select the webhooks of this provider
-    #[arg(long, value_name = "NAME")]
-    provider: Option<Origin>,
+    #[arg(long, value_name = "NAME", value_parser = provider_name::provider)]
+    provider: Option<Provider>,
     /// Select events whose cause contains this text
     #[arg(long, value_name = "TEXT")]
     cause: Option<String>,
@@ -127,7 +128,7 @@ impl Selection {
     fn filter(&self) -> QuarantineFilter {
         QuarantineFilter {
             event_ids: self.events.iter().map(EventId::new).collect(),
-            origin: self.provider,
+            origin: self.provider.map(Origin::Provider),
             cause: self.cause.clone(),
             all: self.all,
         }

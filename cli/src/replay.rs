@@ -9,6 +9,7 @@ use switchhook_operate::replay::{self, ReplayFilter, Selected};
 use switchhook_operate::selection::call_or_entity;
 
 use crate::change::{Change, ChangeError, Ended};
+use crate::provider_name;
 use crate::since::{self, Since};
 
 const EXAMPLES: &str = "\
@@ -53,7 +54,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
     until: Option<Since>,
     /// Events of this provider
-    #[arg(long, value_name = "PROVIDER", conflicts_with = "plan")]
+    #[arg(long, value_name = "PROVIDER", value_parser = provider_name::provider, conflicts_with = "plan")]
     provider: Option<Provider>,
     /// Events of this type, in the provider's words: call_ended
     #[arg(long = "type", value_name = "TYPE", conflicts_with = "plan")]

@@ -13,6 +13,7 @@ use switchhook_providers::{
 };
 
 use crate::client::{self, ClientError};
+use crate::provider_name;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::stack_choice::{self, StackChoice, StackChoiceError};
 
@@ -39,7 +40,7 @@ Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could no
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
     /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic or x-…
-    #[arg(long, value_name = "PROVIDER")]
+    #[arg(long, value_name = "PROVIDER", value_parser = provider_name::provider)]
     provider: Provider,
     #[command(flatten)]
     signing: Signing,

@@ -10,6 +10,7 @@ use switchhook_domain::{JobState, Provider};
 use switchhook_operate::calls::{self, CallFilter, CallPage, Tab};
 
 use super::target::{CallError, Target};
+use crate::provider_name;
 use crate::show::text;
 use crate::table::aligned;
 
@@ -51,7 +52,7 @@ pub(super) struct List {
     #[arg(long, value_name = "STATE")]
     lifecycle: Option<String>,
     /// Only calls with an attempt of this provider; needs --tab
-    #[arg(long, value_name = "PROVIDER", requires = "tab")]
+    #[arg(long, value_name = "PROVIDER", value_parser = provider_name::provider, requires = "tab")]
     provider: Option<Provider>,
     /// Only calls whose job is not final and that have not changed for this time: 90s, 10m, 2h, 3d
     #[arg(long, value_name = "TIME")]

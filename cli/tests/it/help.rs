@@ -9,6 +9,11 @@ const CREATE: [&str; 8] = ["call", "create", "--from-number", "+1", "--to-number
 /// Message about a delay that the API does not take.
 const SECONDS: &str = "not a whole number of seconds between 1s and 24h";
 
+/// Message about an unknown provider, where the names of configured providers are accepted too.
+const PROVIDERS: &str = "signalwire, generic, and names such as x-acme of configured providers\n";
+/// The same, where the name of Switchhook itself is accepted too.
+const SENDERS: &str = "signalwire, generic, switchhook, and names such as x-acme of configured providers\n";
+
 fn help(arguments: &[&str]) -> String {
     let output = switchhook(arguments);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), String::new()));
@@ -193,7 +198,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["fake", "--webhooks-to", "http://h", "--key", " "], "the key is empty"),
         (&["fake", "--webhooks-to", "h", "--key", "k"], "not a URL"),
         (&["send", "--provider", "retell", "--key", "k", "--to", "http://127.0.0.1:1"], "--sample"),
-        (&["send", "--provider", "nobody", "--key", "k", "--sample", "x", "--to", "x"], "unknown provider \"nobody\""),
+        (&["send", "--provider", "nobody", "--key", "k", "--sample", "x", "--to", "x"], PROVIDERS),
         (&["send", "--provider", "retell", "--key", " ", "--sample", "x", "--to", "x"], "the key is empty"),
         (&["send", "--provider", "retell", "--key", "k", "--sample", "x", "--to", "x"], "retell/call_analyzed"),
         (
@@ -234,7 +239,11 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["check", "--timeout", "soon"], "not a time such as"),
         (&["dlq"], "Usage"),
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
-        (&["quarantine", "reprocess", "--provider", "nobody"], "unknown provider"),
+        (&["quarantine", "reprocess", "--provider", "nobody"], PROVIDERS),
+        (&["quarantine", "discard", "--provider", "switchhook"], PROVIDERS),
+        (&["event", "list", "--provider", "nobody"], SENDERS),
+        (&["replay", "--provider", "nobody"], PROVIDERS),
+        (&["call", "list", "--tab", "recent", "--provider", "nobody"], PROVIDERS),
         (&["republish", "--call", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["simulate", "--events-per-day", "1e6,0"], "not a number from 1 to 1000000000000"),
         (&["simulate", "--events-per-day", "1e300"], "not a number from 1 to 1000000000000"),
