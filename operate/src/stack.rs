@@ -182,6 +182,12 @@ impl Stack {
         self.now()
     }
 
+    /// True for a `switchhook dev --freeze`, which refuses every change.
+    #[must_use]
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(*self.time.lock().unwrap_or_else(PoisonError::into_inner), StackTime::Stopped(_))
+    }
+
     /// Returns who operates the stack: the ARN of the AWS credentials, or the user of this machine.
     ///
     /// # Errors

@@ -126,6 +126,29 @@ fn local_stack_is_walked_too() {
     assert_eq!(of_calls.count(), events.len());
 }
 
+/// Nothing in a frozen stack can be changed, so the check begins nothing that it would have to remove.
+#[test]
+fn frozen_stack_is_told_as_such() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("calls");
+    let data = data.to_str().expect("UTF-8");
+    let output = switchhook(&["demo", "--calls", "2", "--data", data]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let stack = Stack::start(&["--data", data, "--freeze"]);
+    let output = stack.switchhook(&["check"]);
+    let printed = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{printed}{}", text(&output.stderr));
+    let told: Vec<&str> = printed.lines().collect();
+    let [step, advice, end] = told[..] else { panic!("{printed}") };
+    let frozen = format!("the local stack at {} is frozen, so nothing in it can be changed", stack.url);
+    assert_eq!(step, format!("FAILED   stack          {frozen}"));
+    assert!(
+        advice.ends_with("→ start `switchhook dev --data DIR` without --freeze, and run the check again"),
+        "{advice}"
+    );
+    assert!(end.ends_with(": the stack does not pass the check"), "{end}");
+}
+
 #[test]
 fn stack_that_cannot_be_reached_or_used_ends_the_check() {
     let (_scratch, stack) = dev();

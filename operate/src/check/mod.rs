@@ -139,6 +139,12 @@ async fn connect(
     let (name, region) = match address {
         Address::Local { url } => {
             return match Stack::connect(address).await {
+                Ok(stack) if stack.is_frozen() => {
+                    let text = format!("the local stack at {url} is frozen, so nothing in it can be changed");
+                    let advice = "start `switchhook dev --data DIR` without --freeze, and run the check again";
+                    steps.add("stack", Finding::failed(text, advice));
+                    Reached::Unusable
+                }
                 Ok(stack) => {
                     steps.add("stack", Finding::passed(format!("a local stack at {url}")));
                     Reached::Stack(Box::new(stack))
