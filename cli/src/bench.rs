@@ -7,12 +7,14 @@ use clap::Args;
 use serde_json::json;
 use switchhook_operate::Stack;
 use switchhook_operate::bench::{
-    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Consumed, Options, RATE_DEFAULT, RATE_MAX, Removed, Report, Spread,
+    self, BenchId, CALLS_DEFAULT, CALLS_MAX, Consumed, Options, Progress, RATE_DEFAULT, RATE_MAX, Removed, Report,
+    Spread,
 };
 
 use crate::change::{ChangeError, Ended, progress_bar, refused};
 use crate::duration;
 use crate::stack_choice::{StackChoice, runtime};
+use crate::words::counted;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +25,8 @@ Examples:
 It signs three webhooks of each call with the stack's key of the generic provider, and posts them at the given rate, each on a new
 connection. It prints the answers, how long a sender waits for them, and the time from the receipt of a webhook until it is applied to its
 call. At the end it removes the calls and the events. Subscribers see the domain events of those calls, whose ids begin with `bench-`, and
-the webhooks cost what docs/cost.md says. Nobody is dialled.
+the webhooks cost what docs/cost.md says. Nobody is dialled. Ctrl-C ends the sending, and a second one the wait; the calls and the events
+are removed all the same.
 
 --units reads the metrics of the tables and of the events queue for the minutes of the benchmark, and divides them by the webhooks that the
 stack received in these minutes. All that the stack does in them counts. Webhooks of a real provider are larger, and cost more units.
@@ -84,14 +87,25 @@ impl Bench {
         };
         let bar = progress_bar(self.json, "webhooks");
         bar.set_length(u64::from(self.calls) * 3);
-        let stopped = async { drop(tokio::signal::ctrl_c().await) };
+        let stopped = || async { drop(tokio::signal::ctrl_c().await) };
         let mut clean_up = String::new();
         let mut started = |stack: &Stack, id: &BenchId| {
             clean_up = format!("switchhook bench --clean-up {id} {}", stack.options());
             // The benchmark goes on if nobody can read that.
             drop(writeln!(io::stderr(), "If it is killed, this removes what it has made: {clean_up}"));
         };
-        let mut progress = |sent| bar.set_position(sent);
+        let mut progress = |step: Progress| {
+            // The benchmark goes on if nobody can read the line.
+            let told = |line: String| bar.suspend(|| drop(writeln!(io::stderr(), "{line}; Ctrl-C ends the wait")));
+            match step {
+                Progress::Answered(answered) => bar.set_position(answered),
+                Progress::WaitsUntilApplied(calls) => {
+                    let (seconds, calls) = (self.timeout.as_secs(), counted(calls as u64, "call"));
+                    told(format!("waiting up to {seconds} s until the webhooks of {calls} are applied"));
+                }
+                Progress::WaitsForMetrics => told("waiting up to four minutes for the metrics of AWS".to_owned()),
+            }
+        };
         let done = runtime.block_on(bench::bench(&address, &options, stopped, &mut started, &mut progress));
         bar.finish_and_clear();
         let report = match done {

@@ -114,6 +114,17 @@ impl Spread {
     }
 }
 
+/// Progress of a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Number of webhooks whose answers have come, or were waited for in vain.
+    Answered(u64),
+    /// The webhooks of this number of calls are not applied yet.
+    WaitsUntilApplied(usize),
+    /// The metrics of AWS come late.
+    WaitsForMetrics,
+}
+
 /// One webhook of a benchmark.
 struct Webhook {
     call: u32,
@@ -127,18 +138,20 @@ enum Answer {
     Missing,
 }
 
-/// Sends webhooks to a running stack, waits until they are applied, and removes them. Calls `started` before the first webhook, and
-/// `progress` with the number of answers. If `stopped` completes, it sends no more.
+/// Sends webhooks to a running stack, waits until they are applied, and removes them. Calls `started` before the first webhook.
+///
+/// When a future of `stopped` completes, the benchmark sends no more. When the next one completes, it waits no longer. It removes the webhooks
+/// all the same.
 ///
 /// # Errors
 /// [`Refusal::NoKey`] if the stack has no key of the generic provider, and the errors of the tables. Another answer to a webhook is a
 /// result, not an error.
-pub async fn bench(
+pub async fn bench<S: Future<Output = ()>>(
     address: &Address,
     options: &Options,
-    stopped: impl Future<Output = ()>,
+    stopped: impl Fn() -> S,
     started: &mut (dyn FnMut(&Stack, &BenchId) + Send),
-    progress: &mut (dyn FnMut(u64) + Send),
+    progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Report, Error> {
     let stack = Stack::connect(address).await?;
     let (key, _) = StoredKey::read(&stack)
@@ -151,17 +164,17 @@ pub async fn bench(
     let webhooks: Vec<Webhook> =
         STORY.iter().flat_map(|event_type| (0..options.calls).map(|call| Webhook { call, event_type })).collect();
     let planned = webhooks.len() as u64;
-    let (stop, is_stopped) = watch::channel(false);
+    let (sending, is_sending) = watch::channel(true);
     let first_sent_at = stack.now();
     let (began, pause) = (Instant::now(), Duration::from_secs(1) / options.rate.max(1));
     let (stack_ref, key, id_ref, url) = (&stack, &key, &id, url.as_str());
     let mut answers = stream::iter(webhooks.into_iter().zip(0_u32..))
         .map(|(webhook, number)| {
-            let mut is_stopped = is_stopped.clone();
+            let mut is_sending = is_sending.clone();
             async move {
                 tokio::select! {
                     biased;
-                    () = async { drop(is_stopped.wait_for(|is_stopped| *is_stopped).await) } => Ok(None),
+                    () = async { drop(is_sending.wait_for(|is_sending| !is_sending).await) } => Ok(None),
                     () = sleep_until(began + pause * number) => {
                         post(stack_ref, key, id_ref, url, &webhook).await.map(Some)
                     }
@@ -169,14 +182,15 @@ pub async fn bench(
             }
         })
         .buffer_unordered(SENDERS);
-    let mut stopped = std::pin::pin!(stopped);
+    let mut stop = std::pin::pin!(stopped());
     let (mut counts, mut answer_ms, mut accepted) = (BTreeMap::<String, u64>::new(), Vec::new(), BTreeSet::new());
     let (mut sent, mut failed) = (0, None);
     loop {
         let answer = tokio::select! {
             answer = answers.next() => answer,
-            () = &mut stopped, if !*is_stopped.borrow() => {
-                stop.send_replace(true);
+            () = &mut stop => {
+                stop.set(stopped());
+                sending.send_replace(false);
                 continue;
             }
         };
@@ -195,24 +209,33 @@ pub async fn bench(
             Some(Ok(Some(Answer::Missing))) => "no answer".to_owned(),
             Some(Err(error)) => {
                 // The webhooks that were sent before are removed all the same.
-                stop.send_replace(true);
+                sending.send_replace(false);
                 failed.get_or_insert(error);
                 continue;
             }
         };
         sent += 1;
         *counts.entry(text).or_default() += 1;
-        progress(sent);
+        progress(Progress::Answered(sent));
     }
     drop(answers);
     let seconds = began.elapsed().as_secs_f64();
-    let applied = wait_until_applied(&stack, &id, &accepted, options.timeout).await?;
+    let mut applied = BTreeMap::new();
+    let waited = tokio::select! {
+        biased;
+        () = &mut stop => {
+            sending.send_replace(false);
+            Ok(())
+        }
+        waited = wait_until_applied(&stack, &id, &accepted, options.timeout, &mut applied, progress) => waited,
+    };
+    failed = failed.or(waited.err());
     // The removal consumes units too.
-    let is_read = options.units && failed.is_none() && !*is_stopped.borrow();
+    let is_read = options.units && failed.is_none() && *is_sending.borrow();
     let consumed = tokio::select! {
         biased;
-        () = &mut stopped, if is_read => Ok(None),
-        consumed = Consumed::read(&stack, first_sent_at), if is_read => consumed,
+        () = &mut stop, if is_read => Ok(None),
+        consumed = Consumed::read(&stack, first_sent_at, progress), if is_read => consumed,
         else => Ok(None),
     };
     let Removed { left, .. } = remove(&stack, &id).await?;
@@ -231,7 +254,7 @@ pub async fn bench(
         accepted: accepted.len() as u64,
         answer_ms: Spread::of(answer_ms),
         not_applied: (accepted.len() - applied.len()) as u64,
-        applied_ms: Spread::of(applied),
+        applied_ms: Spread::of(applied.into_values().collect()),
         consumed: consumed?,
         left,
     };
@@ -278,20 +301,22 @@ async fn post(stack: &Stack, key: &StoredKey, id: &BenchId, url: &str, webhook: 
     })
 }
 
-/// Waits until the events are in their calls. Returns the milliseconds from receipt to fold of those that are.
+/// Waits until the events are in their calls. Adds the milliseconds from receipt to fold of those that are.
 async fn wait_until_applied(
     stack: &Stack,
     id: &BenchId,
     events: &BTreeSet<EventId>,
     timeout: Duration,
-) -> Result<Vec<u64>, Error> {
-    let mut applied: BTreeMap<EventId, u64> = BTreeMap::new();
+    applied: &mut BTreeMap<EventId, u64>,
+    progress: &mut (dyn FnMut(Progress) + Send),
+) -> Result<(), Error> {
     let give_up_at = Instant::now() + timeout;
     let is_open = |call: &u32, applied: &BTreeMap<EventId, u64>| {
         let of_call = STORY.map(|event_type| id.event_id(*call, event_type));
         of_call.iter().any(|event| events.contains(event) && !applied.contains_key(event))
     };
-    let mut open: Vec<u32> = (0..id.calls()).filter(|call| is_open(call, &applied)).collect();
+    let mut open: Vec<u32> = (0..id.calls()).filter(|call| is_open(call, applied)).collect();
+    let mut is_told = false;
     while !open.is_empty() {
         let reads = open.iter().map(|call| async { stack.calls.get_call(&id.call_id(*call)).await });
         for call in concurrently(CONCURRENCY, reads).await?.into_iter().flatten() {
@@ -300,13 +325,17 @@ async fn wait_until_applied(
                 applied.insert(entry.source_event_id.clone(), u64::try_from(took).unwrap_or_default());
             }
         }
-        open.retain(|call| is_open(call, &applied));
+        open.retain(|call| is_open(call, applied));
         if open.is_empty() || Instant::now() >= give_up_at {
             break;
         }
+        if !is_told {
+            progress(Progress::WaitsUntilApplied(open.len()));
+            is_told = true;
+        }
         sleep(POLL).await;
     }
-    Ok(applied.into_values().collect())
+    Ok(())
 }
 
 /// Removes the calls with their events. A call stays if the inbox holds an event of the call that is not folded.

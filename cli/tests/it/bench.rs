@@ -1,10 +1,12 @@
 //! `switchhook bench`, on a `switchhook dev`.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::fake_aws::FakeAws;
 use crate::stack::{KEY, PROGRAM, Scratch, Stack, signal, text, wait_for, without_choice};
 
 fn dev(options: &[&str]) -> (Scratch, Stack) {
@@ -92,6 +94,51 @@ fn stopped_benchmark_removes_what_it_has_sent() {
     let again = stack.switchhook(&["bench", "--clean-up", id]);
     let printed = format!("{id}: calls removed: 0; calls with events that may still be folded: 0\n");
     assert_eq!((again.status.code(), text(&again.stdout)), (Some(1), printed));
+}
+
+/// Runs a benchmark until it prints a line with this text on standard error, and then stops it by Ctrl-C. Returns its exit status
+/// and its report.
+fn stopped_at(line_with: &str, mut command: Command) -> (Option<i32>, Value) {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+    let mut told = String::new();
+    while !told.contains(line_with) {
+        let length = errors.read_line(&mut told).expect("UTF-8");
+        assert!(length > 0, "{line_with} is not in {told}");
+    }
+    signal("-INT", child.id());
+    let mut printed = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut printed).expect("UTF-8");
+    let report = serde_json::from_str(&printed).unwrap_or_else(|_| panic!("{printed}"));
+    (child.wait().expect("it ends").code(), report)
+}
+
+/// Another stack with the same key takes the webhooks, so this one never applies them.
+#[test]
+fn wait_until_webhooks_are_applied_can_be_stopped() {
+    let ((_scratch, stack), (_other_scratch, other)) = (dev(&[]), dev(&[]));
+    let began = Instant::now();
+    let bench = ["bench", "--calls", "2", "--rate", "100", "--timeout", "30s", "--json"];
+    let command = stack.command(&[&bench[..], &["--to", &stack.url, "--webhook-url", &other.url]].concat());
+    let (code, report) = stopped_at("waiting up to 30 s until the webhooks of 2 calls are applied", command);
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    assert_eq!(code, Some(1), "{report:#}");
+    let counts = ["accepted", "not_applied", "left"].map(|name| report[name].as_u64());
+    assert_eq!(counts, [Some(6), Some(6), Some(0)], "{report:#}");
+}
+
+#[test]
+fn wait_for_the_metrics_of_aws_can_be_stopped_and_nothing_is_left() {
+    let (_scratch, stack) = dev(&[]);
+    let aws = FakeAws::start(&stack, &[]);
+    let command = aws.command(&["bench", "--calls", "2", "--rate", "100", "--units", "--json"], &[]);
+    let (code, report) = stopped_at("waiting up to four minutes for the metrics of AWS", command);
+    assert_eq!((code, &report["consumed"]), (Some(0), &Value::Null), "{report:#}");
+    let counts = ["accepted", "not_applied", "left"].map(|name| report[name].as_u64());
+    assert_eq!(counts, [Some(6), Some(0), Some(0)], "{report:#}");
+    let id = report["bench_id"].as_str().expect("an id").trim_end_matches("-2");
+    assert_eq!(stack.get(&format!("/call?id={id}-0")), None);
+    assert_eq!(stack.get(&format!("/event/status?id=generic:{id}-1-call.ringing")), None);
 }
 
 #[test]

@@ -62,8 +62,13 @@ impl FakeAws {
 
     /// Runs a command on the stack. Variables without a value are removed.
     pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, Option<&str>)]) -> Output {
+        self.command(arguments, variables).output().expect("the binary starts")
+    }
+
+    /// Returns a command on the stack.
+    pub(crate) fn command(&self, arguments: &[&str], variables: &[(&str, Option<&str>)]) -> Command {
         let mut command = Command::new(PROGRAM);
-        let command = without_choice(command.args(arguments).args(["--stack", NAME]));
+        without_choice(command.args(arguments).args(["--stack", NAME]));
         for variable in ["AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"] {
             command.env_remove(variable);
         }
@@ -77,7 +82,7 @@ impl FakeAws {
                 None => command.env_remove(name),
             };
         }
-        command.output().expect("the binary starts")
+        command
     }
 
     /// Returns the operations that changed something outside of the local stack.

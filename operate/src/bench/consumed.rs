@@ -11,6 +11,7 @@ use switchhook_aws::{calls, inbox};
 use switchhook_domain::Timestamp;
 use tokio::time::sleep;
 
+use super::Progress;
 use crate::aws::MetricQuery;
 use crate::cost::price;
 use crate::error::Error;
@@ -37,14 +38,20 @@ pub struct Consumed {
 }
 
 impl Consumed {
-    /// Reads the counts of the minutes from `began` until now. On AWS it waits until they are there. `None` if ingress received nothing.
+    /// Reads the counts of the minutes from `began` until now. On AWS it waits until they are there, and tells that. `None` if ingress
+    /// received nothing.
     ///
     /// # Errors
     /// The metrics could not be read.
-    pub(super) async fn read(stack: &Stack, began: Timestamp) -> Result<Option<Self>, Error> {
+    pub(super) async fn read(
+        stack: &Stack,
+        began: Timestamp,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Option<Self>, Error> {
         let minute = |at: Timestamp| Timestamp::from_millis(at.as_millis().div_euclid(MINUTE_MS) * MINUTE_MS);
         let (from, last) = (minute(began), minute(stack.now()));
         if stack.local.is_none() {
+            progress(Progress::WaitsForMetrics);
             let ends_in = u64::try_from(MINUTE_MS - stack.now().millis_since(last)).unwrap_or_default();
             sleep(Duration::from_millis(ends_in) + LATE).await;
         }
