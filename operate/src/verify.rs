@@ -19,6 +19,7 @@ use switchhook_domain::{
     AttemptKey, AttemptRecord, Call, CallId, Difference, EventId, Origin, ProviderEvent, StopReason, Timestamp,
     differences,
 };
+use switchhook_providers::appointment_call_id;
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -155,7 +156,7 @@ pub async fn verify(
             // The index does not hold a call whose row was lost. The id of a call that another system placed tells its
             // appointment.
             if calls.is_empty() {
-                calls.push(CallId::new(format!("appointment:{appointment_id}")));
+                calls.push(appointment_call_id(appointment_id));
             }
             calls.into_iter().map(|id| (id, Vec::new())).collect()
         }

@@ -15,6 +15,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, ENTITY_PREFIX, Entity, EventId, PhoneNumber, Provider, Timestamp};
+use switchhook_providers::appointment_call_id;
 
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use super::words::Needle;
@@ -109,7 +110,7 @@ impl Targets {
             ForgetFilter::Appointment(id) => {
                 let mut calls = stack.calls.calls_of_appointment(id).await?;
                 // The index does not hold a call whose row was lost.
-                let by_id = CallId::new(format!("appointment:{id}"));
+                let by_id = appointment_call_id(id);
                 guessed = Some(by_id.clone()).filter(|_| !calls.is_empty());
                 calls.push(by_id);
                 calls

@@ -66,15 +66,21 @@ pub(crate) fn correlate(
     let is_allowed = |id: &&str| !is_reserved(provider, id);
     let (call_id, attempt) = (switchhook_call_id.as_deref(), switchhook_attempt.as_deref());
     notes.reserved_call_id = [call_id, attempt].into_iter().flatten().any(|id| is_reserved(provider, id));
-    let named = call_id.filter(is_allowed).map(|id| bounded("", id));
-    let of_appointment = appointment_id.as_deref().map(|id| bounded("appointment:", id));
+    let named = call_id.filter(is_allowed).map(|id| CallId::new(bounded("", id)));
+    let of_appointment = || appointment_id.as_deref().map(appointment_call_id);
     let attempt = attempt.filter(is_allowed).map(|key| bounded("", key));
     Correlation {
-        call_id: named.or(of_appointment).or_else(|| derived.clone()).map(CallId::new),
+        call_id: named.or_else(of_appointment).or_else(|| derived.clone().map(CallId::new)),
         attempt: attempt.or(derived).map(AttemptKey::new),
         provider_call_id: provider_call_id.map(|id| bounded("", id)),
         appointment_id: appointment_id.as_deref().map(|id| bounded("", id)),
     }
+}
+
+/// Returns the id that the call of an appointment has, if its sender gives it no id of its own.
+#[must_use]
+pub fn appointment_call_id(appointment_id: &str) -> CallId {
+    CallId::new(bounded("appointment:", appointment_id))
 }
 
 /// Chooses the ids of a session that is no phone call, such as one of a web page. The visitor of the page may have chosen what such a

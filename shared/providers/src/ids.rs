@@ -14,9 +14,10 @@ const EVENT_TYPE_BYTES_MAX: usize = 128;
 /// Hex digits of a short hash, which only has to distinguish the events of one call.
 const SHORT_HASH_DIGITS: usize = 16;
 
-/// Returns `{prefix}{id}`. If that is too long, or if `id` has control characters, returns
+/// Returns an id as it is stored: `{prefix}{id}`. If that is too long, or if `id` has control characters, returns
 /// `{prefix}sha256-{hash of id}` instead.
-pub(crate) fn bounded(prefix: &str, id: &str) -> String {
+#[must_use]
+pub fn bounded(prefix: &str, id: &str) -> String {
     if prefix.len() + id.len() > ID_BYTES_MAX || id.chars().any(char::is_control) {
         format!("{prefix}{}", sha256(id.as_bytes()))
     } else {

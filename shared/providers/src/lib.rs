@@ -74,13 +74,14 @@ pub use config::{
     WINDOW_MAX, WebhookConfig, can_decide,
 };
 pub use content_hash::content_hash;
+pub use correlation::appointment_call_id;
 pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
     decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,
     read_with_notes, sign, sign_as_configured, sign_with_key, verify, verifying_key,
 };
-pub use ids::ID_BYTES_MAX;
+pub use ids::{ID_BYTES_MAX, bounded};
 pub use jwt::TokenLogin;
 pub use key::{Key, KeyError};
 pub use lookup::{Lookup, LookupAnswer, Period};

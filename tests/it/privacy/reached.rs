@@ -244,6 +244,26 @@ async fn appointment_with_a_call_is_searched_since_the_creation_of_the_call() {
     assert!(minutes < 120, "{minutes} minutes were searched");
 }
 
+/// An id that is too long for a key is stored as a hash. People have the id as its sender gives it.
+#[tokio::test(start_paused = true)]
+async fn appointment_with_a_long_id_leads_to_its_call() {
+    let world = World::new();
+    let appointment = "a".repeat(200);
+    let mut body: Value = serde_json::from_str(&about("c1", "e1", "BUSY", 2, "my hip is broken")).unwrap();
+    body["appointment_id"] = json!(appointment);
+    world.accept(Provider::Generic, &body.to_string()).await;
+    world.quiesce().await;
+    let stack = stack(&world);
+    let plan = planned(&stack, ForgetFilter::Appointment(appointment.clone()), false).await;
+    let found: BTreeSet<CallId> = plan.items.iter().filter_map(|item| item.call_id.clone()).collect();
+    assert_eq!(found, BTreeSet::from([CallId::new("c1")]));
+    let filter = VerifyFilter::Appointment(appointment.clone());
+    let report = verify(&stack, &filter, stack.now().minus(HOUR), &mut |_, _| {}).await.unwrap();
+    assert_eq!((report.matching, report.findings.len()), (1, 0), "{report:#?}");
+    let (_, shown) = send(&world, "GET", &format!("/appointment?id={appointment}"), None, &Value::Null).await;
+    assert_eq!(shown["calls_total"], 1, "{shown}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn do_not_call_list_stays_unless_it_is_named() {
     let world = World::new();

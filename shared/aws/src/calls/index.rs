@@ -7,6 +7,7 @@ use aws_sdk_dynamodb::operation::query::builders::QueryFluentBuilder;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use switchhook_domain::{CallId, CallsInFlight, InFlight, PhoneNumber, Provider, Timestamp};
+use switchhook_providers::bounded;
 
 use super::encoding::decode_in_flight;
 use super::table::Calls;
@@ -178,7 +179,7 @@ impl Calls {
         Ok(places)
     }
 
-    /// Returns all calls of an appointment.
+    /// Returns all calls of an appointment. The id may be longer than the stored one.
     ///
     /// # Errors
     /// [`Error::ListCalls`].
@@ -189,7 +190,7 @@ impl Calls {
             .table_name(&self.table)
             .index_name(BY_APPOINTMENT)
             .key_condition_expression("appointment_id = :id")
-            .expression_attribute_values(":id", text(appointment_id));
+            .expression_attribute_values(":id", text(&bounded("", appointment_id)));
         let mut pages = Pages::new(query, call_id_of, Error::ListCalls);
         let mut calls = Vec::new();
         while let Some(page) = pages.next().await? {
