@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::{Args, Subcommand};
-use switchhook_domain::{ENTITY_PREFIX, EventId, Origin, Timestamp};
+use switchhook_domain::{CallId, ENTITY_PREFIX, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
 use switchhook_operate::events::{
     self, EventLine, EventPage, EventPath, Filter, STATUSES, UnfoldedPage, UnreadableEvent,
@@ -172,10 +172,12 @@ impl List {
             return self.list_unfolded(&connection, text, now, out, errors);
         }
         let call = match &self.call {
+            // An entity has events of its own, beside those of the call that its booking schedules.
+            Some(text) if call_or_entity(text).is_entity() => Some(call_or_entity(text)),
             Some(text) => {
                 let SearchResult { calls, unreadable, .. } = connection.block_on(search(&connection.stack, text))?;
                 let found = calls.into_iter().map(|(call, _)| call.call_id).chain(unreadable).next();
-                Some(found.unwrap_or_else(|| call_or_entity(text)))
+                Some(found.unwrap_or_else(|| CallId::new(text)))
             }
             None => None,
         };

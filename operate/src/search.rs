@@ -1,6 +1,10 @@
 //! Search: which calls a text leads to. The text is an id, an appointment or a phone number.
 //!
-//! **Every look-up reads a key or an index; nothing searches a table.** There are at most eleven, ten of them at the same time.
+//! **Every look-up reads a key or an index; nothing searches a table.** There is one for each provider, and at most seven more. Ten are
+//! made at the same time.
+//!
+//! An id that is too long for a key is stored as a hash. People have it as its sender gives it, so each look-up takes the id as it is
+//! stored.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -8,10 +12,12 @@ use std::collections::BTreeSet;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use switchhook_aws::calls::{Alias, Loaded, Resolved};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
-use switchhook_domain::{Call, CallId, EventId, PhoneNumber, Provider};
+use switchhook_domain::{Call, CallId, ENTITY_PREFIX, EventId, Origin, PhoneNumber, Provider};
+use switchhook_providers::{appointment_call_id, bounded, derived_call_id, entity_key};
 
 use crate::error::Error;
 use crate::events::is_unreadable;
+use crate::selection::call_or_entity;
 use crate::stack::Stack;
 use crate::timeline::{FoundCall, How, find_by_id};
 
@@ -43,11 +49,14 @@ pub struct SearchResult {
 enum LookUp {
     Call(CallId),
     Event(EventId),
+    /// Key of an entity.
+    Entity(CallId),
     Appointment,
     Number(PhoneNumber),
 }
 
-/// Looks a text up as the id of a call, a provider's id of an attempt, the id of an event, an appointment, and a phone number.
+/// Looks a text up as the id of a call, of an attempt at its provider, of an event, of an entity and of an appointment, and as a phone
+/// number.
 ///
 /// # Errors
 /// A read failed.
@@ -63,7 +72,7 @@ pub async fn search(stack: &Stack, text: &str) -> Result<SearchResult, Error> {
 /// Puts the results of the look-ups together. The call whose id is made from the appointment is one of the calls of the appointment, if
 /// there are others.
 fn merged(text: &str, mut found: Vec<SearchResult>) -> SearchResult {
-    let by_id = CallId::new(format!("appointment:{text}"));
+    let by_id = appointment_call_id(text);
     let is_other = |(call, how): &(Call, How)| *how == How::Appointment && call.call_id != by_id;
     if let Some(group) = found.iter().position(|result| result.calls.iter().any(is_other)) {
         let mut named = Vec::new();
@@ -109,7 +118,7 @@ pub async fn find(stack: &Stack, text: &str) -> Result<Option<FoundCall>, Error>
         };
     };
     let is_group = match &how {
-        How::CallId | How::Alias(_) | How::Event(_) => false,
+        How::CallId | How::Alias(_) | How::Event(_) | How::Booking => false,
         How::Appointment | How::Number => true,
     };
     let others = calls.filter(|(_, other)| *other == how).map(|(call, _)| call.call_id).chain(unreadable);
@@ -118,17 +127,46 @@ pub async fn find(stack: &Stack, text: &str) -> Result<Option<FoundCall>, Error>
 }
 
 fn look_ups(text: &str) -> Vec<LookUp> {
-    let ids = [text.to_owned(), format!("appointment:{text}")].into_iter();
-    let ids = ids.chain(Provider::ALL.iter().map(|provider| format!("{provider}:{text}")));
-    let mut all: Vec<LookUp> = ids.filter(|id| is_key(id)).map(|id| LookUp::Call(CallId::new(id))).collect();
-    if text.is_empty() || !is_key(text) {
+    if !is_key(text) {
         return Vec::new();
     }
-    let event_id = EventId::new(text);
-    all.extend(event_id.origin().is_some().then_some(LookUp::Event(event_id)));
+    let ids = [call_of(text), appointment_call_id(text)].into_iter();
+    let ids = ids.chain(Provider::ALL.iter().map(|provider| CallId::new(derived_call_id(*provider, text))));
+    let mut all: Vec<LookUp> = ids.map(LookUp::Call).collect();
+    all.extend(event_of(text).map(LookUp::Event));
+    all.extend(entity_of(text).map(LookUp::Entity));
     all.push(LookUp::Appointment);
     all.extend(numbers(text).into_iter().map(LookUp::Number));
     all
+}
+
+/// Returns the id of the call that a text names, as it is stored.
+fn call_of(text: &str) -> CallId {
+    let prefix = text.split_once(':').map(|(prefix, id)| (prefix, prefix.parse::<Provider>(), id));
+    match prefix {
+        Some((_, Ok(provider), id)) => CallId::new(derived_call_id(provider, id)),
+        Some(("appointment", Err(_), id)) => appointment_call_id(id),
+        Some((_, Err(_), _)) | None => CallId::new(bounded("", text)),
+    }
+}
+
+/// Returns the id of the event that a text names, as it is stored. `None` if the text does not begin with a sender.
+fn event_of(text: &str) -> Option<EventId> {
+    let (origin, id) = text.split_once(':')?;
+    match origin.parse().ok()? {
+        Origin::Provider(provider) => Some(EventId::new(bounded(&format!("{provider}:"), id))),
+        Origin::Switchhook => Some(EventId::new(text)),
+    }
+}
+
+/// Returns the key of the entity that a text names: by its key, or by its provider and the provider's id.
+fn entity_of(text: &str) -> Option<CallId> {
+    if text.starts_with(ENTITY_PREFIX) {
+        return Some(call_or_entity(text));
+    }
+    let (provider, id) = text.split_once(':')?;
+    let provider: Provider = provider.parse().ok()?;
+    provider.is_configured().then(|| entity_key(provider, id))
 }
 
 /// Returns the phone numbers that a text may mean. Calls have most numbers with a plus sign, which people leave out.
@@ -163,6 +201,14 @@ impl LookUp {
                     None => SearchResult::default(),
                 };
                 Ok(SearchResult { event: Some(id), ..found })
+            }
+            Self::Entity(key) => {
+                let Some(entity) = stack.calls.entity(&key).await? else { return Ok(SearchResult::default()) };
+                let found = match entity.booking.and_then(|booking| booking.call_id) {
+                    Some(call_id) => by_id(stack, &call_id, |_| How::Booking).await?,
+                    None => SearchResult::default(),
+                };
+                Ok(SearchResult { event: entity.latest.into_iter().last().map(|latest| latest.event_id), ..found })
             }
             Self::Appointment => {
                 let ids = stack.calls.calls_of_appointment(text).await?;
@@ -228,11 +274,12 @@ mod tests {
     fn text_that_can_be_no_key_is_not_looked_up() {
         assert!(look_ups("").is_empty());
         assert!(look_ups(&"a".repeat(KEY_BYTES_MAX + 1)).is_empty());
-        assert_eq!(look_ups(&"a".repeat(KEY_BYTES_MAX)).len(), 2, "the exact id and the appointment");
-        // Five keys of its own, and one for each provider.
-        let all = 5 + Provider::ALL.len();
-        assert_eq!(look_ups("44 7700 900123").len(), all);
-        assert_eq!(look_ups("generic:44 7700 900123").len(), all);
+        // The call, the call of the appointment and the appointment, and one for each provider.
+        let least = 3 + Provider::ALL.len();
+        assert_eq!(look_ups(&"a".repeat(KEY_BYTES_MAX)).len(), least);
+        assert_eq!(look_ups("44 7700 900123").len(), least + 2);
+        assert_eq!(look_ups("generic:44 7700 900123").len(), least + 2);
+        assert_eq!(look_ups("x-acme:44 7700 900123").len(), least + 3);
     }
 
     fn call(id: &str, created_at: i64) -> Call {

@@ -37,6 +37,8 @@ pub enum How {
     /// The text is a provider's id of an attempt.
     Alias(Alias),
     Event(EventId),
+    /// The text names the booking that schedules the call.
+    Booking,
     Appointment,
     Number,
 }
@@ -260,6 +262,7 @@ pub fn story(found: &FoundCall, policy: &Policy, now: Timestamp, as_of: Option<T
         How::CallId => None,
         How::Alias(alias) => Some(format!("a provider's id, which leads to attempt {} of this call", alias.attempt)),
         How::Event(id) => Some(format!("its event {id}")),
+        How::Booking => Some("its booking".to_owned()),
         How::Appointment => Some("its appointment".to_owned()),
         How::Number => Some("the other person's number".to_owned()),
     };

@@ -103,7 +103,7 @@ fn nothing() -> Markup {
     html! {
         h1 { "Nothing was found" }
         p {
-            "No call, event, appointment, number or provider's call id is equal to this text. Parts of an id or a number are not "
+            "No call, event, entity, appointment, number or provider's call id is equal to this text. Parts of an id or a number are not "
             "looked for: copy the whole id, and write a number with its country, like +44 7700 900123."
         }
         p { "A number is found only if the stack had " code { "IndexNumbers" } " on when the call was last written." }

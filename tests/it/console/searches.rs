@@ -1,11 +1,15 @@
 //! Searches: from a number, an appointment or an id to a page, without a number in a URL.
 
+use std::collections::BTreeSet;
+
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_domain::{EventId, Provider};
+use switchhook_providers::entity_key;
 use switchhook_tests::{World, generic, text};
 
 use super::{Browser, console, id_in};
+use crate::bookings;
 use crate::outbound::create;
 
 const NUMBER: &str = "+447700900123";
@@ -74,6 +78,69 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
     for url in ["/event", "/event?id=", "/event?id=generic%3Anone", &format!("/event?id={}", "x".repeat(3_000))] {
         assert_eq!(browser.get(url).await.status, StatusCode::NOT_FOUND, "{url}");
     }
+}
+
+/// Ids that are too long for a key are stored as a hash. Users have them as their provider or calendar gives them.
+#[tokio::test(start_paused = true)]
+async fn id_that_is_too_long_for_a_key_leads_to_its_call() {
+    let world = World::new();
+    let accept = async |id: &str, change: &dyn Fn(&mut Value)| {
+        let mut body: Value = serde_json::from_str(&generic("c1", id, "RINGING", 0)).unwrap();
+        change(&mut body);
+        world.accept(Provider::Generic, &body.to_string()).await
+    };
+    let (named, of_provider, event) = ("c".repeat(300), "p".repeat(200), "e".repeat(200));
+    let appointment = format!("https://example.com/appointments/{}", "a".repeat(120));
+    accept("e1", &|body| body["call_id"] = json!(named)).await;
+    accept("e2", &|body| {
+        body.as_object_mut().unwrap().remove("call_id");
+        body["call"]["sid"] = json!(of_provider);
+    })
+    .await;
+    accept("e3", &|body| {
+        body["call_id"] = json!("c3");
+        body["appointment_id"] = json!(appointment);
+    })
+    .await;
+    accept(&event, &|body| body["call_id"] = json!("c4")).await;
+    world.quiesce().await;
+    let browser = Browser::open(&console(&world, false)).await;
+    let mut opened = BTreeSet::new();
+    let long = [format!("generic:{of_provider}"), format!("generic:{event}"), named, of_provider, appointment];
+    for typed in long {
+        let found = browser.post("/search", &[("text", &typed)]).await;
+        let location = found.location.unwrap_or_else(|| panic!("{typed}: {}", found.html));
+        assert!(location.starts_with("/call?id="), "{typed}: {location}");
+        opened.insert(id_in(&location));
+    }
+    assert_eq!(opened.len(), 4, "{opened:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn entity_leads_to_the_call_of_its_booking_or_to_its_latest_event() {
+    let world = World::with_secret(&bookings::secret());
+    let long = format!("https://api.example.com/scheduled_events/{}", "e".repeat(200));
+    for uid in ["b1", &long] {
+        bookings::receive(&world, &[bookings::created(uid, 0, 18_000), bookings::created(uid, 5, 18_000)]).await;
+    }
+    bookings::receive(&world, &[bookings::created("b2", 0, 18_000), bookings::canceled("b2", 10)]).await;
+    let browser = Browser::open(&console(&world, false)).await;
+    for uid in ["b1", &long] {
+        let entity = world.calls.entity(&entity_key(bookings::CALCOM.parse().unwrap(), uid)).await.unwrap().unwrap();
+        let call = entity.booking.unwrap().call_id.unwrap();
+        for typed in
+            [format!("entity:x-calcom:{uid}"), format!("x-calcom:{uid}"), entity.key.to_string(), uid.to_owned()]
+        {
+            let found = browser.post("/search", &[("text", &typed)]).await;
+            let location = found.location.unwrap_or_else(|| panic!("{typed}: {}", found.html));
+            assert_eq!((location.starts_with("/call?"), id_in(&location)), (true, call.to_string()), "{typed}");
+        }
+    }
+    let found = browser.post("/search", &[("text", "entity:x-calcom:b2")]).await;
+    let location = found.location.unwrap_or_else(|| panic!("{}", found.html));
+    assert!(location.starts_with("/event?") && id_in(&location).contains("BOOKING_CANCELLED"), "{location}");
+    let none = browser.post("/search", &[("text", "entity:x-calcom:b3")]).await;
+    assert_eq!((none.status, none.location), (StatusCode::NOT_FOUND, None));
 }
 
 #[tokio::test(start_paused = true)]
