@@ -396,6 +396,17 @@ def test_the_first_deployment_sets_each_small_parameter_back():
     assert set(given("3. Deploy")) == {"AlarmTopicArn", *raised}
 
 
+def test_event_pollers_are_removed_before_the_parameter_is_set_back():
+    """CloudFormation leaves a property out that the template does not have, and Lambda then keeps provisioned mode."""
+    assert "ProvisionedPollerConfig" in RESOURCES["ConsumerMapping"]["Properties"]
+    text = sections(ROOT / "docs" / "deploy.md")["Event pollers"]
+    removed = "    aws lambda update-event-source-mapping --uuid MAPPING_ID --provisioned-poller-config '{}'\n"
+    assert removed in text and text.index(removed) < text.index("    make deploy PARAMETERS=ConsumerPollers=0\n")
+    (row,) = [line for line in (ROOT / "docs" / "configuration.md").read_text().splitlines() if line.startswith("| `ConsumerPollers` |")]
+    assert "deploy.md#event-pollers" in row
+    assert "docs/deploy.md" in TEMPLATE["Parameters"]["ConsumerPollers"]["Description"]
+
+
 def test_taking_a_stack_down_removes_first_what_keeps_it():
     """IAM refuses to delete a policy that is attached to somebody, and CloudFormation then fails to delete the stack."""
     policies = [name for name, each in RESOURCES.items() if each["Type"] == "AWS::IAM::ManagedPolicy"]

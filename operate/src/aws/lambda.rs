@@ -40,6 +40,14 @@ pub(crate) struct EventSource {
     pub(crate) state_transition_reason: Option<String>,
     /// For example `OK`, `No records processed` or `PROBLEM: Function call failed`.
     pub(crate) last_processing_result: Option<String>,
+    pub(crate) provisioned_poller_config: Option<ProvisionedPollers>,
+}
+
+/// Event pollers that Lambda keeps ready for an event source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct ProvisionedPollers {
+    pub(crate) minimum_pollers: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -162,5 +170,10 @@ mod tests {
         assert_eq!((source.state.as_str(), source.last_processing_result), ("Enabled", None));
         let problem = read(json!({"State": "Enabled", "LastProcessingResult": "PROBLEM: Function call failed"}));
         assert_eq!(problem.last_processing_result.as_deref(), Some("PROBLEM: Function call failed"));
+        let pollers =
+            |config| read(json!({"State": "Enabled", "ProvisionedPollerConfig": config})).provisioned_poller_config;
+        let provisioned = pollers(json!({"MinimumPollers": 5, "MaximumPollers": 5}));
+        assert_eq!(provisioned, Some(ProvisionedPollers { minimum_pollers: 5 }));
+        assert_eq!(pollers(json!({})), Some(ProvisionedPollers { minimum_pollers: 0 }));
     }
 }

@@ -29,7 +29,7 @@ pub(crate) use self::cloudformation::{Resource, StackDescription};
 pub(crate) use self::cloudwatch::METRIC_DATA;
 pub use self::cloudwatch::{Alarm, AlarmState, MetricQuery, Series};
 pub(crate) use self::eventbridge::Rule;
-pub(crate) use self::lambda::{Concurrency, EventSource, FunctionState};
+pub(crate) use self::lambda::{Concurrency, EventSource, FunctionState, ProvisionedPollers};
 pub(crate) use self::sns::Topic;
 
 use crate::error::Error;

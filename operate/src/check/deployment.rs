@@ -12,7 +12,8 @@ use switchhook_providers::DialRates;
 use super::advice;
 use super::step::{Finding, Steps};
 use crate::aws::{
-    Alarm, AlarmState, AwsServices, Concurrency, EventSource, FunctionState, Resource, Rule, StackDescription, Topic,
+    Alarm, AlarmState, AwsServices, Concurrency, EventSource, FunctionState, ProvisionedPollers, Resource, Rule,
+    StackDescription, Topic,
 };
 use crate::error::Error;
 use crate::stack::Stack;
@@ -22,6 +23,8 @@ pub(super) const RULE_PREFIX: &str = "switchhook-check-";
 /// Alarms that a note names.
 const ALARMS_SHOWN_MAX: usize = 5;
 
+/// Name in the template of the event source that has the pollers of `ConsumerPollers`.
+const CONSUMER_MAPPING: &str = "ConsumerMapping";
 /// Invocations that an event poller of Lambda makes at once.
 const INVOCATIONS_PER_POLLER: u64 = 10;
 
@@ -121,7 +124,8 @@ pub(super) async fn check(
         limit.map_or_else(|error| advice::failed(&error), |limit| concurrency(limit, parameters, &rates)),
     );
     let states = join_all(mappings.iter().map(|one| services.event_source(&one.physical_id))).await;
-    steps.add("event sources", judged(&mappings, states, "event sources are enabled", event_source));
+    let judge = |resource: &Resource, source: &EventSource| event_source(resource, source, parameters);
+    steps.add("event sources", judged(&mappings, states, "event sources are enabled", judge));
     let states = join_all(schedules.iter().map(|one| services.schedule_state(&one.physical_id))).await;
     steps.add("schedules", judged(&schedules, states, "schedules are enabled", schedule));
     let alarms = services.alarms(&stack.names.stack).await;
@@ -267,15 +271,19 @@ struct Invocations {
 }
 
 fn invocations(parameters: &BTreeMap<String, String>) -> Invocations {
-    let parameter = |name: &str| parameters.get(name).and_then(|value| whole_number(value)).map_or(0, u64::from);
-    let consumers = match parameter("ConsumerPollers") {
-        0 => parameter("ConsumerMaxConcurrency"),
+    let consumers = match number(parameters, "ConsumerPollers") {
+        0 => number(parameters, "ConsumerMaxConcurrency"),
         pollers => pollers * INVOCATIONS_PER_POLLER,
     };
-    Invocations { consumers, dialers: parameter("DialerMaxConcurrency") }
+    Invocations { consumers, dialers: number(parameters, "DialerMaxConcurrency") }
 }
 
-fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
+/// Returns the value of a parameter that is a number. 0 if the stack does not have it.
+fn number(parameters: &BTreeMap<String, String>, name: &str) -> u64 {
+    parameters.get(name).and_then(|value| whole_number(value)).map_or(0, u64::from)
+}
+
+fn event_source(resource: &Resource, source: &EventSource, parameters: &BTreeMap<String, String>) -> Option<Finding> {
     let (name, uuid) = (&resource.logical_id, &resource.physical_id);
     let reason = source.state_transition_reason.as_deref().unwrap_or_default();
     match (source.state.as_str(), source.last_processing_result.as_deref().unwrap_or_default()) {
@@ -283,6 +291,7 @@ fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
             format!("the event source {name} reports: {result}"),
             "if the check fails below, read the log of the function",
         )),
+        ("Enabled", _) if name == CONSUMER_MAPPING => pollers(resource, source, number(parameters, "ConsumerPollers")),
         ("Enabled", _) => None,
         ("Disabled" | "Disabling", _) => Some(Finding::failed(
             format!("the event source {name} is disabled ({reason}), so its function receives nothing"),
@@ -293,6 +302,25 @@ fn event_source(resource: &Resource, source: &EventSource) -> Option<Finding> {
             "wait a minute, and run the check again",
         )),
     }
+}
+
+/// Compares the event pollers of an event source with the parameter. CloudFormation does not remove those that a deployment made.
+fn pollers(resource: &Resource, source: &EventSource, wanted: u64) -> Option<Finding> {
+    let (name, uuid) = (&resource.logical_id, &resource.physical_id);
+    let ProvisionedPollers { minimum_pollers: kept } = source.provisioned_poller_config.unwrap_or_default();
+    let config = match wanted {
+        0 => "'{}'".to_owned(),
+        wanted => format!("MinimumPollers={wanted},MaximumPollers={wanted}"),
+    };
+    (kept != wanted).then(|| {
+        Finding::note(
+            format!("{name} has {kept} event pollers, and ConsumerPollers is {wanted}"),
+            format!(
+                "a deployment does not change them: aws lambda update-event-source-mapping --uuid {uuid} \
+                 --provisioned-poller-config {config}"
+            ),
+        )
+    })
 }
 
 fn schedule(resource: &Resource, state: &String) -> Option<Finding> {
@@ -445,6 +473,33 @@ mod tests {
         {
             assert_eq!(found(quota, dialers, rates).result, StepResult::Passed, "{quota} {dialers} {rates}");
         }
+    }
+
+    #[test]
+    fn event_pollers_that_differ_from_the_parameter_are_noted() {
+        let resource = Resource {
+            logical_id: "ConsumerMapping".to_owned(),
+            physical_id: "5b0e".to_owned(),
+            kind: "AWS::Lambda::EventSourceMapping".to_owned(),
+        };
+        let found = |parameter: &str, pollers: u64| {
+            let source = EventSource {
+                state: "Enabled".to_owned(),
+                provisioned_poller_config: Some(ProvisionedPollers { minimum_pollers: pollers }),
+                ..EventSource::default()
+            };
+            let parameters = [("ConsumerPollers".to_owned(), parameter.to_owned())].into();
+            event_source(&resource, &source, &parameters)
+        };
+        assert_eq!((found("0", 0), found("5", 5)), (None, None));
+        let kept = found("0", 5).unwrap();
+        assert_eq!(kept.result, StepResult::Note);
+        assert_eq!(kept.text, "ConsumerMapping has 5 event pollers, and ConsumerPollers is 0");
+        let command = "aws lambda update-event-source-mapping --uuid 5b0e --provisioned-poller-config";
+        assert_eq!(kept.advice, Some(format!("a deployment does not change them: {command} '{{}}'")));
+        assert!(found("5", 0).unwrap().advice.unwrap().ends_with("MinimumPollers=5,MaximumPollers=5"));
+        let none = EventSource { state: "Enabled".to_owned(), ..EventSource::default() };
+        assert_eq!(event_source(&resource, &none, &BTreeMap::new()), None);
     }
 
     #[test]
