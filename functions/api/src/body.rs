@@ -7,6 +7,7 @@ use jiff::civil;
 use serde_json::{Map, Value};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError};
+use switchhook_providers::{ReadError, distinct_json};
 
 use crate::idempotency::is_key;
 use crate::number::INVALID_NUMBER;
@@ -114,10 +115,11 @@ fn parse(body: &[u8], bytes_max: usize) -> Result<Value, Problem> {
         let detail = format!("the body is larger than the limit of {bytes_max} bytes");
         return Err(Problem::new(ProblemKind::PayloadTooLarge, detail));
     }
-    // Only the position of a parse error is reported, because the text around it may be a phone number.
-    serde_json::from_slice(body).map_err(|error| {
-        let detail = format!("the body is not valid JSON at line {}, column {}", error.line(), error.column());
-        Problem::new(ProblemKind::InvalidJson, detail)
+    // The error has a position and no text of the body, which may be a phone number.
+    distinct_json(body).map_err(|error| {
+        let is_json = matches!(error, ReadError::RepeatedField { .. });
+        let kind = if is_json { ProblemKind::InvalidRequest } else { ProblemKind::InvalidJson };
+        Problem::new(kind, error.to_string())
     })
 }
 

@@ -18,13 +18,17 @@ use crate::reading::ReadError;
 /// recursion. A text may hold [half of a character](json).
 pub(crate) fn from_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
     let text = std::str::from_utf8(body).map_err(|_| ReadError::InvalidUtf8)?;
-    let object: Object<T> = json::parse(text).map_err(|error| match error.classify() {
-        Category::Io | Category::Syntax | Category::Eof => {
-            ReadError::InvalidJson { line: error.line(), column: error.column() }
-        }
-        Category::Data => ReadError::RepeatedField { line: error.line(), column: error.column() },
-    })?;
+    let object: Object<T> = json::parse(text).map_err(|error| read_error(&error))?;
     object.0.ok_or(ReadError::NotAnObject)
+}
+
+/// Returns the reason why a text was refused. A type that takes every value refuses nothing but a repeated field.
+pub(crate) fn read_error(error: &serde_json::Error) -> ReadError {
+    let (line, column) = (error.line(), error.column());
+    match error.classify() {
+        Category::Io | Category::Syntax | Category::Eof => ReadError::InvalidJson { line, column },
+        Category::Data => ReadError::RepeatedField { line, column },
+    }
 }
 
 /// Reads a text that is not blank, or a whole number as text.

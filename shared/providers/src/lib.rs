@@ -36,6 +36,7 @@ mod daily;
 mod dial;
 mod discovery;
 mod dispatch;
+mod distinct;
 mod ed25519;
 mod elevenlabs;
 mod ending;
@@ -81,6 +82,7 @@ pub use dispatch::{
     decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,
     read_with_notes, sign, sign_as_configured, sign_with_key, verify, verifying_key,
 };
+pub use distinct::distinct_json;
 pub use ids::{ID_BYTES_MAX, bounded};
 pub use jwt::TokenLogin;
 pub use key::{Key, KeyError};

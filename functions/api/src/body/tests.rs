@@ -237,6 +237,28 @@ fn wish_for_a_duplicate_is_no_part_of_the_content() {
 }
 
 #[test]
+fn body_that_names_a_field_twice_is_refused_with_the_place() {
+    let body = |fields: &str| format!(r#"{{"provider":"retell","from":"+14155550100","to":"+14155550123",{fields}}}"#);
+    for (fields, column) in [
+        (r#""to":"+14155550199""#, 67),
+        (r#""metadata":{"a":"1","b":{"c":[{"d":1,"d":1}]}}"#, 103),
+        (r#""window":{"opens":"09:00","opens":"10:00"}"#, 96),
+        (r#""t\u006f":"+14155550199""#, 72),
+    ] {
+        let refused = |problem: Problem| {
+            assert_eq!(problem.kind, ProblemKind::InvalidRequest, "{fields}");
+            let expected = format!("the body names a field twice at line 1, column {column}");
+            assert_eq!(problem.detail, expected, "{fields}");
+        };
+        refused(super::read(body(fields).as_bytes(), Vec::new(), NOW).unwrap_err());
+        let batch = read_batch(format!(r#"{{"calls":[{}]}}"#, body(fields)).as_bytes(), NOW);
+        assert!(batch.unwrap_err().detail.starts_with("the body names a field twice at line 1, column "), "{fields}");
+    }
+    // Objects beside each other may have the same names.
+    assert!(super::read(body(r#""metadata":{"to":"1"}"#).as_bytes(), Vec::new(), NOW).is_ok());
+}
+
+#[test]
 fn due_at_error_is_told_with_the_rest_and_stands_alone_otherwise() {
     let mut body = with("due_at", json!("2025-01-01T00:00:00Z"));
     assert_eq!(read(&body).unwrap().due_at_error.unwrap().field, "due_at");
