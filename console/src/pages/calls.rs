@@ -9,6 +9,7 @@ use switchhook_operate::calls::{CallFilter, CallPage, ListedCall, Tab, list};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
+use crate::pages::plan::counted;
 use crate::parts;
 use crate::query::{Query, url};
 use crate::text::short_duration;
@@ -217,7 +218,7 @@ fn nothing(console: &Console, filter: &CallFilter, page: &CallPage) -> Markup {
             }
         } @else {
             @match filter.tab {
-                Tab::Recent => (nothing_arrived(console, page)),
+                Tab::Recent => (nothing_recent(console, page, is_first)),
                 Tab::InFlight => p { "No call is under way. A call comes here when it is claimed, or when its first webhook arrives." },
                 Tab::Waiting if is_first => p {
                     "No call waits to be placed. A call that your software creates with " code { "POST /calls" }
@@ -235,13 +236,29 @@ fn nothing(console: &Console, filter: &CallFilter, page: &CallPage) -> Markup {
     }
 }
 
-fn nothing_arrived(console: &Console, page: &CallPage) -> Markup {
-    let since = page.examined_since.as_deref().unwrap_or_default();
+/// Text of an empty page of the list by received events.
+fn nothing_recent(console: &Console, page: &CallPage, is_first: bool) -> Markup {
+    let time = |at: &Option<String>| parts::date_and_time(at.as_deref().unwrap_or_default());
     html! {
-        p { "No event arrived between " (parts::date_and_time(since)) " and now." }
-        @if console.stack().local.is_some() {
+        p {
+            @if is_first { "No call had an event between " } @else { "No other call had its latest event between " }
+            (time(&page.examined_since)) " and " @if is_first { "now" } @else { (time(&page.examined_until)) } "."
+            @if page.events > 0 {
+                " " (counted(page.events, "event")) " arrived in this time. "
+                @if is_first { "They are in no call, or not yet: " } @else { "They are in no call, or in one of the pages before: " }
+                a href="/events" { "Events" } "."
+            }
+        }
+        @if is_first { (hint(console)) }
+    }
+}
+
+/// Says how to bring a call into the list.
+fn hint(console: &Console) -> Markup {
+    html! {
+        @if console.playground().is_some() {
             p { "Place a call or play a story on the page " a href="/try" { "Try" } ", and it comes here." }
-        } @else {
+        } @else if console.stack().local.is_none() {
             p {
                 "Providers post their webhooks to "
                 @for provider in Provider::ALL {

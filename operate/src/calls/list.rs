@@ -159,6 +159,10 @@ pub struct CallPage {
     pub examined: usize,
     /// Time of receipt down to which the page examined events. `None` if the list does not follow events.
     pub examined_since: Option<String>,
+    /// Time of receipt before which the page examined events. `None` if the list does not follow events.
+    pub examined_until: Option<String>,
+    /// Number of events of that span, also of those that are in no call.
+    pub events: usize,
     /// Position at which the next page begins. `None` at the end.
     pub next: Option<String>,
 }
@@ -247,11 +251,13 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
     let (mut page, mut masker, mut until) = (CallPage::default(), Masker::new(), from);
     let (mut seen, mut shown) = (BTreeSet::new(), BTreeSet::new());
     let mut found: Vec<(Timestamp, ListedCall)> = Vec::new();
+    let mut arrived: Vec<Timestamp> = Vec::new();
     let is_full = |found: usize, examined: usize| found >= filter.limit || examined + EVENTS_CHUNK > ROWS_MAX;
     while !is_full(found.len(), page.examined)
         && let Some(mut events) = walk.next().await?
     {
         until = walk.until;
+        arrived.extend(events.iter().map(|event| event.received_at));
         events.retain(|event| !event.decided);
         while !events.is_empty() {
             let rest = events.split_off(chunk_len(&events, EVENTS_CHUNK));
@@ -289,6 +295,8 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
     }
     page.calls = found.into_iter().map(|(_, listed)| listed).collect();
     page.examined_since = Some(until.max(since).to_string());
+    page.examined_until = Some(start.unwrap_or(now).to_string());
+    page.events = arrived.into_iter().filter(|at| *at >= until).count();
     page.next = (until > since).then(|| until.to_string());
     Ok(page)
 }

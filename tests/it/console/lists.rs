@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
+use serde_json::json;
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{CallId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::Stack;
 use switchhook_tests::{Item, World, generic};
 
-use super::{Browser, Page, console, id_in};
+use super::{Browser, Page, console, console_of, id_in};
+use crate::repair::stack_for;
 
 /// Rows of the test that counts what a page reads: three times as many as a page may read. With 100,000 rows, nothing but the time
 /// to store them would differ, because a page reads from an index and stops at its limits.
@@ -73,6 +76,32 @@ async fn recent_calls_are_on_one_page_each_where_their_latest_event_is() {
     let expected: Vec<String> = expected.into_iter().filter(|call| call != "c000").collect();
     assert_eq!(calls_of(&rest), expected);
     assert!(browser.get("/calls").await.calls().starts_with(&names([100, 0])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_without_calls_names_its_time_and_the_events_that_are_in_no_call() {
+    let world = World::new();
+    let body = json!({"event_id": "e0", "type": "call.transferred", "call_id": "c000"});
+    assert_eq!(world.post(Provider::Generic, &body.to_string()).await.1["status"], json!("recorded"));
+    assert_eq!(world.post(Provider::Generic, "not JSON").await.1["status"], json!("quarantined"));
+    world.quiesce().await;
+    let local = Stack { local: Some("http://127.0.0.1:1".to_owned()), ..stack_for(&world, "console") };
+    let local = Browser::open(&console_of(local, false)).await.get("/calls").await;
+    assert!(!local.contains("/try"), "only a playground has this page: {}", local.html);
+    let browser = Browser::open(&console(&world, false)).await;
+    for page in [local, browser.get("/calls").await] {
+        assert!(page.contains("No call had an event between") && !page.contains("No event arrived"), "{}", page.html);
+        assert!(page.contains("2 events arrived in this time") && page.contains("href=\"/events\""), "{}", page.html);
+    }
+    ring(&world, [1], "RINGING").await;
+    world.wait(Duration::from_secs(3 * 60 * 60)).await;
+    let pages = all_pages(&browser, "/calls").await;
+    assert_eq!(calls_of(&pages), names([1]));
+    let (first, second) = (&pages[0], &pages[1]);
+    assert!(first.contains("</time> and now") && !first.contains("arrived in this time"), "{}", first.html);
+    let end = first.next().unwrap().split_once("from=").unwrap().1.replace("%3A", ":");
+    assert!(second.contains(&format!("and <time datetime=\"{end}\">")), "{end}: {}", second.html);
+    assert!(!second.contains("and now") && !second.contains("switchhook check"), "{}", second.html);
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,6 +24,7 @@ use axum::body::{Body, to_bytes};
 use http::header::{COOKIE, HOST, LOCATION, ORIGIN, SET_COOKIE};
 use http::{Method, Request, StatusCode};
 use switchhook_console::{Console, Options};
+use switchhook_operate::Stack;
 use switchhook_tests::World;
 use tower::ServiceExt;
 
@@ -35,8 +36,13 @@ const PAGES_HOST: &str = "switchhook.localhost:8788";
 pub(crate) fn console(world: &World, allows_changes: bool) -> Console {
     // `tests/e2e/test_service_models.py` holds the requests of both against the policies of the template.
     let sender = if allows_changes { "console-changes" } else { "console" };
+    console_of(stack_for(world, sender), allows_changes)
+}
+
+/// A console of a stack.
+pub(crate) fn console_of(stack: Stack, allows_changes: bool) -> Console {
     let options = Options { host: PAGES_HOST.to_owned(), allows_changes, is_frozen: false, look_first: None };
-    Console::new(stack_for(world, sender), options)
+    Console::new(stack, options)
 }
 
 /// A browser with a session.
