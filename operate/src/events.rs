@@ -13,6 +13,7 @@ use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, HistoryE
 use crate::audit;
 use crate::concurrent::concurrently;
 use crate::error::Error;
+use crate::quarantine::text_of_cause;
 use crate::stack::Stack;
 
 pub use crate::received::MinuteCount;
@@ -47,7 +48,7 @@ pub struct EventLine {
     pub applied_after_ms: Option<i64>,
     /// Number of times that the consumer tried to fold the event.
     pub attempts: u32,
-    /// Error of the last failed try, or of the row of its call if that cannot be read.
+    /// Cause of the quarantine, error of the last failed try, or error of the row of its call if that cannot be read.
     pub error: Option<String>,
 }
 
@@ -150,19 +151,21 @@ impl Fate {
         let folded = self.entries().first().map(|(_, entry)| entry.folded_at);
         let is_folded = folded.is_some() || matches!(in_entity, EntityFate::Folded(_));
         let shown = |time: Timestamp| time.to_string();
+        let status = self.status();
+        let cause = stored.cause.as_deref().filter(|_| status == Disposition::Quarantined.as_str());
         EventLine {
             event_id: stored.event_id.to_string(),
             provider: stored.origin,
             event_type: stored.event_type.clone(),
             call_id: call.as_ref().map(|call| &call.call_id).or(own_call).map(ToString::to_string),
             entity: entity.map(ToString::to_string),
-            status: self.status(),
+            status,
             received_at: shown(stored.received_at),
             occurred_at: stored.occurred_at.map(shown),
             late_ms: stored.occurred_at.map(|at| stored.received_at.millis_since(at)),
             applied_after_ms: folded.map(|at| at.millis_since(stored.received_at)),
             attempts: note.tries(is_folded),
-            error: note.error.clone().or_else(|| call_error.clone()),
+            error: cause.and_then(text_of_cause).or_else(|| note.error.clone()).or_else(|| call_error.clone()),
         }
     }
 }

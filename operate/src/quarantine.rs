@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, Reread, StoredEvent};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
+use switchhook_providers::ReadError;
 
 use crate::attention;
 use crate::dead_letters;
@@ -23,6 +24,9 @@ use crate::stack::Stack;
 pub const LISTED_DEFAULT: usize = 1_000;
 /// Entries of one page of the index of quarantined events.
 const INDEX_PAGE_MAX: i32 = 1_000;
+/// Cause that the consumer notes, and the cause in words.
+const CALL_FULL: &str = "call_full";
+const CALL_FULL_TEXT: &str = "the call has reached its limit of events";
 /// Longest time for which the notice of ingress is in the dead-letter queue, in milliseconds. SQS keeps no message for longer.
 const NOTICE_MS_MAX: i64 = 14 * 24 * 60 * 60 * 1_000;
 
@@ -293,6 +297,11 @@ fn of_index(entry: Attention) -> Option<Quarantined> {
     })
 }
 
+/// Returns the cause of a quarantine in words. `None` if this version does not know it.
+pub(crate) fn text_of_cause(cause: &str) -> Option<String> {
+    ReadError::text_of(cause).or_else(|| (cause == CALL_FULL).then(|| CALL_FULL_TEXT.to_owned()))
+}
+
 fn of_stored(stored: &StoredEvent) -> Quarantined {
     Quarantined {
         event_id: stored.event_id.clone(),
@@ -300,7 +309,7 @@ fn of_stored(stored: &StoredEvent) -> Quarantined {
         origin: Some(stored.origin),
         event_type: Some(stored.event_type.clone()).filter(|name| !name.is_empty()),
         call_id: stored.call_id.clone(),
-        cause: None,
+        cause: stored.cause.clone(),
         quarantined_at: stored.received_at,
         item_key: stored.event_id.to_string(),
     }

@@ -11,6 +11,7 @@ use switchhook_domain::{EventId, Origin, Timestamp};
 
 use crate::attention;
 use crate::error::Error;
+use crate::quarantine::text_of_cause;
 use crate::stack::Stack;
 use crate::time_text;
 
@@ -49,7 +50,7 @@ impl Trouble {
 pub struct Group {
     /// Cause in the index. A filter by cause takes it.
     pub cause: Option<String>,
-    /// Error of the earliest event in the words of the program. `None` if there is no note on it.
+    /// The cause in words, or the error of the earliest event. `None` if there is no note on it, or if the cause is unknown to this version.
     pub error: Option<String>,
     pub origin: Option<Origin>,
     pub count: usize,
@@ -94,8 +95,8 @@ pub async fn groups(stack: &Stack, trouble: Trouble) -> Result<Groups, Error> {
         let Some(first) = group.events.first() else { continue };
         group.error = match trouble {
             Trouble::DeadLetters | Trouble::Retrying => stack.inbox.get_note(first).await?.and_then(|note| note.error),
-            // The cause of these is a sentence already.
-            Trouble::Quarantined | Trouble::Conflicts => None,
+            Trouble::Quarantined => group.cause.as_deref().and_then(text_of_cause),
+            Trouble::Conflicts => Some("its id came again with another body".to_owned()),
         };
     }
     Ok(found)
@@ -117,7 +118,7 @@ fn grouped(mut entries: Vec<Attention>) -> Groups {
     entries.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
     for entry in entries {
         let Some(event_id) = entry.event_id else { continue };
-        let cause = entry.cause.map(without_place);
+        let cause = entry.cause;
         let origin = entry.origin.or_else(|| event_id.origin());
         let group =
             groups.entry((cause.clone(), origin.map(|origin| origin.as_str().to_owned()))).or_insert_with(|| Group {
@@ -140,11 +141,6 @@ fn grouped(mut entries: Vec<Attention>) -> Groups {
     Groups { groups, count, more, notices }
 }
 
-/// Returns the cause without the place in the body: `the body is not JSON at line 1, column 2` is one cause for every place.
-fn without_place(cause: String) -> String {
-    cause.split_once(" at line ").map_or(cause.clone(), |(cause, _)| cause.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,13 +161,13 @@ mod tests {
     #[test]
     fn events_are_grouped_by_cause_and_sender() {
         let found = grouped(vec![
-            entry("generic:3", "the body is not JSON at line 1, column 2", 3),
-            entry("generic:1", "the body is not JSON at line 7, column 1", 1),
-            entry("retell:2", "the body is not JSON", 2),
+            entry("generic:3", "invalid_json", 3),
+            entry("generic:1", "invalid_json", 1),
+            entry("retell:2", "invalid_json", 2),
         ]);
         assert_eq!((found.count, found.more, found.notices), (3, false, 3));
         let [most, other] = found.groups.as_slice() else { panic!("{found:?}") };
-        assert_eq!((most.cause.as_deref(), most.count), (Some("the body is not JSON"), 2));
+        assert_eq!((most.cause.as_deref(), most.count), (Some("invalid_json"), 2));
         assert_eq!(most.events, [EventId::new("generic:1"), EventId::new("generic:3")], "the earliest first");
         assert_eq!((most.earliest.as_millis(), most.latest.as_millis(), other.count), (1, 3, 1));
     }

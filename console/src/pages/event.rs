@@ -158,7 +158,7 @@ fn is_ordered(line: &EventLine) -> bool {
 fn unfolded(status: &str) -> &'static str {
     match status {
         "recorded" => "its type changes no call, so it is only kept",
-        "quarantined" => "it could not be read, or its call has no room for it",
+        "quarantined" => "it is quarantined",
         "refused" => "its call refused it",
         "retrying" => "folding it failed, and it is tried again",
         "dead_lettered" => "folding it failed every time, and it waits in the dead-letter queue",

@@ -92,6 +92,25 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// Every reason once. Places in a body are zero.
+    const ALL: [Self; 8] = [
+        Self::InvalidUtf8,
+        Self::InvalidJson { line: 0, column: 0 },
+        Self::NotAnObject,
+        Self::RepeatedField { line: 0, column: 0 },
+        Self::MissingEventType,
+        Self::MissingCallId,
+        Self::MissingBookingId,
+        Self::UnknownMapping,
+    ];
+
+    /// Returns the reason with this [cause](Self::cause) as a text, without the place in the body. `None` if there is no such reason.
+    #[must_use]
+    pub fn text_of(cause: &str) -> Option<String> {
+        let error = Self::ALL.into_iter().find(|error| error.cause() == cause)?.to_string();
+        Some(error.split_once(" at line ").map_or(error.clone(), |(text, _)| text.to_owned()))
+    }
+
     /// Short name of the reason, for a log and an index.
     #[must_use]
     pub const fn cause(self) -> &'static str {
@@ -105,5 +124,17 @@ impl ReadError {
             Self::MissingBookingId => "missing_booking_id",
             Self::UnknownMapping => "unknown_mapping",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cause_is_told_without_a_place() {
+        assert_eq!(ReadError::text_of("invalid_json").as_deref(), Some("the body is not JSON"));
+        assert_eq!(ReadError::text_of("missing_call_id").as_deref(), Some("the event names no call"));
+        assert_eq!(ReadError::text_of("call_full"), None);
     }
 }

@@ -73,6 +73,7 @@ async fn quarantined_events_are_planned_run_and_audited() {
     let listed = browser.get("/repair").await;
     assert!(listed.contains("Quarantined <span class=\"count\">3</span>"), "{}", listed.html);
     assert!(listed.contains(hopeless.as_str()), "the first ids are shown");
+    assert!(listed.contains("the body is not JSON"), "{}", listed.html);
     let (page, id) = plan(&browser, "/repair?tab=quarantined", "Plan: process again").await;
     let plan = Plan::load(&stack_of(&world), &id).await.unwrap();
     assert!(page.contains("no call") && page.contains("ringing"), "{}", page.html);

@@ -71,6 +71,13 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
     assert_eq!((event.starts_with("/event?"), id_in(&event)), (true, unreadable.to_string()));
     let page = browser.get(&event).await;
     assert!(page.status == StatusCode::OK && page.html.contains("quarantined"), "{}", page.html);
+    assert!(
+        page.html.contains("not: it is quarantined") && page.html.contains("the body is not JSON"),
+        "{}",
+        page.html
+    );
+    let list = browser.get("/events").await;
+    assert!(list.html.contains("the body is not JSON"), "{}", list.html);
     for typed in ["nothing", "", "+15550000000", "generic:none", &"x".repeat(3_000)] {
         let none = browser.post("/search", &[("text", typed)]).await;
         assert_eq!((none.status, none.location), (StatusCode::NOT_FOUND, None), "{}", none.html);

@@ -37,6 +37,8 @@ pub struct StoredEvent {
     pub occurred_at: Option<Timestamp>,
     pub received_at: Timestamp,
     pub disposition: Option<Disposition>,
+    /// Short name of the reason why ingress quarantined the event.
+    pub cause: Option<String>,
     pub trace_id: String,
     /// Version of the program that could not read the event. `None` for every other event.
     pub program_version: Option<String>,
@@ -277,6 +279,7 @@ impl StoredEvent {
             occurred_at: item.occurred_at,
             received_at: item.received_at,
             disposition: item.disposition.as_deref().and_then(disposition_of),
+            cause: item.cause,
             trace_id: item.trace_id,
             from_lookup: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == LOOKUP_SOURCE),
             is_from_row: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == ROW_SOURCE),
