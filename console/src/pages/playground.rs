@@ -62,7 +62,11 @@ fn action(form: &Query) -> Option<PlaygroundAction> {
             PlaygroundAction::Play(Story::ALL.into_iter().find(|story| story.title() == title)?)
         }
         "place" => {
-            let behaviours = (1..=ATTEMPTS).map_while(|number| form.get(&format!("attempt_{number}")));
+            // An attempt without a choice is like the one before it.
+            let behaviours = (1..=ATTEMPTS).scan(None, |before, number| {
+                *before = form.get(&format!("attempt_{number}")).or(*before);
+                *before
+            });
             let behaviours = behaviours.map(str::to_owned).collect();
             PlaygroundAction::Place { behaviours, office_hours: form.get("window") == Some("office hours") }
         }
@@ -356,10 +360,16 @@ mod tests {
     fn form_is_read_as_the_action_that_it_names() {
         let read = |form: &str| action(&Query::parse(form.as_bytes()));
         assert_eq!(read("do=play&story=Late+ending"), Some(PlaygroundAction::Play(Story::LateEnding)));
-        let behaviours = vec!["busy".to_owned(), "confirms".to_owned()];
+        let behaviours = vec!["busy".to_owned(), "confirms".to_owned(), "confirms".to_owned()];
         let placed = PlaygroundAction::Place { behaviours, office_hours: false };
         assert_eq!(read("do=place&attempt_1=busy&attempt_2=confirms&attempt_3=&window=none"), Some(placed));
         let released = PlaygroundAction::Release { numbers: vec![3, 1, 2], how: Release::Twice };
+        let behaviours = |form: &str| match read(&format!("do=place&{form}")) {
+            Some(PlaygroundAction::Place { behaviours, .. }) => behaviours.join(","),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(behaviours("attempt_1=busy&attempt_2=&attempt_3=confirms"), "busy,busy,confirms");
+        assert_eq!(behaviours("attempt_1=busy&attempt_2=&attempt_3="), "busy,busy,busy");
         assert_eq!(read("do=release+twice&numbers=3+1+x+2"), Some(released));
         for bad in ["", "do=x", "do=play&story=x", "do=send&sending=x"] {
             assert_eq!(read(bad), None, "{bad}");
