@@ -29,6 +29,7 @@ impl Drop for Running {
 fn start() -> Running {
     let keys = json!({
         "retell": {"keys": ["the key of Retell for this test"], "dial": {"api_key": "an API key for this test"}},
+        "twilio": {"keys": ["the token of Twilio for this test"], "public_url": "https://switchhook.example"},
         "generic": {"keys": ["the generic key for this test, long enough"]},
     });
     let providers = ProvidersFile::from_json(&keys.to_string()).unwrap();
@@ -150,6 +151,17 @@ async fn sample_is_sent_as_asked() {
         .act(PlaygroundAction::Set { faults: "x".into(), mode: "up".into(), crash: "never".into() })
         .await;
     assert!(running.playground.view().await.log[0].failed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sample_of_a_provider_with_a_public_url_is_accepted() {
+    let running = start();
+    for (sending, answer) in [(Sending::Once, "200 accepted."), (Sending::WrongKey, "401 invalid_signature.")] {
+        let (sample, appointment) = ("twilio/completed".to_owned(), Some("apt_8".to_owned()));
+        let line = running.act(PlaygroundAction::Send { sample, appointment, sending }).await;
+        assert!(line.text.ends_with(answer), "{sending:?}: {}", line.text);
+    }
+    assert!(running.ending("appointment:apt_8").await.starts_with("completed"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -89,7 +89,9 @@ impl LocalPlayground {
         let keys = self.cloud.webhook_keys().await;
         let config = keys.config(provider).ok_or_else(no_key)?;
         let path = format!("/webhooks/{provider}{query}");
-        let url = format!("{}{path}", self.stack.names.api_url);
+        // Behind a tunnel, a provider posts to another URL than the one of this stack, and signs that one.
+        let base_url = config.public_url().unwrap_or(&self.stack.names.api_url);
+        let url = format!("{base_url}{path}");
         let signed_at = match signature {
             Signature::Right | Signature::WrongKey => self.now(),
             Signature::Aged(age) => self.now().minus(age),
@@ -104,7 +106,7 @@ impl LocalPlayground {
             }
         };
         // The signer may add to the query.
-        let path = signed.url.strip_prefix(self.stack.names.api_url.as_str()).unwrap_or(&path).to_owned();
+        let path = signed.url.strip_prefix(base_url).unwrap_or(&path).to_owned();
         let mut request = Request::post(path).header(http::header::CONTENT_TYPE, signed.content_type);
         for (name, value) in &signed.headers {
             request = request.header(name.as_str(), value.as_str());
