@@ -198,6 +198,8 @@ pub struct LogLine {
     pub failed: bool,
     /// Calls to look at.
     pub calls: Vec<String>,
+    /// Events to look at.
+    pub events: Vec<String>,
 }
 
 /// Everything that the page shows.

@@ -141,6 +141,7 @@ fn log_line(line: &LogLine) -> Markup {
             @if line.failed { strong { "Not done: " } }
             (parts::foreign(&line.text))
             @for call in &line.calls { " " span.try-look { "Look at " (parts::call_link(call)) } }
+            @for event in &line.events { " " span.try-look { "Look at " (parts::event_link(event)) } }
         }
     }
 }
@@ -363,13 +364,13 @@ mod tests {
         let behaviours = vec!["busy".to_owned(), "confirms".to_owned(), "confirms".to_owned()];
         let placed = PlaygroundAction::Place { behaviours, office_hours: false };
         assert_eq!(read("do=place&attempt_1=busy&attempt_2=confirms&attempt_3=&window=none"), Some(placed));
-        let released = PlaygroundAction::Release { numbers: vec![3, 1, 2], how: Release::Twice };
         let behaviours = |form: &str| match read(&format!("do=place&{form}")) {
             Some(PlaygroundAction::Place { behaviours, .. }) => behaviours.join(","),
             other => panic!("{other:?}"),
         };
         assert_eq!(behaviours("attempt_1=busy&attempt_2=&attempt_3=confirms"), "busy,busy,confirms");
         assert_eq!(behaviours("attempt_1=busy&attempt_2=&attempt_3="), "busy,busy,busy");
+        let released = PlaygroundAction::Release { numbers: vec![3, 1, 2], how: Release::Twice };
         assert_eq!(read("do=release+twice&numbers=3+1+x+2"), Some(released));
         for bad in ["", "do=x", "do=play&story=x", "do=send&sending=x"] {
             assert_eq!(read(bad), None, "{bad}");

@@ -11,7 +11,7 @@ use super::{Done, LocalPlayground, PUMP, PlaygroundError, count};
 use crate::paths::encoded;
 
 /// Time that a dial, or the fold of a webhook, may take.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(40);
 /// Skips of time after which a call should have come to its end.
 const SKIPS_MAX: usize = 60;
@@ -92,7 +92,8 @@ impl LocalPlayground {
         self.poll(call, SOON, is_so).await?.ok_or_else(|| PlaygroundError::TooSlow(call.to_owned()))
     }
 
-    async fn poll(
+    /// Waits until the call is as it should be, for at most this time. `None` if it never was.
+    pub(super) async fn poll(
         &self,
         call: &str,
         time: Duration,

@@ -58,15 +58,16 @@ pub(crate) enum PlaygroundError {
     Keep(#[from] std::io::Error),
 }
 
-/// Result of an action, and the calls that it concerns.
+/// Result of an action, and the calls and events that it concerns.
 struct Done {
     text: String,
     calls: Vec<String>,
+    events: Vec<String>,
 }
 
 impl Done {
     fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), calls: Vec::new() }
+        Self { text: text.into(), calls: Vec::new(), events: Vec::new() }
     }
 
     fn call(self, call: &str) -> Self {
@@ -121,12 +122,12 @@ impl LocalPlayground {
     }
 
     fn note(&self, result: Result<Done, PlaygroundError>) {
-        let (text, failed, calls) = match result {
-            Ok(Done { text, calls }) => (text, false, calls),
-            Err(error) => (error.to_string(), true, Vec::new()),
+        let (Done { text, calls, events }, failed) = match result {
+            Ok(done) => (done, false),
+            Err(error) => (Done::new(error.to_string()), true),
         };
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.push_front(LogLine { at: self.now(), text, failed, calls });
+        log.push_front(LogLine { at: self.now(), text, failed, calls, events });
         log.truncate(LOG_MAX);
     }
 
@@ -216,7 +217,7 @@ impl LocalPlayground {
             Release::Drop => format!("{webhooks} will never arrive."),
             Release::Shuffled => format!("{webhooks} arrived in random order."),
         };
-        Ok(Done { text, calls })
+        Ok(Done { calls, ..Done::new(text) })
     }
 
     /// Moves the clock, and runs what its schedules would have run.

@@ -165,6 +165,24 @@ async fn sample_of_a_provider_with_a_public_url_is_accepted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sample_without_a_call_leads_to_its_event_alone() {
+    let running = start();
+    for (sample, sending, events) in [
+        ("generic/unknown_type", Sending::Once, 1),
+        ("generic/user_confirmed", Sending::WrongKey, 0),
+        ("generic/user_confirmed", Sending::OldTimestamp, 0),
+    ] {
+        let (sample, appointment) = (sample.to_owned(), Some("apt_9".to_owned()));
+        let line = running.act(PlaygroundAction::Send { sample, appointment, sending }).await;
+        assert_eq!((line.calls.len(), line.events.len()), (0, events), "{}", line.text);
+        for event in line.events {
+            let id = switchhook_domain::EventId::new(event);
+            assert!(running.playground.stack.inbox.get(&id).await.unwrap().is_some(), "{id}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_goes_forwards_to_the_next_wake_up() {
     let running = start();
     assert_eq!(running.playground.view().await.next_wake_up, None);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{Key, samples, sign, sign_as_configured};
 
+use super::calls::SOON;
 use super::{Done, LocalPlayground, PlaygroundError, Sending};
 
 /// Key that no stack has.
@@ -28,6 +29,14 @@ pub(super) enum Signature {
     WrongKey,
     /// Made by the right key at another time.
     Aged(Duration),
+}
+
+/// Answer to a webhook.
+struct Answer {
+    status: StatusCode,
+    /// Result in one word, for example `accepted`.
+    word: String,
+    event_id: Option<String>,
 }
 
 impl LocalPlayground {
@@ -61,30 +70,35 @@ impl LocalPlayground {
             Sending::WrongKey => (1, Signature::WrongKey),
             Sending::OldTimestamp => (1, Signature::Aged(OLD)),
         };
-        let mut answers = Vec::new();
+        let (mut answers, mut events) = (Vec::new(), Vec::new());
         for _ in 0..copies {
-            let (status, answer) = self.post(provider, &query, &body, signature).await?;
-            answers.push(format!("{} {answer}", status.as_u16()));
+            let Answer { status, word, event_id } = self.post(provider, &query, &body, signature).await?;
+            answers.push(format!("{} {word}", status.as_u16()));
+            events.extend(event_id.filter(|id| !events.contains(id)));
             tokio::time::sleep(super::PUMP).await;
         }
         let text = format!("{name} was sent and answered: {}.", answers.join(", then "));
-        Ok(Done::new(text).call(&format!("appointment:{appointment}")))
+        let call = format!("appointment:{appointment}");
+        // An accepted webhook is folded a moment later. Not every sample is about a call with an appointment.
+        let most = if answers.iter().any(|answer| answer.ends_with("accepted")) { SOON / 4 } else { Duration::ZERO };
+        let shown = self.poll(&call, most, |_| true).await?;
+        let calls = shown.map(|_| call).into_iter().collect();
+        Ok(Done { calls, events, ..Done::new(text) })
     }
 
     /// Posts an event of the generic provider. Returns the status of the answer.
     pub(super) async fn post_event(&self, event: &Value, signature: Signature) -> Result<StatusCode, PlaygroundError> {
-        let (status, _) = self.post(Provider::Generic, "", &event.to_string(), signature).await?;
-        Ok(status)
+        Ok(self.post(Provider::Generic, "", &event.to_string(), signature).await?.status)
     }
 
-    /// Signs a webhook and posts it. Returns the status of the answer and its word, for example `accepted`.
+    /// Signs a webhook and posts it.
     async fn post(
         &self,
         provider: Provider,
         query: &str,
         body: &str,
         signature: Signature,
-    ) -> Result<(StatusCode, String), PlaygroundError> {
+    ) -> Result<Answer, PlaygroundError> {
         let no_key = || PlaygroundError::NoKey(provider);
         let keys = self.cloud.webhook_keys().await;
         let config = keys.config(provider).ok_or_else(no_key)?;
@@ -113,8 +127,9 @@ impl LocalPlayground {
         }
         let response = self.cloud.request(request.body(Bytes::from(body.to_owned()))?).await;
         let answer: Value = serde_json::from_slice(response.body()).unwrap_or_default();
-        let word = ["status", "error"].into_iter().find_map(|name| answer.get(name).and_then(Value::as_str));
-        Ok((response.status(), word.unwrap_or_default().to_owned()))
+        let text = |name: &str| answer.get(name).and_then(Value::as_str).map(str::to_owned);
+        let word = text("status").or_else(|| text("error")).unwrap_or_default();
+        Ok(Answer { status: response.status(), word, event_id: text("event_id") })
     }
 }
 
