@@ -17,6 +17,8 @@ const POLL: Duration = Duration::from_millis(40);
 const SKIPS_MAX: usize = 60;
 /// Least time of one skip, so that a stack with many calls does not stop at each of their wake-ups.
 const STEP_MIN: Duration = Duration::from_secs(10);
+/// Time until the due time of a call that waits for nothing, at the most.
+const DUE_SOON_MS: i64 = 60_000;
 const FROM: &str = "+442079460018";
 const TO: &str = "+447700900123";
 
@@ -35,7 +37,8 @@ impl LocalPlayground {
         let call = self.create(request).await?;
         let fake = self.cloud.fake();
         if !fake.is_holding() {
-            return Ok(Done::new("The call was created. Its webhooks come within the next minutes.").call(&call));
+            let shown = self.shown(&call).await?.unwrap_or_default();
+            return Ok(Done::new(format!("The call was created. {}", next_step(&shown, self.now()))).call(&call));
         }
         let is_dialled = || fake.last_webhook_at(&call).is_some();
         let started = Instant::now();
@@ -123,6 +126,17 @@ impl LocalPlayground {
             }
         }
         Err(PlaygroundError::TooSlow(call.to_owned()))
+    }
+}
+
+/// Says when the webhooks of a call come that was just created.
+pub(super) fn next_step(shown: &Value, now: Timestamp) -> String {
+    let due_at = shown["job"]["due_at"].as_str().and_then(Timestamp::parse_rfc3339);
+    match due_at {
+        Some(at) if at.millis_since(now) > DUE_SOON_MS => {
+            format!("It waits for its calling window, and is due at {at}.")
+        }
+        Some(_) | None => "Its webhooks come within the next minutes.".to_owned(),
     }
 }
 

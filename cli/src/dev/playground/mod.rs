@@ -195,7 +195,10 @@ impl LocalPlayground {
     async fn release(&self, mut numbers: Vec<u64>, how: Release) -> Result<Done, PlaygroundError> {
         let fake = self.cloud.fake();
         let mut calls: Vec<String> = Vec::new();
-        for held in fake.held().into_iter().filter(|held| numbers.contains(&held.number)) {
+        let held = fake.held();
+        // Another tab may have let them go.
+        numbers.retain(|number| held.iter().any(|held| held.number == *number));
+        for held in held.into_iter().filter(|held| numbers.contains(&held.number)) {
             if !calls.contains(&held.call_id) {
                 calls.push(held.call_id);
             }

@@ -183,6 +183,25 @@ async fn sample_without_a_call_leads_to_its_event_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn report_says_what_has_happened() {
+    let running = start();
+    for (numbers, how, text) in [
+        (vec![7, 8], Release::Once, "0 webhooks arrived."),
+        (vec![7, 8], Release::Drop, "0 webhooks will never arrive."),
+    ] {
+        assert_eq!(running.act(PlaygroundAction::Release { numbers, how }).await.text, text);
+    }
+    let due = |hours: i64| {
+        let at = running.playground.now().plus(Duration::from_secs(3_600 * u64::try_from(hours).unwrap()));
+        json!({"job": {"due_at": at.to_string()}})
+    };
+    let now = running.playground.now();
+    assert_eq!(super::calls::next_step(&due(0), now), "Its webhooks come within the next minutes.");
+    let later = super::calls::next_step(&due(2), now);
+    assert!(later.starts_with("It waits for its calling window, and is due at 20"), "{later}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_goes_forwards_to_the_next_wake_up() {
     let running = start();
     assert_eq!(running.playground.view().await.next_wake_up, None);
