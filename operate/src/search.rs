@@ -25,6 +25,8 @@ use crate::timeline::{FoundCall, How, find_by_id};
 const CONCURRENCY: usize = 10;
 /// Smallest number of digits of a text that is looked for as a phone number.
 const NUMBER_DIGITS_MIN: usize = 5;
+/// Scheme of the link to a number.
+const TEL: &str = "tel:";
 /// Smallest number of digits of a number that lacks its plus sign.
 const INTERNATIONAL_DIGITS_MIN: usize = 8;
 /// Largest number of calls of one appointment or number that a search returns.
@@ -169,6 +171,22 @@ fn entity_of(text: &str) -> Option<CallId> {
     provider.is_configured().then(|| entity_key(provider, id))
 }
 
+/// Parses an E.164 number as people write it or paste it: from a link (`tel:`), and with the invisible marks and the special blanks and
+/// hyphens of the page that it comes from. `None` for any other text.
+#[must_use]
+pub fn parse_pasted(text: &str) -> Option<PhoneNumber> {
+    PhoneNumber::parse_written(&plain(text))
+}
+
+/// Returns a text without the scheme `tel:`, and without the characters that are not ASCII: a number has none.
+fn plain(text: &str) -> String {
+    let ascii: String = text.chars().filter(char::is_ascii).collect();
+    let number = ascii.trim();
+    let is_link = number.get(..TEL.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(TEL));
+    let number = if is_link { number.get(TEL.len()..) } else { Some(number) };
+    number.unwrap_or_default().to_owned()
+}
+
 /// Returns the phone numbers that a text may mean. Calls have most numbers with a plus sign, which people leave out.
 pub(crate) fn numbers(text: &str) -> Vec<PhoneNumber> {
     let digits = text.chars().filter(char::is_ascii_digit).count();
@@ -176,6 +194,11 @@ pub(crate) fn numbers(text: &str) -> Vec<PhoneNumber> {
     if digits < NUMBER_DIGITS_MIN && !is_address {
         return Vec::new();
     }
+    if let Some(number) = parse_pasted(text) {
+        return vec![number];
+    }
+    let pasted = plain(text);
+    let text = if is_address { text } else { pasted.as_str() };
     let mut numbers = vec![PhoneNumber::new(text)];
     let is_notation = text.chars().all(|c| c.is_ascii_digit() || "-. ()/".contains(c));
     if is_notation && digits >= INTERNATIONAL_DIGITS_MIN {
@@ -263,10 +286,19 @@ mod tests {
 
     #[test]
     fn number_is_also_looked_for_with_its_plus_sign() {
-        assert_eq!(shown("+44 7700 900123"), ["+44 7700 900123"]);
+        assert_eq!(shown("+44 7700 900123"), ["+447700900123"]);
         assert_eq!(shown("44 7700 900123"), ["44 7700 900123", "+447700900123"]);
         assert_eq!(shown("0044 7700 900123"), ["0044 7700 900123", "+447700900123"]);
         assert_eq!(shown("SIP:desk@example.com"), ["SIP:desk@example.com"]);
+        for pasted in [
+            "tel:+447700900123",
+            "(+44) 7700 900123",
+            "\u{202a}+44 7700 900123\u{202c}",
+            "TEL:+44\u{a0}(0)7700\u{2011}900123",
+        ] {
+            assert_eq!(shown(pasted), ["+447700900123"], "{pasted:?}");
+        }
+        assert_eq!(shown("tel:447700900123"), ["447700900123", "+447700900123"]);
         assert_eq!(shown("apt_1").len() + shown("call-x").len(), 0);
     }
 

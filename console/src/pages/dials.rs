@@ -10,6 +10,7 @@ use switchhook_domain::{PhoneNumber, Timestamp};
 use switchhook_operate::calls::StuckCall;
 use switchhook_operate::dials::{DialReport, EXAMINED_MAX, ProviderDials, dials, is_blocked};
 use switchhook_operate::mask::Masker;
+use switchhook_operate::search::parse_pasted;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -70,12 +71,10 @@ pub(crate) async fn check_number(
     page::answer(&console, status, &frame(), &content)
 }
 
-/// Parses a number or a SIP address as a person types it, or copies it from a link (`tel:`). `None` for any other text: the list would
+/// Parses a number or a SIP address as a person types it or pastes it. `None` for any other text: the list would
 /// not have it, although it may have the number that is meant.
 fn parse_typed(text: &str) -> Option<PhoneNumber> {
-    let text = text.trim();
-    let written = text.strip_prefix("tel:").unwrap_or(text);
-    PhoneNumber::parse_written(written).or_else(|| PhoneNumber::parse(text))
+    parse_pasted(text).or_else(|| PhoneNumber::parse(text.trim()))
 }
 
 fn frame() -> Frame {
