@@ -110,7 +110,7 @@ impl Wanted {
             ("--type", self.event_type.as_deref().map(parts::quoted)),
         ];
         let given = options.into_iter().filter_map(|(name, value)| Some(format!(" {name} {}", value?)));
-        format!("event list{}", given.collect::<String>())
+        format!("event list{} --limit {LIMIT}", given.collect::<String>())
     }
 }
 
@@ -331,7 +331,7 @@ mod tests {
         );
         assert_eq!(
             wanted.command(),
-            "event list --since 2026-11-22T15:00:00.000Z --provider retell --status parked --type 'it'\\''s'"
+            "event list --since 2026-11-22T15:00:00.000Z --provider retell --status parked --type 'it'\\''s' --limit 25"
         );
         assert_eq!(field_value(wanted.since.as_deref()).as_deref(), Some("2026-11-22T15:00:00"));
     }
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn filter_that_is_none_is_left_out() {
         let odd = wanted("since=yesterday&until=1&provider=x&status=x&type=");
-        assert_eq!((odd.url(None), odd.command()), ("/events".to_owned(), "event list".to_owned()));
+        assert_eq!((odd.url(None), odd.command()), ("/events".to_owned(), "event list --limit 25".to_owned()));
     }
 
     #[test]

@@ -84,6 +84,24 @@ async fn payload_of_an_event_is_read_when_it_is_opened() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn page_at_an_earlier_time_names_the_command_of_that_time() {
+    let world = World::new();
+    world.accept(Provider::Generic, &generic("c/1", "e1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let at = world.now();
+    world.wait(Duration::from_secs(5)).await;
+    world.accept(Provider::Generic, &generic("c/1", "e2", "ANSWERED", 5)).await;
+    world.quiesce().await;
+    let browser = Browser::open(&console(&world, false)).await;
+    assert!(browser.get(CALL).await.contains("<code>switchhook timeline c/1 --"));
+    let past = browser.get(&format!("{CALL}&as_of={at}")).await;
+    assert!(past.contains(&format!("<code>switchhook timeline c/1 --as-of {at} --")), "{}", past.html);
+    let unfolded = browser.get(&format!("{CALL}&unfolded={at}")).await;
+    let command = format!("<code>switchhook event list --call c/1 --unfolded --until {at} --");
+    assert!(unfolded.contains(&command), "{}", unfolded.html);
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_that_are_not_folded_are_looked_for_in_bounded_steps() {
     let mut world = World::new();
     world.accept(Provider::Generic, &generic("c/1", "e1", "RINGING", 0)).await;

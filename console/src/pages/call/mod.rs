@@ -69,9 +69,12 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
     let further = Further {
         plans: plans(&session, call_id),
         opened: opened(console.stack(), &found.call, story.as_ref(), &view).await,
-        unfolded: unfolded::read(console.stack(), &found.call, &view).await,
+        unfolded: unfolded::read(&console, &found.call, &view).await,
     };
-    let frame = frame(&format!("Call {}", short_id(call_id)), call_id);
+    let mut frame = frame(&format!("Call {}", short_id(call_id)), call_id);
+    if let Some(at) = view.as_of {
+        frame.command += &format!(" --as-of {at}");
+    }
     page::whole(&console, StatusCode::OK, &frame, &content(story.as_ref(), past.as_ref(), &times, &view, &further))
 }
 

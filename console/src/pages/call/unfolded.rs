@@ -2,20 +2,26 @@
 
 use maud::{Markup, html};
 use switchhook_domain::{Call, Timestamp};
+use switchhook_operate::Error;
 use switchhook_operate::events::{EventLine, UnfoldedPage, unfolded};
-use switchhook_operate::{Error, Stack};
 
 use super::view::{Unfolded, View};
+use crate::console::Console;
 use crate::pages::events::unreadable;
 use crate::parts;
 
 /// Reads the events that are not folded. `None` if the user did not ask for them.
-pub(super) async fn read(stack: &Stack, call: &Call, view: &View<'_>) -> Option<Markup> {
+pub(super) async fn read(console: &Console, call: &Call, view: &View<'_>) -> Option<Markup> {
     let until = match view.unfolded? {
         Unfolded::Latest => None,
         Unfolded::Before(until) => Some(until),
     };
-    Some(print(&unfolded(stack, call, until).await, view))
+    let before = until.map_or_else(String::new, |until| format!(" --until {until}"));
+    let command = format!("event list --call {} --unfolded{before}", parts::quoted(view.call_id));
+    Some(html! {
+        (print(&unfolded(console.stack(), call, until).await, view))
+        p.muted { "In the terminal: " (parts::command(console, &command)) }
+    })
 }
 
 /// Prints the section of the page. Without `found`, it offers to look.
