@@ -93,7 +93,7 @@ struct List {
     /// Events that arrived before this time
     #[arg(long, value_name = "TIME", value_parser = since::parse)]
     until: Option<Since>,
-    /// Events of this call: its id, a provider's call id, an appointment or a phone number
+    /// Events of this call: its id, the provider's id of a call that Switchhook dialled, an appointment or a phone number
     #[arg(long, value_name = "CALL")]
     call: Option<String>,
     /// With --call: only events that are not in the call's history, because they are not folded yet or never will be

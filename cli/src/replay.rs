@@ -44,7 +44,7 @@ stopped or left an event alone, 2 if the stack could not be reached, 3 if the re
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Replay {
-    /// Events of the call with this id, which `switchhook timeline` finds by an appointment or a provider's call id
+    /// Events of the call with this id, which `switchhook timeline` finds by an appointment or an event
     #[arg(long, value_name = "CALL", conflicts_with = "plan")]
     call: Option<String>,
     /// Events received since this time: a duration such as 2h, or a time in RFC 3339 format

@@ -22,8 +22,9 @@ Examples:
   switchhook timeline retell:call_5d0b8f6e --as-of 2026-11-20T09:00:00Z
   switchhook timeline appt_201 --json
 
-CALL may be the id of the call, the provider's id of one of its attempts, the id of one of its events, its appointment, or the
-other person's phone number. Of several calls, the latest is shown, and the others are named.
+CALL may be the id of the call, the id of one of its events, its appointment, or the other person's phone number. It may also be the
+provider's id of an attempt that Switchhook dialled, for 30 days after the dial and then for the retention of the inbox. Of several
+calls, the latest is shown, and the others are named.
 
 Events stand in the order in which Switchhook learned of them. After each write of the call's row stands the state that followed,
 as Switchhook knew it then. --as-of shows what it knew at an earlier time.
@@ -33,7 +34,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Timeline {
-    /// Call: its id, a provider's call id, an event's id, an appointment or a phone number
+    /// Call: its id, the provider's id of a call that Switchhook dialled, an event's id, an appointment or a phone number
     #[arg(value_name = "CALL")]
     call: String,
     #[command(flatten)]

@@ -197,12 +197,14 @@ pub(crate) fn numbers(text: &str) -> Vec<PhoneNumber> {
     if let Some(number) = parse_pasted(text) {
         return vec![number];
     }
-    let pasted = plain(text);
-    let text = if is_address { text } else { pasted.as_str() };
     let mut numbers = vec![PhoneNumber::new(text)];
-    let is_notation = text.chars().all(|c| c.is_ascii_digit() || "-. ()/".contains(c));
+    let pasted = plain(text);
+    let is_notation = pasted.chars().all(|c| c.is_ascii_digit() || "-. ()/".contains(c));
+    if is_notation && pasted != text {
+        numbers.push(PhoneNumber::new(pasted.as_str()));
+    }
     if is_notation && digits >= INTERNATIONAL_DIGITS_MIN {
-        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        let digits: String = pasted.chars().filter(char::is_ascii_digit).collect();
         numbers.push(PhoneNumber::new(format!("+{}", digits.strip_prefix("00").unwrap_or(&digits))));
     }
     numbers.retain(|number| is_key(number.canonical().as_str()));
@@ -298,7 +300,8 @@ mod tests {
         ] {
             assert_eq!(shown(pasted), ["+447700900123"], "{pasted:?}");
         }
-        assert_eq!(shown("tel:447700900123"), ["447700900123", "+447700900123"]);
+        assert_eq!(shown("tel:447700900123"), ["tel:447700900123", "447700900123", "+447700900123"]);
+        assert_eq!(shown("zoë12345"), ["zoë12345"]);
         assert_eq!(shown("apt_1").len() + shown("call-x").len(), 0);
     }
 

@@ -103,8 +103,14 @@ fn nothing() -> Markup {
     html! {
         h1 { "Nothing was found" }
         p {
-            "No call, event, entity, appointment, number or provider's call id is equal to this text. Parts of an id or a number are not "
+            "No call, event, entity, appointment or number is equal to this text. Parts of an id or a number are not "
             "looked for: copy the whole id, and write a number with its country, like +44 7700 900123."
+        }
+        p {
+            "A provider's call id finds a call that Switchhook dialled, for 30 days and then for as long as the parameter "
+            code { "InboxRetentionDays" } " says. For a call that another system dialled, search for its appointment, its number or one of "
+            "its events, like " code { "retell:call_5d0b8f6e:call_ended" } ". Write the name of a provider that the configuration describes "
+            "before its ids, like " code { "x-acme:c_5" } "."
         }
         p { "A number is found only if the stack had " code { "IndexNumbers" } " on when the call was last written." }
     }

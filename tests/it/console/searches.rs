@@ -82,6 +82,13 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
         let none = browser.post("/search", &[("text", typed)]).await;
         assert_eq!((none.status, none.location), (StatusCode::NOT_FOUND, None), "{}", none.html);
     }
+    // The provider's id of a call that another system dialled, and the sentence that says so.
+    world.accept(Provider::Generic, &generic("c/9", "e/9", "RINGING", 0)).await;
+    world.quiesce().await;
+    assert!(browser.get("/call?id=c%2F9").await.html.contains("sid-c/9"));
+    let none = browser.post("/search", &[("text", "sid-c/9")]).await;
+    assert_eq!(none.status, StatusCode::NOT_FOUND);
+    assert!(none.html.contains("finds a call that Switchhook dialled"), "{}", none.html);
     for url in ["/event", "/event?id=", "/event?id=generic%3Anone", &format!("/event?id={}", "x".repeat(3_000))] {
         assert_eq!(browser.get(url).await.status, StatusCode::NOT_FOUND, "{url}");
     }

@@ -126,7 +126,7 @@ fn frame(title: &str, id: &str) -> Frame {
 fn nothing(id: &str) -> Markup {
     html! {
         h1 { "No call was found" }
-        p { "Nothing has the id " (parts::foreign(id)) ": no call, and no attempt of a provider." }
+        p { "Nothing has the id " (parts::foreign(id)) ": no call, and no attempt that Switchhook dialled lately." }
         p { "The search above also looks for events, appointments and numbers." }
     }
 }
