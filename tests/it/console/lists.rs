@@ -11,7 +11,6 @@ use switchhook_aws::inbox::minute_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{CallId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_operate::Stack;
 use switchhook_tests::{Item, World, generic};
 
 use super::{Browser, Page, console, console_of, id_in};
@@ -85,7 +84,8 @@ async fn list_without_calls_names_its_time_and_the_events_that_are_in_no_call() 
     assert_eq!(world.post(Provider::Generic, &body.to_string()).await.1["status"], json!("recorded"));
     assert_eq!(world.post(Provider::Generic, "not JSON").await.1["status"], json!("quarantined"));
     world.quiesce().await;
-    let local = Stack { local: Some("http://127.0.0.1:1".to_owned()), ..stack_for(&world, "console") };
+    let mut local = stack_for(&world, "console");
+    local.local = Some("http://127.0.0.1:1".to_owned());
     let local = Browser::open(&console_of(local, false)).await.get("/calls").await;
     assert!(!local.contains("/try"), "only a playground has this page: {}", local.html);
     let browser = Browser::open(&console(&world, false)).await;
