@@ -4,9 +4,9 @@ use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, ReconcilerLimits, Resource, Traffic, Units,
-    bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max, recovery_h,
-    resources,
+    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, ReconcilerLimits, Resource,
+    Traffic, Units, bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max,
+    recovery_h, relay_batch, resources,
 };
 
 const OPENING: &str = "\
@@ -27,6 +27,11 @@ The load at the busiest time is the load at the mean times `p`. Names of units m
 of a table or index takes 1,000 write units per second and 10 GB. Each has at least 4, so its partitions are the largest of 4, its
 write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up. A limit that depends on partitions grows with the traffic.
 It is met at the smallest number of webhooks a day for which load and limit are equal.
+
+The stream of the calls table has a shard for each of its partitions. Lambda polls each shard four times a second, and divides what it
+finds into four batches for the relay (`ParallelizationFactor`). A stack that has stored calls for long has many shards with few records
+each. A new stack has only the partitions that its writes need, so its batches are larger. Records are those of the stream that are for
+the relay.
 
 `by_received` has a new key for each minute and shard, and chance decides which partition takes a key. `m` is the number of keys that
 meet on one partition at most, in 99 % of the minutes. It is the smallest number for which C(S, m + 1) / P^m is at most 1 %. S is the
@@ -63,7 +68,8 @@ const LEFT_OUT: &str = "\
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
-- Batches that grow with the load. They make everything cheaper than the model says.
+- Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that
+  stores little yet.
 ";
 
 /// Returns the page for these sizes. All have the same traffic but for their size.
@@ -90,6 +96,17 @@ fn assumptions(traffic: &Traffic) -> String {
         ("d", "c × s".to_owned(), "dials per second".to_owned()),
         ("p", number(*peak_factor), "busiest time / mean, assumed: a day's traffic in eight hours".to_owned()),
         ("b", number(BATCH), "messages in a batch of the consumer, assumed".to_owned()),
+        (
+            "x",
+            "w × records / (16 × partitions of the calls table)".to_owned(),
+            "records that come for a batch of the relay".to_owned(),
+        ),
+        (
+            "g",
+            "x / (1 − e^−x)".to_owned(),
+            "records in a batch of the relay: batches without a record invoke nothing".to_owned(),
+        ),
+        ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
         ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer (`LANE_SECONDS`)".to_owned()),
         ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
@@ -212,6 +229,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         "Other numbers of this size:\n\n\
          - Partitions: {} of the inbox table with {} GB, {} of its index `by_received`, and {} of the calls table with {} GB. The writes \
          of calls alone need {}.\n\
+         - A batch of the relay has {} records on average, and {} in a new stack.\n\
          - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {} for ${} a month. Each receives {} \
          batches per second.{too_many}\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
@@ -223,6 +241,8 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         number(*calls),
         number(*calls_gb),
         number(*calls_by_writes),
+        number(relay_batch(traffic)),
+        number(relay_batch(&Traffic { call_days: 0.0, ..*traffic })),
         number(pollers),
         dollars(pollers * price::POLLER_HOUR * 24.0 * MONTH_DAYS),
         number(quota::POLLER_POLLS),
@@ -305,9 +325,9 @@ fn growth(sizes: &[Traffic]) -> String {
     let provisioned = first.as_ref().map_or(0.0, |bill| bill.provisioned_tables);
     format!(
         "## Growth of the cost\n\n{}\n\
-         The cost per webhook does not grow, because no unit depends on how much is stored or how much else arrives. A month has \
-         {MONTH_DAYS}\ndays, and the stack stores as much as it deletes. With batches of one message instead of {}, a million \
-         webhooks cost ${} more.\nWith [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
+         The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
+         how much\nis stored: the sums have those of a stack that stores as much as it deletes. A month has {MONTH_DAYS} days. With batches of one message \
+         instead\nof {}, a million webhooks cost ${} more. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
          {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs,\n\
          {} per GB that is stored for a month, {} per GB of a table for a month of its point-in-time recovery, {} per million\nseconds of a dialer, and {} per month of a provisioned poller. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use switchhook_domain::LANE_SECONDS;
 
-use super::units::BATCH;
-use super::{Traffic, quota};
+use super::units::{BATCH, RELAY_LINE_BYTES};
+use super::{Traffic, quota, relay};
 use crate::cost::{INVOCATION_S, price};
 
 /// Days of a month of the bill.
@@ -42,7 +42,7 @@ pub struct Bill {
     pub charges: Vec<Charge>,
     pub dollars_per_million: f64,
     pub dollars_per_month: f64,
-    /// Addition to the dollars per million if the consumer gets batches of one message.
+    /// Addition to the dollars per million if consumer and relay get batches of one.
     pub batches_of_one: f64,
     /// Reduction of the dollars per million by provisioned tables, with the assumed use of their capacity.
     pub provisioned_tables: f64,
@@ -56,7 +56,9 @@ const STORED: &str = "bytes stored × days / 30 × price per GB / 2³⁰";
 pub fn bill(traffic: &Traffic) -> Bill {
     let units = traffic.units();
     let millions = traffic.webhooks_per_day * MONTH_DAYS / 1e6;
-    let batches = |batch: f64| units.messages / batch * 2.0 * (price::invocation() + price::SQS_FIFO);
+    let relay_batches = relay::batches(traffic);
+    let batches = |batch: f64| units.messages / batch * (price::invocation() + 2.0 * price::SQS_FIFO);
+    let relay_of_one = (units.relay_records - relay_batches) * price::invocation();
     let writes =
         units.inbox_writes + units.calls_writes + units.received_writes + units.wake_writes + units.other_index_writes;
     let reads = units.reads + units.sweep_reads;
@@ -69,8 +71,8 @@ pub fn bill(traffic: &Traffic) -> Bill {
         ("HTTP API", "requests to the HTTP API × price", units.http_requests * price::HTTP_API),
         (
             "functions",
-            "(invocations + 2 × messages / b) × price",
-            (units.invocations + 2.0 * units.messages / BATCH) * price::invocation(),
+            "(invocations + messages / b + records / g) × price",
+            (units.invocations + units.messages / BATCH + relay_batches) * price::invocation(),
         ),
         (
             "dialers that wait for their places",
@@ -94,7 +96,11 @@ pub fn bill(traffic: &Traffic) -> Bill {
             (units.sqs_requests + 2.0 * units.messages / BATCH) * price::SQS_FIFO,
         ),
         ("domain events", "domain events × price", units.domain_events * price::EVENT),
-        ("logs", "bytes of log lines × price per GB / 10⁹", units.log_bytes / 1e9 * price::LOG_GB),
+        (
+            "logs",
+            "(bytes of log lines + records / g × l) × price per GB / 10⁹",
+            (units.log_bytes + relay_batches * RELAY_LINE_BYTES) / 1e9 * price::LOG_GB,
+        ),
         ("inbox, stored", STORED, inbox_gb * price::STORED_GB),
         ("calls, stored", STORED, calls_gb * price::STORED_GB),
         ("indexes, stored", STORED, indexes_gb * price::STORED_GB),
@@ -127,7 +133,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
     Bill {
         dollars_per_million: charges.iter().map(|charge| charge.dollars_per_million).sum(),
         dollars_per_month: charges.iter().map(|charge| charge.dollars_per_month).sum(),
-        batches_of_one: (batches(1.0) - batches(BATCH)) * 1e6,
+        batches_of_one: (batches(1.0) - batches(BATCH) + relay_of_one) * 1e6,
         provisioned_tables: price::saved_by_provisioning(writes, reads) * 1e6,
         charges,
     }

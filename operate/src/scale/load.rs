@@ -1,7 +1,6 @@
 //! Load on every limit, at the mean and at the busiest time.
 
 use serde::Serialize;
-use switchhook_aws::bus::BATCH_MAX;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::LANE_SECONDS;
@@ -9,7 +8,7 @@ use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
 use super::partitions::{partitions, received_writes_max};
 use super::units::BATCH;
-use super::{QUEUE_S, READ_S, Traffic, count, parameter, quota};
+use super::{QUEUE_S, READ_S, Traffic, count, parameter, quota, relay};
 use crate::cost::INVOCATION_S;
 
 /// Limits of the reconciler, from its own constants.
@@ -123,9 +122,8 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
     let (webhooks, dials) = (traffic.webhooks(), traffic.dials());
     let units = traffic.units();
     let batches = webhooks * units.messages / BATCH;
-    let invocations = webhooks * units.invocations + 2.0 * batches;
+    let invocations = webhooks * (units.invocations + relay::batches(traffic)) + batches;
     let partitions = partitions(traffic);
-    let put_events = batches.max(webhooks * units.domain_events / count(BATCH_MAX as u64));
     let resource = |name, mean: f64, load_is, (limit, limit_is): (f64, String), moved_by, effect, beyond| Resource {
         name,
         mean,
@@ -172,7 +170,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         resource(
             "invocations per second",
             invocations,
-            "w × invocations + 2 × w × messages / b",
+            "w × invocations + w × messages / b + w × records / g",
             (
                 quota::LAMBDA_CONCURRENCY * quota::LAMBDA_RATE_PER_CONCURRENCY,
                 format!("{} × the quota of concurrency", quota::LAMBDA_RATE_PER_CONCURRENCY),
@@ -260,9 +258,9 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             "The index throttles its table, and messages wait in the queue",
         ),
         resource(
-            "concurrent invocations of the relay",
-            batches * INVOCATION_S,
-            "w × messages / b × i",
+            "concurrent invocations of the relay in a new stack",
+            webhooks * relay::put_events(&relay::in_new_stack(traffic)) * INVOCATION_S,
+            "`PutEvents` requests of a new stack × i",
             (
                 partitions.calls_by_writes * parameter::RELAY_PARALLELIZATION,
                 format!(
@@ -276,8 +274,8 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         ),
         resource(
             "`PutEvents` requests per second",
-            put_events,
-            "the larger of w × messages / b and w × domain events / 10",
+            webhooks * relay::put_events(traffic),
+            "the larger of w × records / g and w × domain events / 10",
             quota(quota::PUT_EVENTS),
             "EventBridge's `PutEvents` quota",
             Effect::Delays,

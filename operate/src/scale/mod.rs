@@ -9,6 +9,7 @@ mod load;
 pub mod parameter;
 mod partitions;
 pub mod quota;
+mod relay;
 mod units;
 
 use serde::Serialize;
@@ -19,7 +20,8 @@ pub use load::{
     resources,
 };
 pub use partitions::{Partitions, partitions, received_writes_max};
-pub use units::{BATCH, DIAL, Profile, RETELL, TWILIO, Units};
+pub use relay::relay_batch;
+pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Seconds from the arrival of a message in a FIFO queue to its receipt: the median of measurements by others on AWS, in 2022.
 pub const QUEUE_S: f64 = 0.028;

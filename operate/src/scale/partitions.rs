@@ -29,16 +29,27 @@ pub fn partitions(traffic: &Traffic) -> Partitions {
     let by_bytes = |bytes: f64| (bytes / quota::PARTITION_BYTES).ceil();
     let inbox_bytes = units.inbox_bytes * traffic.webhooks_per_day * traffic.inbox_days;
     let received_bytes = units.inbox_index_bytes * traffic.webhooks_per_day * traffic.inbox_days;
-    let calls_bytes = units.calls_bytes * traffic.webhooks_per_day * traffic.call_days;
-    let calls_by_writes = by_writes(units.calls_writes);
+    let calls_bytes = calls_bytes(traffic);
     Partitions {
         inbox: by_writes(units.inbox_writes).max(by_bytes(inbox_bytes)),
         received: by_writes(units.received_writes).max(by_bytes(received_bytes)),
-        calls: calls_by_writes.max(by_bytes(calls_bytes)),
-        calls_by_writes,
+        calls: calls_partitions(traffic).ceil(),
+        calls_by_writes: by_writes(units.calls_writes),
         inbox_gb: inbox_bytes / quota::GB,
         calls_gb: calls_bytes / quota::GB,
     }
+}
+
+/// Partitions of the calls table before they are rounded up, so that what depends on them changes evenly with the traffic.
+pub(super) fn calls_partitions(traffic: &Traffic) -> f64 {
+    let writes = traffic.units().calls_writes * traffic.webhooks() * traffic.peak_factor;
+    let by_writes = (writes / quota::PARTITION_WRITES).max(quota::NEW_TABLE_PARTITIONS);
+    by_writes.max(calls_bytes(traffic) / quota::PARTITION_BYTES)
+}
+
+/// Bytes that the calls table stores.
+fn calls_bytes(traffic: &Traffic) -> f64 {
+    traffic.units().calls_bytes * traffic.webhooks_per_day * traffic.call_days
 }
 
 /// Returns the writes per second that `by_received` takes in 99 % of the minutes.

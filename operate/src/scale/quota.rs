@@ -25,6 +25,8 @@ pub const PARTITION_WRITES: f64 = 1_000.0;
 pub const PARTITION_BYTES: f64 = 10.0 * GB;
 /// Partitions of a new table, which takes 4,000 write units per second. Source: the DynamoDB page about warm throughput.
 pub const NEW_TABLE_PARTITIONS: f64 = 4.0;
+/// Polls per second of each shard of a table's stream by Lambda. Source: the Lambda page about DynamoDB streams.
+pub const STREAM_POLLS: f64 = 4.0;
 /// `PutEvents` requests per second to all event buses of an account. Source: the EventBridge quotas page.
 pub const PUT_EVENTS: f64 = 10_000.0;
 

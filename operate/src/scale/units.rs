@@ -5,6 +5,9 @@ use serde::Serialize;
 /// Messages in a mean batch of the consumer, both in the measurement and in the model.
 pub const BATCH: f64 = 3.0;
 
+/// Bytes of the log line that the relay writes for a batch of one record.
+pub const RELAY_LINE_BYTES: f64 = 480.0;
+
 /// Use of AWS by one webhook, or by one dial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Units {
@@ -19,6 +22,8 @@ pub struct Units {
     pub inbox_writes: f64,
     pub received_writes: f64,
     pub calls_writes: f64,
+    /// Records of the calls table's stream that pass the filter of the relay.
+    pub relay_records: f64,
     pub wake_writes: f64,
     /// Writes to `by_wake` that concern the queue of the reconciler. Each costs one unit.
     pub reconcile_writes: f64,
@@ -28,7 +33,7 @@ pub struct Units {
     /// Read units of the sweep.
     pub sweep_reads: f64,
     pub domain_events: f64,
-    /// Bytes of log lines, the access log of the HTTP API included.
+    /// Bytes of log lines, with the access log of the HTTP API and without the lines of the relay.
     pub log_bytes: f64,
     /// Bytes that the inbox table stores, without its indexes. DynamoDB adds 100 bytes to each item.
     pub inbox_bytes: f64,
@@ -52,6 +57,7 @@ impl Units {
             inbox_writes: self.inbox_writes + times * other.inbox_writes,
             received_writes: self.received_writes + times * other.received_writes,
             calls_writes: self.calls_writes + times * other.calls_writes,
+            relay_records: self.relay_records + times * other.relay_records,
             wake_writes: self.wake_writes + times * other.wake_writes,
             reconcile_writes: self.reconcile_writes + times * other.reconcile_writes,
             other_index_writes: self.other_index_writes + times * other.other_index_writes,
@@ -68,7 +74,7 @@ impl Units {
 
     /// Returns the names of the units with their values.
     #[must_use]
-    pub const fn rows(&self) -> [(&'static str, f64); 18] {
+    pub const fn rows(&self) -> [(&'static str, f64); 19] {
         [
             ("requests to the HTTP API", self.http_requests),
             ("invocations, without consumer and relay", self.invocations),
@@ -77,13 +83,14 @@ impl Units {
             ("write units of the inbox table", self.inbox_writes),
             ("write units of `by_received`", self.received_writes),
             ("write units of the calls table", self.calls_writes),
+            ("records of the stream for the relay", self.relay_records),
             ("write units of `by_wake`", self.wake_writes),
             ("of these, in the reconciler's queues", self.reconcile_writes),
             ("write units of `by_appointment` and `by_party`", self.other_index_writes),
             ("read units", self.reads),
             ("read units of the sweep", self.sweep_reads),
             ("domain events", self.domain_events),
-            ("bytes of log lines", self.log_bytes),
+            ("bytes of log lines, without the relay", self.log_bytes),
             ("bytes stored in the inbox table", self.inbox_bytes),
             ("bytes stored in the calls table", self.calls_bytes),
             ("bytes stored in the indexes of the inbox table", self.inbox_index_bytes),
@@ -114,13 +121,14 @@ pub const RETELL: Profile = Profile {
         inbox_writes: 7.0 / 3.0,
         received_writes: 1.0,
         calls_writes: 1.0,
+        relay_records: 1.0,
         wake_writes: 1.0,
         reconcile_writes: 2.0 / 3.0,
         other_index_writes: 2.0 / 3.0,
         reads: 1.0,
         sweep_reads: 0.2444,
         domain_events: 7.0 / 3.0,
-        log_bytes: 1_557.8,
+        log_bytes: 1_384.7,
         inbox_bytes: 1_850.0,
         calls_bytes: 338.7,
         inbox_index_bytes: 240.2,
@@ -135,12 +143,13 @@ pub const TWILIO: Profile = Profile {
     webhooks_per_call: 5.0,
     webhook: Units {
         inbox_writes: 1.0,
+        relay_records: 0.8,
         wake_writes: 0.6,
         reconcile_writes: 0.4,
         other_index_writes: 0.4,
         sweep_reads: 0.1533,
         domain_events: 1.2,
-        log_bytes: 1_462.0,
+        log_bytes: 1_302.3,
         inbox_bytes: 618.0,
         calls_bytes: 204.5,
         inbox_index_bytes: 230.4,
@@ -159,13 +168,14 @@ pub const DIAL: Units = Units {
     inbox_writes: 3.0,
     received_writes: 2.0,
     calls_writes: 9.0,
+    relay_records: 0.933,
     wake_writes: 3.933,
     reconcile_writes: 0.0,
     other_index_writes: 0.0,
     reads: 7.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
-    log_bytes: 2_286.7,
+    log_bytes: 2_134.0,
     inbox_bytes: 1_419.0,
     calls_bytes: 845.4,
     inbox_index_bytes: 531.0,

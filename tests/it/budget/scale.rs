@@ -14,7 +14,7 @@ use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_operate::cost::{MEMORY_GB, price};
 use switchhook_operate::scale::{
-    BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RETELL, TWILIO, Units, parameter,
+    BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RELAY_LINE_BYTES, RETELL, TWILIO, Units, parameter,
 };
 use switchhook_providers::{DialRates, Pacing};
 use switchhook_tests::{MINUTE, World, all_providers, options};
@@ -61,6 +61,9 @@ impl Meter {
         consume(&self.world).await;
         for record in self.world.cloud.services().dynamodb().stream().next_batch(usize::MAX) {
             let record = record.to_event_record();
+            // The filter of the relay's event source mapping.
+            self.used.relay_records +=
+                f64::from(u8::from(record["dynamodb"]["NewImage"]["outbox_start"]["N"].is_string()));
             let place = |image: &str| {
                 let image = &record["dynamodb"][image];
                 Some((image["wake_key"]["S"].as_str()?.to_owned(), image["wake_at"]["N"].to_string()))
@@ -125,8 +128,7 @@ impl Meter {
             other_index_writes: self.writes(CALLS_TABLE, |index| index.is_some_and(|index| index != BY_WAKE)),
             reads,
             domain_events: self.world.domain_events().len() as f64,
-            log_bytes: log.len() as f64
-                + log.lines().count() as f64 * LOG_LINE_BYTES
+            log_bytes: log.lines().filter(|line| !is_of_relay(line)).map(line_bytes).sum::<f64>()
                 + self.used.http_requests * access_log_bytes(),
             inbox_bytes,
             calls_bytes,
@@ -136,6 +138,15 @@ impl Meter {
         };
         used.plus(-1.0, &self.base)
     }
+}
+
+fn is_of_relay(line: &str) -> bool {
+    line.contains("\"action_taken\":\"relayed\"")
+}
+
+/// Bytes that CloudWatch bills for a line.
+fn line_bytes(line: &str) -> f64 {
+    line.len() as f64 + 1.0 + LOG_LINE_BYTES
 }
 
 /// Names of the keys of a table or an index.
@@ -216,6 +227,20 @@ async fn webhooks_have_the_units_of_the_model() {
     assert!(differing.is_empty(), "write these units into operate/src/scale/units.rs: {differing:#?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn relay_writes_a_line_of_the_size_of_the_model() {
+    let mut meter = Meter::new().await;
+    for webhook in (0..CALLS / 3).flat_map(sized_retell_call) {
+        post(&meter.world, &webhook).await;
+        meter.consume().await;
+    }
+    let log = meter.world.log_text();
+    let lines: Vec<f64> = log.lines().filter(|line| is_of_relay(line)).map(line_bytes).collect();
+    assert_eq!(lines.len() as f64, meter.used.relay_records);
+    let bytes = lines.iter().sum::<f64>() / lines.len() as f64;
+    assert!((bytes - RELAY_LINE_BYTES).abs() <= TOLERANCE * RELAY_LINE_BYTES, "{bytes}");
+}
+
 /// Creates, claims and dials one call.
 async fn dial(meter: &mut Meter) {
     create(&meter.world, &call_request("confirms")).await;
@@ -252,6 +277,7 @@ async fn dials_have_the_units_of_the_model() {
     let ended = meter.read().await.plus(-webhooks, &RETELL.webhook);
     let per_dial = Units {
         calls_writes: ended.calls_writes,
+        relay_records: ended.relay_records,
         wake_writes: ended.wake_writes,
         reconcile_writes: ended.reconcile_writes,
         other_index_writes: ended.other_index_writes,
