@@ -147,11 +147,13 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_operate::scale::{BATCH, Effect, Resource, quota, received_writes_max, recovery_h};
+    use switchhook_operate::scale::{BATCH, Effect, Resource, quota, received_writes_max, recovery_h, sweep_reads_max};
 
     use super::*;
 
     const SIZES: [f64; 3] = [1e6, 1e8, 1e9];
+    /// Millions of webhooks a day, with the `IndexShards` that docs/deploy.md recommends for them.
+    const RECOMMENDED_SHARDS: [(u32, u64); 4] = [(25, 4), (100, 16), (200, 64), (500, 99)];
 
     fn resource(traffic: &Traffic, name: &str) -> Resource {
         let mut all = resources(traffic, &reconciler_limits()).into_iter();
@@ -235,7 +237,7 @@ mod tests {
     #[test]
     fn recommended_shards_take_the_writes_of_their_traffic() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
-        for (millions, shards) in [(25, 4), (100, 16), (200, 64), (500, 99)] {
+        for (millions, shards) in RECOMMENDED_SHARDS {
             assert!(page.contains(&format!("| {millions} million | {shards} |")), "{millions}");
             let traffic = Traffic::new(f64::from(millions) * 1e6);
             let writes = resource(&traffic, "writes to `by_received` per second").peak;
@@ -251,6 +253,12 @@ mod tests {
         let writes = limit("writes to `by_received` per second");
         assert!(writes < limit("calls that the sweep reads per second"));
         assert!(writes < limit("messages in the events queue"));
+        // The same with the shards that docs/deploy.md recommends.
+        for (millions, shards) in RECOMMENDED_SHARDS {
+            let reads = resource(&Traffic::new(f64::from(millions) * 1e6), "calls that the sweep reads per second").peak;
+            let share = reads / sweep_reads_max(shards, &reconciler_limits());
+            assert!(share <= 0.85, "{millions}: {share}");
+        }
     }
 
     #[test]

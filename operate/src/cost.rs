@@ -54,10 +54,18 @@ pub mod price {
     pub const fn running(seconds: f64) -> f64 {
         super::MEMORY_GB * seconds * LAMBDA_GB_S
     }
+
+    /// Per run of a schedule that finds nothing, in a function with this memory. It sends its requests one after another, so it mostly waits.
+    #[must_use]
+    pub const fn idle_run(requests: f64, memory_gb: f64) -> f64 {
+        LAMBDA_REQUEST + memory_gb * requests * crate::scale::READ_S * LAMBDA_GB_S
+    }
 }
 
-/// Memory of each function.
+/// Memory of each function but the reconciler.
 pub const MEMORY_GB: f64 = 0.25;
+/// Memory of the reconciler. Lambda gives CPU in proportion to memory, and the sweep of a large stack needs more than the other functions.
+pub const RECONCILER_MEMORY_GB: f64 = 1.0;
 /// Duration of an invocation with that memory, network included. It is an assumption with a margin.
 pub const INVOCATION_S: f64 = 0.020;
 

@@ -4,7 +4,7 @@ use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, ReconcilerLimits, Resource,
+    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S, ReconcilerLimits, Resource,
     Traffic, Units, bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max,
     recovery_h, relay_batch, resources,
 };
@@ -111,6 +111,11 @@ fn assumptions(traffic: &Traffic) -> String {
         ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer (`LANE_SECONDS`)".to_owned()),
         ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
+        (
+            "u",
+            format!("{REQUEST_CPU_S} s"),
+            "CPU of a request to DynamoDB, [measured](performance.md#cpu-per-event) without TLS".to_owned(),
+        ),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
         ("", number(*call_days), "days for which calls are stored (`CallRetentionDays`)".to_owned()),

@@ -7,8 +7,9 @@ use switchhook_domain::LANE_SECONDS;
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
 use super::partitions::{partitions, received_writes_max};
+use super::sweep::{reconciler_vcpus, sweep_reads_max};
 use super::units::BATCH;
-use super::{QUEUE_S, READ_S, Traffic, count, parameter, quota, relay};
+use super::{QUEUE_S, Traffic, count, parameter, quota, relay};
 use crate::cost::INVOCATION_S;
 
 /// Limits of the reconciler, from its own constants.
@@ -322,13 +323,15 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             webhooks,
             "w, if no two webhooks of a call come in the same minute",
             (
-                count(SHARDS_DEFAULT) * reconciler.sweep_s / 60.0 * reconciler.sweep_concurrency / READ_S,
+                sweep_reads_max(SHARDS_DEFAULT, reconciler),
                 format!(
-                    "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × {} reads at once / r",
-                    reconciler.sweep_s, reconciler.sweep_concurrency
+                    "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u",
+                    reconciler.sweep_s,
+                    reconciler.sweep_concurrency,
+                    reconciler_vcpus()
                 ),
             ),
-            "`IndexShards`, and `MaximumConcurrency` of `RepairQueueMapping` (8)",
+            "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",
             Effect::Delays,
             "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
              three wake queues beside the sweep, and 8 workers take turns. `P1EventsNotFoldedAlarm` fires once the sweep is five minutes \

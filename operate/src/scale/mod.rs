@@ -10,6 +10,7 @@ pub mod parameter;
 mod partitions;
 pub mod quota;
 mod relay;
+mod sweep;
 mod units;
 
 use serde::Serialize;
@@ -21,12 +22,16 @@ pub use load::{
 };
 pub use partitions::{Partitions, partitions, received_writes_max};
 pub use relay::relay_batch;
+pub use sweep::{reconciler_vcpus, sweep_reads_max};
 pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Seconds from the arrival of a message in a FIFO queue to its receipt: the median of measurements by others on AWS, in 2022.
 pub const QUEUE_S: f64 = 0.028;
 /// Seconds of an eventually consistent read of one item. It is an assumption.
 pub const READ_S: f64 = 0.005;
+/// Seconds of one vCPU that a function needs for a request to DynamoDB. `docs/performance.md` has the measurement, without TLS, on x86_64: 90
+/// requests of the scheduler take 13.5 ms.
+pub const REQUEST_CPU_S: f64 = 0.000_15;
 
 /// Traffic of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -20,3 +20,5 @@ pub const CALL_DAYS_MIN: f64 = 30.0;
 pub const DAYS_MAX: f64 = 3_650.0;
 /// `ParallelizationFactor` of the relay's event source mapping.
 pub const RELAY_PARALLELIZATION: f64 = 4.0;
+/// `MaximumConcurrency` of the repair queue's event source mapping.
+pub const REPAIR_WORKERS: f64 = 8.0;

@@ -8,6 +8,8 @@ pub const LAMBDA_CONCURRENCY: f64 = 1_000.0;
 pub const LAMBDA_CONCURRENCY_NEW: f64 = 10.0;
 /// Invocations per second for each concurrent invocation of the quota. Source: the Lambda page "scaling behavior".
 pub const LAMBDA_RATE_PER_CONCURRENCY: f64 = 10.0;
+/// Memory for which a function has one vCPU, in MB. CPU grows in proportion to memory. Source: the Lambda page about memory.
+pub const VCPU_MB: f64 = 1_769.0;
 /// Concurrent invocations of one provisioned poller of a queue. Source: the API of Lambda's event source mappings.
 pub const POLLER_CONCURRENCY: f64 = 10.0;
 /// Requests for messages that one provisioned poller of a queue makes per second. Each receives one batch. Source: the Lambda page about

@@ -21,7 +21,7 @@ use crate::traffic::Webhook;
 
 pub(crate) mod price {
     pub(crate) use switchhook_operate::cost::price::{
-        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, invocation, running, saved_by_provisioning,
+        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, idle_run, invocation, running, saved_by_provisioning,
     };
 }
 

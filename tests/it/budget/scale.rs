@@ -12,7 +12,7 @@ use switchhook_domain::Provider;
 use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
-use switchhook_operate::cost::{MEMORY_GB, price};
+use switchhook_operate::cost::{MEMORY_GB, RECONCILER_MEMORY_GB, price};
 use switchhook_operate::scale::{
     BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RELAY_LINE_BYTES, RETELL, TWILIO, Units, parameter,
 };
@@ -385,6 +385,10 @@ fn defaults_of_the_model_are_those_of_the_template() {
     let relay = &template["Resources"]["RelayMapping"]["Properties"];
     assert_eq!(relay["ParallelizationFactor"].as_f64(), Some(parameter::RELAY_PARALLELIZATION));
     assert_eq!(template["Globals"]["Function"]["MemorySize"].as_f64(), Some(MEMORY_GB * 1_024.0));
+    let reconciler = &template["Resources"]["ReconcilerFunction"]["Properties"];
+    assert_eq!(reconciler["MemorySize"].as_f64(), Some(RECONCILER_MEMORY_GB * 1_024.0));
+    let workers = &template["Resources"]["RepairQueueMapping"]["Properties"]["ScalingConfig"]["MaximumConcurrency"];
+    assert_eq!(workers.as_f64(), Some(parameter::REPAIR_WORKERS));
 }
 
 #[test]
