@@ -147,7 +147,9 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_operate::scale::{BATCH, Effect, Resource, quota, received_writes_max, recovery_h, sweep_reads_max};
+    use switchhook_operate::scale::{
+        BATCH, Effect, QUEUE_S, Resource, quota, received_writes_max, recovery_h, sweep_reads_max,
+    };
 
     use super::*;
 
@@ -235,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn messages_in_the_queue_follow_from_their_mean_time() {
+        // 1,033 messages a second, each for 70 ms in the queue and 20 ms at the consumer.
+        let messages = resource(&Traffic::new(86.4e6), "messages in the events queue");
+        assert!((messages.mean - 93.0).abs() < 0.01, "{messages:?}");
+        // A lognormal distribution with a median of 28 ms and a 99th percentile of 645 ms.
+        let deviation = (645.0_f64 / 28.0).ln() / 2.326_35;
+        let mean = 0.028 * (deviation * deviation / 2.0).exp();
+        assert!((mean - QUEUE_S).abs() < 0.001, "{mean}");
+    }
+
+    #[test]
     fn recommended_shards_take_the_writes_of_their_traffic() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
         for (millions, shards) in RECOMMENDED_SHARDS {
@@ -255,7 +268,8 @@ mod tests {
         assert!(writes < limit("messages in the events queue"));
         // The same with the shards that docs/deploy.md recommends.
         for (millions, shards) in RECOMMENDED_SHARDS {
-            let reads = resource(&Traffic::new(f64::from(millions) * 1e6), "calls that the sweep reads per second").peak;
+            let reads =
+                resource(&Traffic::new(f64::from(millions) * 1e6), "calls that the sweep reads per second").peak;
             let share = reads / sweep_reads_max(shards, &reconciler_limits());
             assert!(share <= 0.85, "{millions}: {share}");
         }

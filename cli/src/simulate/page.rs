@@ -4,9 +4,9 @@ use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S, ReconcilerLimits, Resource,
-    Traffic, Units, bill, discovery_share, drift_share, parameter, partitions, pollers, quota, received_writes_max,
-    recovery_h, relay_batch, resources,
+    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
+    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_share, parameter, partitions, pollers,
+    quota, received_writes_max, recovery_h, relay_batch, resources,
 };
 
 const OPENING: &str = "\
@@ -109,7 +109,11 @@ fn assumptions(traffic: &Traffic) -> String {
         ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
         ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer (`LANE_SECONDS`)".to_owned()),
-        ("q", format!("{QUEUE_S} s"), "time of a message in the queue, the median of others' measurements".to_owned()),
+        (
+            "q",
+            format!("{QUEUE_S} s"),
+            "mean time of a message in the queue, from [others' median and p99](performance.md#latency)".to_owned(),
+        ),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         (
             "u",

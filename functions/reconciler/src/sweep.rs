@@ -45,8 +45,8 @@ const FIRST_SWEEP_MINUTES: i64 = 60;
 /// Events of a shard and minute that are read at once. A run that finds more leaves the shard to a worker.
 pub const PAGE: i32 = 1_000;
 /// Messages in the events queue, for each shard of the inbox, above which the sweep pauses. The consumer is behind then, and the missing
-/// events are probably in the queue. A shard takes 1,000 events per second, and each is in the queue for about 0.05 s. So five
-/// times as many messages wait as at the highest rate.
+/// events are probably in the queue. A shard takes 1,000 events per second, and each is in the queue for about 0.1 s. So more
+/// than twice as many messages wait as at the highest rate.
 ///
 /// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.
 pub const QUEUE_DEPTH_PER_SHARD: u64 = 250;
