@@ -148,7 +148,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 #[cfg(test)]
 mod tests {
     use switchhook_operate::scale::{
-        BATCH, Effect, QUEUE_S, Resource, quota, received_writes_max, recovery_h, sweep_reads_max,
+        BATCH, Effect, QUEUE_S, Resource, new_keys_writes_max, quota, recovery_h, sweep_reads_max,
     };
 
     use super::*;
@@ -193,7 +193,7 @@ mod tests {
         let dials = resource(&traffic, "dials per second, all through one provider");
         assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 0.97, "{dials:?}");
         // With the largest rate, 194 dials a second are booked.
-        let at_most = dials.webhooks_per_day_at_most().unwrap();
+        let at_most = dials.webhooks_per_day_at_most.unwrap();
         assert!((at_most - 194.0 / 100.0 * 86.4e6).abs() < 1.0, "{at_most}");
         let dialers = resource(&traffic, "dialers at work");
         assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
@@ -237,6 +237,23 @@ mod tests {
     }
 
     #[test]
+    fn no_number_of_shards_takes_the_writes_of_a_billion_webhooks_a_day() {
+        let writes = resource(&Traffic::new(1e9), "writes to `by_received` per second");
+        let at_most = writes.webhooks_per_day_at_most.unwrap();
+        assert!(
+            (6e8..1e9).contains(&at_most) && writes.limit_max.is_some_and(|limit| limit < writes.peak),
+            "{writes:?}"
+        );
+    }
+
+    #[test]
+    fn keys_without_writes_may_share_a_partition_when_an_incident_begins() {
+        // 1,000 notes a second are those of 27.9 million webhooks a day at the busiest time.
+        let notes = resource(&Traffic::new(1e8), "writes to `by_attention` per second, while no event can be folded");
+        assert!(notes.webhooks_per_day_max.is_some_and(|wall| (wall - 27_870_967.7).abs() < 0.1), "{notes:?}");
+    }
+
+    #[test]
     fn messages_in_the_queue_follow_from_their_mean_time() {
         // 1,033 messages a second, each for 70 ms in the queue and 20 ms at the consumer.
         let messages = resource(&Traffic::new(86.4e6), "messages in the events queue");
@@ -254,7 +271,7 @@ mod tests {
             assert!(page.contains(&format!("| {millions} million | {shards} |")), "{millions}");
             let traffic = Traffic::new(f64::from(millions) * 1e6);
             let writes = resource(&traffic, "writes to `by_received` per second").peak;
-            let share = writes / received_writes_max(shards, partitions(&traffic).received);
+            let share = writes / new_keys_writes_max(shards, partitions(&traffic).received);
             assert!(share <= 0.8, "{millions}: {share}");
         }
     }
@@ -272,6 +289,9 @@ mod tests {
                 resource(&Traffic::new(f64::from(millions) * 1e6), "calls that the sweep reads per second").peak;
             let share = reads / sweep_reads_max(shards, &reconciler_limits());
             assert!(share <= 0.85, "{millions}: {share}");
+            let messages = resource(&Traffic::new(f64::from(millions) * 1e6), "messages in the events queue");
+            let depth_max = messages.limit * f64::from(u32::try_from(shards).unwrap()) / 4.0;
+            assert!(messages.peak <= 0.5 * depth_max, "{millions}: {messages:?}");
         }
     }
 

@@ -5,8 +5,8 @@ use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
-    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_share, parameter, partitions, pollers,
-    quota, received_writes_max, recovery_h, relay_batch, resources,
+    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_share, new_keys_writes_max, parameter,
+    partitions, pollers, quota, received_writes_at_most, recovery_h, relay_batch, resources,
 };
 
 const OPENING: &str = "\
@@ -36,7 +36,8 @@ the relay.
 `by_received` has a new key for each minute and shard, and chance decides which partition takes a key. `m` is the number of keys that
 meet on one partition at most, in 99 % of the minutes. It is the smallest number for which C(S, m + 1) / P^m is at most 1 %. S is the
 number of shards, P the number of partitions, and C(S, m + 1) the number of groups of m + 1 keys. Each group meets with a chance of
-1 / P^m. The keys of `by_wake` and `by_attention` stay the same, so DynamoDB gives each a partition of its own.
+1 / P^m. The same holds for the keys of `by_attention`. They stay the same, but nothing is written to them before an incident. DynamoDB gives
+a key a partition of its own only after it had many writes for some time, as the keys of `by_wake` have.
 ";
 
 const BEYOND: &str = "\
@@ -148,12 +149,14 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let (lookups, day) = (number(reconciler.drift_lookups), 86_400.0 / 60.0);
     let calls = reconciler.drift_lookups * day / (1.0 + traffic.silent_share);
     let all = number(calls * traffic.profile.webhooks_per_call);
-    let new_table = received_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
-    let new_stack = new_table / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
+    let new_table = new_keys_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
+    let at_most = received_writes_at_most(quota::NEW_TABLE_PARTITIONS);
+    let new_stack = |writes: f64| writes / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
     format!(
         "{FORMULAS}\n{}\n\
          **A new table has {} partitions.** Until it has more, `by_received` takes {} writes per second. {} webhooks a day need them\n\
-         at the busiest time. With [more shards](deploy.md#more-shards) the index takes more.\n\n\
+         at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most, those of {} webhooks a day. The walls below are\n\
+         those of a stack that is older.\n\n\
          The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by six hours.\n\
          In a minute it asks a provider at most {lookups} times, less the questions about silent calls. That is enough for all calls of\n\
          {all} webhooks a day. Of more calls, it looks at the first ones of each minute. The metric `drift_skipped_ms` says how much it\n\
@@ -161,7 +164,9 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         table(["load", "at the mean", "limit", "beyond it"], rows),
         number(quota::NEW_TABLE_PARTITIONS),
         number(new_table),
-        number(new_stack),
+        number(new_stack(new_table)),
+        number(at_most),
+        number(new_stack(at_most)),
     )
 }
 
@@ -203,8 +208,8 @@ fn walls(resources: &[Resource]) -> String {
     let exceeded = ordered.iter().filter(|(resource, _)| resource.is_exceeded());
     let list: Vec<String> = exceeded
         .map(|(wall, met)| {
-            let at_most = wall.webhooks_per_day_at_most();
-            let at_most = at_most.map_or_else(String::new, |met| format!(", at most {}", number(met)));
+            let at_most =
+                wall.webhooks_per_day_at_most.map_or_else(String::new, |met| format!(", at most {}", number(met)));
             format!("- {} ({}{at_most})\n", wall.name, number(*met))
         })
         .collect();
@@ -212,7 +217,7 @@ fn walls(resources: &[Resource]) -> String {
         [] => "No limit is exceeded at this size.\n".to_owned(),
         list => format!(
             "These limits are exceeded. The numbers are the webhooks a day at which they are met. \"At most\" is the number with the \
-             largest value\nof the parameter. Beyond it, only more providers or a second stack help.\n\n{}",
+             largest value\nof the parameter. Beyond it, a second stack helps. Where all calls are at one provider, more providers help too.\n\n{}",
             list.concat()
         ),
     };

@@ -2,11 +2,11 @@
 
 use serde::Serialize;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
-use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
 use switchhook_domain::LANE_SECONDS;
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
-use super::partitions::{partitions, received_writes_max};
+use super::partitions::{new_keys_writes_max, partitions, received_writes_at_most};
 use super::sweep::{reconciler_vcpus, sweep_reads_max};
 use super::units::BATCH;
 use super::{QUEUE_S, Traffic, count, parameter, quota, relay};
@@ -56,6 +56,8 @@ pub struct Resource {
     pub limit_max: Option<f64>,
     /// Webhooks per day at which growing traffic first needs the whole limit. `None` if the limit grows faster than the load.
     pub webhooks_per_day_max: Option<f64>,
+    /// The same with [`limit_max`](Self::limit_max).
+    pub webhooks_per_day_at_most: Option<f64>,
     /// Formula of the load at the mean.
     pub load_is: &'static str,
     pub limit_is: String,
@@ -72,16 +74,15 @@ impl Resource {
         self.peak / self.limit
     }
 
+    /// Share of the largest possible limit that the busiest time uses.
+    fn share_at_most(&self) -> f64 {
+        self.peak / self.limit_max.unwrap_or(self.limit)
+    }
+
     /// True if the busiest time needs more than the limit.
     #[must_use]
     pub fn is_exceeded(&self) -> bool {
         self.peak > self.limit
-    }
-
-    /// The same as [`webhooks_per_day_max`](Self::webhooks_per_day_max), with the largest value of the parameter.
-    #[must_use]
-    pub fn webhooks_per_day_at_most(&self) -> Option<f64> {
-        Some(self.webhooks_per_day_max? * self.limit_max? / self.limit)
     }
 }
 
@@ -93,11 +94,14 @@ pub const WEBHOOKS_PER_DAY_MAX: f64 = 1e12;
 pub fn resources(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
     let mut resources = loads(traffic, reconciler);
     for (index, resource) in resources.iter_mut().enumerate() {
-        let share_at = |webhooks_per_day| {
+        let share_at = |webhooks_per_day, share: fn(&Resource) -> f64| {
             let at = loads(&Traffic { webhooks_per_day, ..*traffic }, reconciler);
-            at.get(index).map_or(0.0, Resource::share)
+            at.get(index).map_or(0.0, share)
         };
-        resource.webhooks_per_day_max = wall(share_at);
+        resource.webhooks_per_day_max = wall(|size| share_at(size, Resource::share));
+        if resource.limit_max.is_some() {
+            resource.webhooks_per_day_at_most = wall(|size| share_at(size, Resource::share_at_most));
+        }
     }
     resources
 }
@@ -132,6 +136,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         limit,
         limit_max: None,
         webhooks_per_day_max: None,
+        webhooks_per_day_at_most: None,
         load_is,
         limit_is,
         moved_by,
@@ -140,10 +145,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
     };
     let quota = |limit: f64| (limit, "quota".to_owned());
     let default = |limit: f64, name: &str| (limit, format!("default of `{name}`"));
-    let shards = || {
-        let limit = count(SHARDS_DEFAULT) * quota::PARTITION_WRITES;
-        (limit, format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition"))
-    };
+    let up_to = |limit_max: f64, limited: Resource| Resource { limit_max: Some(limit_max), ..limited };
     let of_lookups = |limit: f64| {
         let percent = 100.0 * limit / reconciler.lookups;
         (limit, format!("{percent:.0} % of `REQUESTS_PER_MINUTE` ({})", reconciler.lookups))
@@ -207,38 +209,47 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             Effect::RefusesWebhooks,
             "DynamoDB throttles, and ingress answers 5xx",
         ),
-        resource(
-            "writes to `by_received` per second",
-            webhooks * units.received_writes,
-            "w × write units of `by_received`",
-            (
-                received_writes_max(SHARDS_DEFAULT, partitions.received),
-                format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition / m"),
+        up_to(
+            received_writes_at_most(partitions.received),
+            resource(
+                "writes to `by_received` per second",
+                webhooks * units.received_writes,
+                "w × write units of `by_received`",
+                (
+                    new_keys_writes_max(SHARDS_DEFAULT, partitions.received),
+                    format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition / m"),
+                ),
+                "`IndexShards`, at most 99",
+                Effect::RefusesWebhooks,
+                "The index throttles its table, and ingress answers 5xx",
             ),
-            "`IndexShards`",
-            Effect::RefusesWebhooks,
-            "The index throttles its table, and ingress answers 5xx",
         ),
         resource(
             "writes to `by_attention` per second, while no event can be folded",
             webhooks * units.messages,
             "w × messages",
             (
-                count(ATTENTION_SHARDS) * quota::PARTITION_WRITES,
-                format!("`ATTENTION_SHARDS` ({ATTENTION_SHARDS}) × the writes of a partition"),
+                new_keys_writes_max(ATTENTION_SHARDS, quota::NEW_TABLE_PARTITIONS),
+                format!(
+                    "`ATTENTION_SHARDS` ({ATTENTION_SHARDS}) × the writes of a partition / m, on the {} partitions of a new index",
+                    quota::NEW_TABLE_PARTITIONS
+                ),
             ),
             "the constant `ATTENTION_SHARDS`",
             Effect::RefusesWebhooks,
             "The index throttles its table, and ingress answers 5xx",
         ),
-        resource(
-            "concurrent invocations of the consumer",
-            batches * INVOCATION_S,
-            "w × messages / b × i",
-            default(parameter::CONSUMER_CONCURRENCY, "ConsumerMaxConcurrency"),
-            "`ConsumerMaxConcurrency`",
-            Effect::Delays,
-            waits,
+        up_to(
+            parameter::CONSUMER_CONCURRENCY_MAX,
+            resource(
+                "concurrent invocations of the consumer",
+                batches * INVOCATION_S,
+                "w × messages / b × i",
+                default(parameter::CONSUMER_CONCURRENCY, "ConsumerMaxConcurrency"),
+                "`ConsumerMaxConcurrency`, at most 1,000",
+                Effect::Delays,
+                waits,
+            ),
         ),
         resource(
             "write units of the calls table per second",
@@ -249,14 +260,20 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             Effect::Delays,
             waits,
         ),
-        resource(
-            "writes to the reconciler's queues in `by_wake` per second",
-            webhooks * units.reconcile_writes,
-            "w × write units in the reconciler's queues",
-            shards(),
-            "`IndexShards`",
-            Effect::Delays,
-            "The index throttles its table, and messages wait in the queue",
+        up_to(
+            count(SHARDS_MAX) * quota::PARTITION_WRITES,
+            resource(
+                "writes to the reconciler's queues in `by_wake` per second",
+                webhooks * units.reconcile_writes,
+                "w × write units in the reconciler's queues",
+                (
+                    count(SHARDS_DEFAULT) * quota::PARTITION_WRITES,
+                    format!("default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition"),
+                ),
+                "`IndexShards`, at most 99",
+                Effect::Delays,
+                "The index throttles its table, and messages wait in the queue",
+            ),
         ),
         resource(
             "concurrent invocations of the relay in a new stack",
@@ -291,9 +308,9 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             Effect::Delays,
             "The API answers 429",
         ),
-        Resource {
-            limit_max: Some(PER_SECOND_MAX * BOOKED_SHARE),
-            ..resource(
+        up_to(
+            PER_SECOND_MAX * BOOKED_SHARE,
+            resource(
                 "dials per second, all through one provider",
                 dials,
                 "d",
@@ -304,11 +321,11 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "`DialRates`, at most 200 for each provider, or more providers",
                 Effect::Delays,
                 "Calls are placed later than they are due",
-            )
-        },
-        Resource {
-            limit_max: Some(parameter::DIALER_CONCURRENCY_MAX),
-            ..resource(
+            ),
+        ),
+        up_to(
+            parameter::DIALER_CONCURRENCY_MAX,
+            resource(
                 "dialers at work",
                 dials * LANE_SECONDS,
                 "d × a",
@@ -316,38 +333,47 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "`DialerMaxConcurrency`, at most 1,000",
                 Effect::Delays,
                 "Calls are placed later than they are due",
-            )
-        },
-        resource(
-            "calls that the sweep reads per second",
-            webhooks,
-            "w, if no two webhooks of a call come in the same minute",
-            (
-                sweep_reads_max(SHARDS_DEFAULT, reconciler),
-                format!(
-                    "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u",
-                    reconciler.sweep_s,
-                    reconciler.sweep_concurrency,
-                    reconciler_vcpus()
-                ),
             ),
-            "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",
-            Effect::Delays,
-            "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
+        ),
+        up_to(
+            sweep_reads_max(SHARDS_MAX, reconciler),
+            resource(
+                "calls that the sweep reads per second",
+                webhooks,
+                "w, if no two webhooks of a call come in the same minute",
+                (
+                    sweep_reads_max(SHARDS_DEFAULT, reconciler),
+                    format!(
+                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u",
+                        reconciler.sweep_s,
+                        reconciler.sweep_concurrency,
+                        reconciler_vcpus()
+                    ),
+                ),
+                "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",
+                Effect::Delays,
+                "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
              three wake queues beside the sweep, and 8 workers take turns. `P1EventsNotFoldedAlarm` fires once the sweep is five minutes \
              late",
-        ),
-        resource(
-            "messages in the events queue",
-            webhooks * units.messages * (QUEUE_S + INVOCATION_S),
-            "w × messages × (q + i)",
-            (
-                count(SHARDS_DEFAULT) * reconciler.queue_depth_per_shard,
-                format!("default of `IndexShards` ({SHARDS_DEFAULT}) × {} messages", reconciler.queue_depth_per_shard),
             ),
-            "`IndexShards`",
-            Effect::Delays,
-            "The sweep takes the load for a backlog, and pauses. `P1EventsNotFoldedAlarm` fires after five minutes",
+        ),
+        up_to(
+            count(SHARDS_MAX) * reconciler.queue_depth_per_shard,
+            resource(
+                "messages in the events queue",
+                webhooks * units.messages * (QUEUE_S + INVOCATION_S),
+                "w × messages × (q + i)",
+                (
+                    count(SHARDS_DEFAULT) * reconciler.queue_depth_per_shard,
+                    format!(
+                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} messages",
+                        reconciler.queue_depth_per_shard
+                    ),
+                ),
+                "`IndexShards`, at most 99",
+                Effect::Delays,
+                "The sweep takes the load for a backlog, and pauses. `P1EventsNotFoldedAlarm` fires after five minutes",
+            ),
         ),
         resource(
             "questions about silent calls per minute, all to one provider",

@@ -20,7 +20,7 @@ pub use load::{
     Effect, ReconcilerLimits, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_share, pollers, recovery_h,
     resources,
 };
-pub use partitions::{Partitions, partitions, received_writes_max};
+pub use partitions::{Partitions, new_keys_writes_max, partitions, received_writes_at_most};
 pub use relay::relay_batch;
 pub use sweep::{reconciler_vcpus, sweep_reads_max};
 pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};

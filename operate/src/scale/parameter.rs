@@ -3,6 +3,8 @@
 pub const WEBHOOK_RATE: f64 = 1_000.0;
 pub const API_RATE: f64 = 50.0;
 pub const CONSUMER_CONCURRENCY: f64 = 50.0;
+/// Largest value of `ConsumerMaxConcurrency`.
+pub const CONSUMER_CONCURRENCY_MAX: f64 = 1_000.0;
 /// Largest value of `ConsumerPollers`.
 pub const CONSUMER_POLLERS_MAX: f64 = 200.0;
 /// Dials per second of each provider in `DialRates`.

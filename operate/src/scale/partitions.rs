@@ -1,6 +1,7 @@
 //! Partitions of the tables, and the writes that an index takes whose keys meet on them by chance.
 
 use serde::Serialize;
+use switchhook_aws::shards::SHARDS_MAX;
 
 use super::{Traffic, count, quota};
 
@@ -52,12 +53,20 @@ fn calls_bytes(traffic: &Traffic) -> f64 {
     traffic.units().calls_bytes * traffic.webhooks_per_day * traffic.call_days
 }
 
-/// Returns the writes per second that `by_received` takes in 99 % of the minutes.
+/// Returns the writes per second that an index takes whose keys are new: in 99 % of the cases, at least as many.
 ///
-/// It has a new key for each minute and shard, and chance decides which partition takes a key. So the fullest partition limits the index.
+/// `by_received` has a new key for each minute and shard. The keys of `by_attention` are new at the beginning of an incident. Chance decides
+/// which partition takes a key, so the fullest partition limits the index.
 #[must_use]
-pub fn received_writes_max(shards: u64, partitions: f64) -> f64 {
-    count(shards) * quota::PARTITION_WRITES / count(keys_together(shards, partitions))
+pub fn new_keys_writes_max(keys: u64, partitions: f64) -> f64 {
+    count(keys) * quota::PARTITION_WRITES / count(keys_together(keys, partitions))
+}
+
+/// Returns the same for `by_received` with the best number of shards that `IndexShards` allows. More shards are not always better, because
+/// more of them may meet.
+#[must_use]
+pub fn received_writes_at_most(partitions: f64) -> f64 {
+    (1..=SHARDS_MAX).map(|shards| new_keys_writes_max(shards, partitions)).fold(0.0, f64::max)
 }
 
 /// Returns how many of these keys meet on one partition at most, in 99 % of the minutes.
@@ -85,8 +94,18 @@ mod tests {
         assert_eq!([5.0, 19.0, 20.0, 599.0, 600.0].map(|partitions| keys_together(4, partitions)), [3, 3, 2, 2, 1]);
         assert_eq!(keys_together(1, 4.0), 1);
         assert_eq!(
-            [4.0, 73.0, 1_000.0].map(|partitions| received_writes_max(4, partitions)),
+            [4.0, 73.0, 1_000.0].map(|partitions| new_keys_writes_max(4, partitions)),
             [1_000.0, 2_000.0, 4_000.0]
         );
+        // Two keys on four partitions meet in one of four incidents.
+        assert_eq!(new_keys_writes_max(2, 4.0), 1_000.0);
+    }
+
+    #[test]
+    fn more_shards_are_not_always_better() {
+        // On 721 partitions, four of 99 keys meet more often than in 1 % of the minutes, and four of 98 keys do not.
+        let writes = [98, 99].map(|shards| new_keys_writes_max(shards, 721.0));
+        assert!((writes[0] - 98_000.0 / 3.0).abs() < 1e-6 && writes[1] == 24_750.0, "{writes:?}");
+        assert_eq!(received_writes_at_most(721.0), writes[0]);
     }
 }

@@ -367,6 +367,8 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(default("WebhookRatePerSecond"), parameter::WEBHOOK_RATE);
     assert_eq!(default("ApiRatePerSecond"), parameter::API_RATE);
     assert_eq!(default("ConsumerMaxConcurrency"), parameter::CONSUMER_CONCURRENCY);
+    let consumers = &template["Parameters"]["ConsumerMaxConcurrency"]["MaxValue"];
+    assert_eq!(consumers.as_f64(), Some(parameter::CONSUMER_CONCURRENCY_MAX));
     let pollers = &template["Parameters"]["ConsumerPollers"]["MaxValue"];
     assert_eq!(pollers.as_f64(), Some(parameter::CONSUMER_POLLERS_MAX));
     assert_eq!(default("DialerMaxConcurrency"), parameter::DIALER_CONCURRENCY);
