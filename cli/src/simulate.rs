@@ -106,6 +106,7 @@ fn reconciler_limits() -> ReconcilerLimits {
         lookups: limits::REQUESTS_PER_MINUTE.into(),
         ending_lookups: limits::Urgency::Ending.ceiling().into(),
         drift_lookups: limits::Urgency::Drift.ceiling().into(),
+        drift_lag_h: limits::DRIFT_LAG_MAX.as_secs_f64() / 3_600.0,
         sweep_s: limits::WORK_WINDOW.as_secs_f64(),
         sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
         queue_depth_per_shard: limits::QUEUE_DEPTH_PER_SHARD as f64,
@@ -307,12 +308,20 @@ mod tests {
 
     #[test]
     fn drift_check_looks_at_all_settled_calls_or_at_a_sample() {
-        // 480 questions a minute are enough for three webhooks each, and for the questions about one silent call in a thousand.
-        let sizes = [480.0 * 3.0 * 1_440.0 / 1.001, 1e8, 1e9, 1e10];
+        // All calls come in eight hours, and the check may fall behind by six. So 480 questions a minute for 14 hours are enough for three
+        // webhooks each, and for the questions about one silent call in a thousand.
+        let enough = 480.0 * 60.0 * 14.0 * 3.0 / 1.001;
+        let sizes = [enough, 1.01 * enough, 1e8, 1e9, 1e10];
         let shares = sizes.map(|size| drift_share(&Traffic::new(size), &reconciler_limits()));
-        for (share, expected) in shares.into_iter().zip([1.0, 456.85 / 23_148.15, 248.52 / 231_481.5, 0.0]) {
+        let part = 14.0 / 24.0;
+        let samples = [part * 456.85 / 23_148.15, part * 248.52 / 231_481.5, 0.0];
+        assert!((shares[0] - 1.0).abs() < 1e-3 && shares[1] < 1.0, "{shares:?}");
+        for (share, expected) in shares[2..].iter().zip(samples) {
             assert!((share - expected).abs() < 1e-6, "{shares:?}");
         }
+        // Without busy hours, the check has calls to look at all day.
+        let even = Traffic { peak_factor: 1.0, ..Traffic::new(1e8) };
+        assert!((drift_share(&even, &reconciler_limits()) - 456.85 / 23_148.15).abs() < 1e-6);
     }
 
     #[test]

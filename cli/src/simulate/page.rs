@@ -5,8 +5,8 @@ use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
-    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_share, new_keys_writes_max, parameter,
-    partitions, pollers, quota, received_writes_at_most, recovery_h, relay_batch, resources,
+    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours, drift_share, new_keys_writes_max,
+    parameter, partitions, pollers, quota, received_writes_at_most, recovery_h, relay_batch, resources,
 };
 
 const OPENING: &str = "\
@@ -146,9 +146,10 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let rows = resources.map(|resource| {
         [resource.name.to_owned(), resource.load_is.to_owned(), resource.limit_is, resource.beyond.to_owned()]
     });
-    let (lookups, day) = (number(reconciler.drift_lookups), 86_400.0 / 60.0);
-    let calls = reconciler.drift_lookups * day / (1.0 + traffic.silent_share);
-    let all = number(calls * traffic.profile.webhooks_per_call);
+    let (lookups, hours) = (number(reconciler.drift_lookups), drift_hours(traffic, reconciler));
+    // The questions about silent calls come all day.
+    let per_minute = reconciler.drift_lookups / (24.0 / hours + traffic.silent_share);
+    let all = number(per_minute * 1_440.0 * traffic.profile.webhooks_per_call);
     let new_table = new_keys_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
     let at_most = received_writes_at_most(quota::NEW_TABLE_PARTITIONS);
     let new_stack = |writes: f64| writes / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
@@ -157,16 +158,18 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
          **A new table has {} partitions.** Until it has more, `by_received` takes {} writes per second. {} webhooks a day need them\n\
          at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most, those of {} webhooks a day. The walls below are\n\
          those of a stack that is older.\n\n\
-         The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by six hours.\n\
-         In a minute it asks a provider at most {lookups} times, less the questions about silent calls. That is enough for all calls of\n\
-         {all} webhooks a day. Of more calls, it looks at the first ones of each minute. The metric `drift_skipped_ms` says how much it\n\
-         leaves out.\n",
+         The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by {} hours.\n\
+         In a minute it asks a provider at most {lookups} times, less the questions about silent calls. It needs its requests in {} hours of the\n\
+         day: in the busy ones, and in those by which it may fall behind. That is enough for all calls of {all} webhooks a day. Of more\n\
+         calls, it leaves out those that it has not reached by then. The metric `drift_skipped_ms` says how much it leaves out.\n",
         table(["load", "at the mean", "limit", "beyond it"], rows),
         number(quota::NEW_TABLE_PARTITIONS),
         number(new_table),
         number(new_stack(new_table)),
         number(at_most),
         number(new_stack(at_most)),
+        number(reconciler.drift_lag_h),
+        number(hours),
     )
 }
 
@@ -281,14 +284,15 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         "so it finds them in time".to_owned()
     };
     format!(
-        "- If all webhooks of an hour are lost, the reconciler {asked} the {} calls that Switchhook dialled. Nothing is stored\n  about the \
-         other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, and looks back {} hours.\n  This \
-         traffic has {} per hour, {found}.\n",
+        "- If all webhooks of an hour of mean traffic are lost, the reconciler {asked} the {} calls that Switchhook dialled. Nothing is\n  \
+         stored about the other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, and looks back {} \
+         hours.\n  This traffic has {} per hour on average, {found}. At the busiest time, an hour has {} times as many.\n",
         number(dialled),
         number(calls - dialled),
         number(reconciler.discovered_calls_in_time),
         number(reconciler.discovery_look_back_h),
         number(calls),
+        number(traffic.peak_factor),
     )
 }
 

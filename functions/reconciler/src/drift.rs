@@ -37,7 +37,7 @@ use crate::lookup::Lookups;
 use crate::reconciler::{RUN_MAX, Reconciler, Report, RequestStats, WORK_WINDOW};
 
 /// Longest time after which a settled call is still looked at.
-const LAG_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+pub const LAG_MAX: Duration = Duration::from_secs(6 * 60 * 60);
 /// Time before the first check of a stack since which settled calls are looked at.
 const FIRST_LOOK_BACK: Duration = Duration::from_secs(2 * 60 * 60);
 /// Settled calls that are read from the index at once.

@@ -52,6 +52,7 @@ pub mod limits {
         LOOK_BACK_MAX as DISCOVERY_LOOK_BACK_MAX, OVERLAP as DISCOVERY_OVERLAP, PAGES_MAX as DISCOVERY_PAGES_MAX,
         PERIOD as DISCOVERY_PERIOD,
     };
+    pub use crate::drift::LAG_MAX as DRIFT_LAG_MAX;
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
     pub use crate::reconciler::WORK_WINDOW;

@@ -21,6 +21,8 @@ pub struct ReconcilerLimits {
     pub ending_lookups: f64,
     /// The same, as far as they may belong to the drift check.
     pub drift_lookups: f64,
+    /// Hours after which the drift check leaves a settled call out.
+    pub drift_lag_h: f64,
     /// Seconds of each minute in which workers sweep a shard.
     pub sweep_s: f64,
     /// Calls that a worker of the sweep reads at the same time.
@@ -397,13 +399,19 @@ pub fn pollers(traffic: &Traffic) -> f64 {
     by_polls.max(by_concurrency).ceil().max(quota::POLLERS_MIN)
 }
 
-/// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. It may fall
-/// behind by six hours, so it also reaches the calls of the busiest hours, as long as it has enough requests for the day. Its requests
-/// are those that questions about silent calls leave of the minute.
+/// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. Its requests are
+/// those that questions about silent calls leave of the minute.
 #[must_use]
 pub fn drift_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
     let left = reconciler.drift_lookups - silent_calls(traffic);
-    (left / (traffic.calls() * 60.0)).clamp(0.0, 1.0)
+    (left * drift_hours(traffic, reconciler) / 24.0 / (traffic.calls() * 60.0)).clamp(0.0, 1.0)
+}
+
+/// Returns the hours of a day in which the drift check has calls to look at, if it has too few requests: the busy hours, and then those by
+/// which it may fall behind.
+#[must_use]
+pub fn drift_hours(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
+    (24.0 / traffic.peak_factor + reconciler.drift_lag_h).min(24.0)
 }
 
 /// Returns the hours for which the reconciler asks about the dialled calls of an hour whose webhooks were all lost, if all are at one

@@ -17,8 +17,8 @@ use serde::Serialize;
 
 pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
 pub use load::{
-    Effect, ReconcilerLimits, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_share, pollers, recovery_h,
-    resources,
+    Effect, ReconcilerLimits, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_hours, drift_share, pollers,
+    recovery_h, resources,
 };
 pub use partitions::{Partitions, new_keys_writes_max, partitions, received_writes_at_most};
 pub use relay::relay_batch;

@@ -30,6 +30,7 @@ mod tests {
             lookups: 0.0,
             ending_lookups: 0.0,
             drift_lookups: 0.0,
+            drift_lag_h: 0.0,
             sweep_s: 50.0,
             sweep_concurrency: 16.0,
             queue_depth_per_shard: 0.0,
