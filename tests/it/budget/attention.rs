@@ -1,4 +1,4 @@
-//! The cost of troubled events: an index unit when the trouble begins, and one when it ends.
+//! The cost of troubled events: a table unit for each try and one for the end, and an index unit when the trouble begins and when it ends.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,16 @@ use switchhook_domain::EventId;
 use switchhook_local::CALLS_TABLE;
 use switchhook_tests::{MINUTE, World, down};
 
-use super::{consume, generic_webhook, post, request_counts, reset_counters};
+use super::{consume, generic_webhook, post, price, request_counts, reset_counters};
 use crate::attention::folded::mark;
+use crate::files::read;
 use crate::repair::drop_messages;
 
 /// Marked events.
 const MARKS: u64 = 20;
+/// Failed tries of an event in an outage of an hour, after the first one. The mean of the first nine delays is 766 seconds together, and each
+/// later one has 675 seconds on average.
+const TRIES_IN_AN_HOUR: f64 = 13.0;
 /// Cursors that a run reads: those of the sweep, of the notices and of the drift check.
 const CURSORS: u64 = 3;
 
@@ -33,6 +37,14 @@ async fn retried_event_costs_an_index_unit_at_its_first_failure_and_one_when_it_
         world.wait(MINUTE).await;
     }
     assert_eq!(units, [(1.0, 1.0), (1.0, 0.0), (1.0, 0.0), (1.0, 1.0)]);
+    let dollars = |units: f64| units * price::WRITE_UNIT * 1e6;
+    let (once, try_again) = (2.0 + 2.0, 1.0);
+    let (event, again, hour) = (dollars(once), dollars(try_again), dollars(once + TRIES_IN_AN_HOUR * try_again));
+    let sentence = format!(
+        "That is ${event:.2} per million.\n  Each further failed try adds one table unit, ${again:.3}. So a million events cost about ${hour:.2} in an \
+         outage of an hour"
+    );
+    assert!(read("docs/cost.md").contains(&sentence), "docs/cost.md must say: {sentence}");
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
