@@ -255,6 +255,16 @@ mod tests {
     }
 
     #[test]
+    fn failing_messages_are_in_flight_until_they_are_dead_letters() {
+        // At the busiest time 16 failing messages a second, each for 7,516 seconds, fill the queue.
+        let in_flight =
+            resource(&Traffic::new(1e8), "messages in flight, while a tenth of the events cannot be folded");
+        let expected = 120_000.0 / 7_516.5 / 0.103_333_3 / 3.0 * 86_400.0;
+        assert!(in_flight.webhooks_per_day_max.is_some_and(|wall| (wall - expected).abs() < 1_000.0), "{in_flight:?}");
+        assert_eq!(in_flight.effect, Effect::Delays);
+    }
+
+    #[test]
     fn messages_in_the_queue_follow_from_their_mean_time() {
         // 1,033 messages a second, each for 70 ms in the queue and 20 ms at the consumer.
         let messages = resource(&Traffic::new(86.4e6), "messages in the events queue");

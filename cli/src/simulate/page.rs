@@ -1,5 +1,6 @@
 //! The model as a page of Markdown.
 
+use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
@@ -67,6 +68,8 @@ const LEFT_OUT: &str = "\
   pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
   million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
+- Events that fail with a lasting error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
+  pause the sweep.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
 - Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that
@@ -114,6 +117,11 @@ fn assumptions(traffic: &Traffic) -> String {
             "q",
             format!("{QUEUE_S} s"),
             "mean time of a message in the queue, from [others' median and p99](performance.md#latency)".to_owned(),
+        ),
+        (
+            "t",
+            format!("{} s", number(failing_time(parameter::RECEIVES_MAX).as_secs_f64())),
+            "mean time from the first receipt of a message that always fails until it is a dead letter (`MaxReceiveCount`)".to_owned(),
         ),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         (

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
+use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
 use switchhook_domain::LANE_SECONDS;
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
@@ -9,7 +10,7 @@ use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 use super::partitions::{new_keys_writes_max, partitions, received_writes_at_most};
 use super::sweep::{reconciler_vcpus, sweep_reads_max};
 use super::units::BATCH;
-use super::{QUEUE_S, Traffic, count, parameter, quota, relay};
+use super::{FAILING_SHARE, QUEUE_S, Traffic, count, parameter, quota, relay};
 use crate::cost::INVOCATION_S;
 
 /// Limits of the reconciler, from its own constants.
@@ -252,6 +253,15 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 Effect::Delays,
                 waits,
             ),
+        ),
+        resource(
+            "messages in flight, while a tenth of the events cannot be folded",
+            webhooks * units.messages * FAILING_SHARE * failing_time(parameter::RECEIVES_MAX).as_secs_f64(),
+            "w × messages × 0.1 × t",
+            quota(quota::FIFO_IN_FLIGHT),
+            "`MaxReceiveCount`, or SQS's quota for messages in flight",
+            Effect::Delays,
+            "The queue hands out no more messages, so all events wait until the failing ones are dead letters",
         ),
         resource(
             "write units of the calls table per second",

@@ -19,6 +19,8 @@ pub const POLLER_POLLS: f64 = 10.0;
 pub const POLLERS_MIN: f64 = 2.0;
 /// Requests per second of one kind to a FIFO queue with high throughput. Source: the SQS page of message quotas.
 pub const FIFO_REQUESTS: f64 = 70_000.0;
+/// Messages of a FIFO queue in flight: received, and not deleted. Beyond it SQS hands out no more. Source: the SQS page of message quotas.
+pub const FIFO_IN_FLIGHT: f64 = 120_000.0;
 /// Write units per second of a table, and of each of its indexes. Source: the DynamoDB quotas page.
 pub const TABLE_WRITES: f64 = 40_000.0;
 /// Write units per second of one partition of a table or index. No request raises it. Source: the DynamoDB developer guide.

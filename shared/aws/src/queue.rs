@@ -440,6 +440,13 @@ pub fn backoff(receives: u32) -> Duration {
     Duration::from_secs(fastrand::u64(cap / 2..=cap))
 }
 
+/// Returns the mean time from the first receipt of a message that always fails until it becomes a dead letter, if the queue delivers it
+/// `receives_max` times. In this time it counts as a message in flight.
+#[must_use]
+pub fn failing_time(receives_max: u32) -> Duration {
+    (1..receives_max).map(|receives| backoff_cap(receives) * 3 / 4).sum()
+}
+
 fn backoff_cap(receives: u32) -> Duration {
     BACKOFF_BASE.saturating_mul(1 << receives.saturating_sub(1).min(16)).min(BACKOFF_MAX)
 }
@@ -499,6 +506,7 @@ mod tests {
     #[test]
     fn backoff_outlives_an_outage_of_an_hour() {
         let max_receive_count = 20;
+        assert_eq!(failing_time(max_receive_count).as_secs(), 7_516, "0.75 times 2, 4, … 512 s, and ten times 900 s");
         let shortest: Duration = (1..max_receive_count).map(|receives| backoff_cap(receives) / 2).sum();
         assert!(shortest > Duration::from_secs(60 * 60), "{shortest:?}");
     }
