@@ -58,7 +58,8 @@ pub fn bill(traffic: &Traffic) -> Bill {
     let millions = traffic.webhooks_per_day * MONTH_DAYS / 1e6;
     let relay_batches = relay::batches(traffic);
     let batches = |batch: f64| units.messages / batch * (price::invocation() + 2.0 * price::SQS_FIFO);
-    let relay_of_one = (units.relay_records - relay_batches) * price::invocation();
+    let relay_line = RELAY_LINE_BYTES / 1e9 * price::LOG_GB;
+    let relay_of_one = (units.relay_records - relay_batches) * (price::invocation() + relay_line);
     let writes =
         units.inbox_writes + units.calls_writes + units.received_writes + units.wake_writes + units.other_index_writes;
     let reads = units.reads + units.sweep_reads;
@@ -99,7 +100,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
         (
             "logs",
             "(bytes of log lines + records / g × l) × price per GB / 10⁹",
-            (units.log_bytes + relay_batches * RELAY_LINE_BYTES) / 1e9 * price::LOG_GB,
+            units.log_bytes / 1e9 * price::LOG_GB + relay_batches * relay_line,
         ),
         ("inbox, stored", STORED, inbox_gb * price::STORED_GB),
         ("calls, stored", STORED, calls_gb * price::STORED_GB),
@@ -136,5 +137,20 @@ pub fn bill(traffic: &Traffic) -> Bill {
         batches_of_one: (batches(1.0) - batches(BATCH) + relay_of_one) * 1e6,
         provisioned_tables: price::saved_by_provisioning(writes, reads) * 1e6,
         charges,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_of_one_add_what_a_calculation_by_hand_gives() {
+        // The consumer has two thirds of an invocation and of two requests to SQS more. The relay has few larger batches, with a line each.
+        let traffic = Traffic { dialled_share: 0.0, ..Traffic::new(1e8) };
+        let consumer = 2.0 / 3.0 * (0.266_7 + 2.0 * 0.5);
+        let relay = (1.0 - relay::batches(&traffic)) * (0.266_7 + 480.0 * 0.5 / 1e3);
+        let added = bill(&traffic).batches_of_one;
+        assert!((added - consumer - relay).abs() < 1e-3, "{added}: {consumer} and {relay}");
     }
 }

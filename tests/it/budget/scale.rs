@@ -395,6 +395,23 @@ fn defaults_of_the_model_are_those_of_the_template() {
 }
 
 #[test]
+fn batches_of_one_cost_what_the_page_about_cost_says() {
+    // Batches of one instead of three: two thirds more of everything that belongs to a batch.
+    let (part, million) = (1.0 - 1.0 / BATCH, 1e6);
+    let (invocation, line) =
+        (part * million * price::invocation(), part * million * RELAY_LINE_BYTES / 1e9 * price::LOG_GB);
+    let queue = part * 2.0 * million * price::SQS_FIFO;
+    let page = read("docs/cost.md");
+    for sentence in [
+        format!("That adds ${:.2} + ${queue:.2} + ${line:.2}", 2.0 * invocation),
+        format!("costs up to ${:.2} more", invocation + line),
+        format!("These are ${invocation:.2} for invocations and ${line:.2} for log lines"),
+    ] {
+        assert!(page.contains(&sentence), "docs/cost.md must say: {sentence}");
+    }
+}
+
+#[test]
 fn idle_stack_costs_what_the_page_about_cost_says() {
     let page = read("docs/cost.md");
     for (item, dollars) in IDLE_STACK.into_iter().chain([METRICS_IN_USE]) {
