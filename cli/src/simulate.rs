@@ -347,6 +347,14 @@ mod tests {
     }
 
     #[test]
+    fn stack_that_dials_every_call_leaves_none_to_discovery() {
+        let page = |dialled_share| page::page(&[Traffic { dialled_share, ..Traffic::new(1e6) }], &reconciler_limits());
+        assert!(page(0.5).contains("so only discovery finds them"));
+        let all = page(1.0);
+        assert!(all.contains("the 13,889 calls that Switchhook dialled") && !all.contains("only discovery"), "{all}");
+    }
+
+    #[test]
     fn every_webhook_passes_the_limits_on_its_way_once() {
         // Without dials, the model counts each webhook once at each limit that counts webhooks.
         let traffic = Traffic { dialled_share: 0.0, ..Traffic::new(86.4e6) };

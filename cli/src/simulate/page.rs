@@ -291,11 +291,16 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     } else {
         "so it finds them in time".to_owned()
     };
+    let asked = format!(
+        "- If all webhooks of an hour of mean traffic are lost, the reconciler {asked} the {} calls that Switchhook dialled.",
+        number(dialled)
+    );
+    if traffic.dialled_share >= 1.0 {
+        return format!("{asked}\n");
+    }
     format!(
-        "- If all webhooks of an hour of mean traffic are lost, the reconciler {asked} the {} calls that Switchhook dialled. Nothing is\n  \
-         stored about the other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, and looks back {} \
-         hours.\n  This traffic has {} per hour on average, {found}. At the busiest time, an hour has {} times as many.\n",
-        number(dialled),
+        "{asked} Nothing is\n  stored about the other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, \
+         and looks back {} hours.\n  This traffic has {} per hour on average, {found}. At the busiest time, an hour has {} times as many.\n",
         number(calls - dialled),
         number(reconciler.discovered_calls_in_time),
         number(reconciler.discovery_look_back_h),

@@ -15,7 +15,7 @@ pub const MONTH_DAYS: f64 = 30.0;
 pub const IDLE_STACK: [(&str, f64); 8] = [
     ("87,120 runs of the schedules", 0.09),
     ("the reconciler when it finds nothing (the line above, and 86,400 requests for the lengths of two queues)", 0.24),
-    ("the scheduler when it finds nothing, for the ten providers that `DialRates` stands for by default", 0.24),
+    ("the scheduler when it finds nothing, for the ten providers that `DialRates` stands for by default", 0.32),
     ("their log lines", 0.01),
     ("30 alarms on 44 metrics, $0.10 each", 4.40),
     ("requests of Lambda to four empty queues, from five pollers each", 1.23),
