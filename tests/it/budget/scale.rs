@@ -390,6 +390,9 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(template["Globals"]["Function"]["MemorySize"].as_f64(), Some(MEMORY_GB * 1_024.0));
     let reconciler = &template["Resources"]["ReconcilerFunction"]["Properties"];
     assert_eq!(reconciler["MemorySize"].as_f64(), Some(RECONCILER_MEMORY_GB * 1_024.0));
+    let resources = template["Resources"].as_object().unwrap().iter();
+    let own: Vec<_> = resources.filter(|(_, resource)| resource["Properties"].get("MemorySize").is_some()).collect();
+    assert_eq!(own.len(), 1, "every other function has the memory of Globals");
     let workers = &template["Resources"]["RepairQueueMapping"]["Properties"]["ScalingConfig"]["MaximumConcurrency"];
     assert_eq!(workers.as_f64(), Some(parameter::REPAIR_WORKERS));
 }
