@@ -131,7 +131,7 @@ impl LocalPlayground {
 
 /// Says when the webhooks of a call come that was just created.
 pub(super) fn next_step(shown: &Value, now: Timestamp) -> String {
-    let due_at = shown["job"]["due_at"].as_str().and_then(Timestamp::parse_rfc3339);
+    let due_at = shown.pointer("/job/due_at").and_then(Value::as_str).and_then(Timestamp::parse_rfc3339);
     match due_at {
         Some(at) if at.millis_since(now) > DUE_SOON_MS => {
             format!("It waits for its calling window, and is due at {at}.")
