@@ -11,6 +11,7 @@ mod configured;
 mod console;
 mod create;
 mod discovered;
+mod drifted_at_scale;
 mod files;
 mod flow;
 mod layout;

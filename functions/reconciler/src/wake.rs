@@ -41,6 +41,8 @@ enum Resolution {
     NotFound,
     /// Nothing is known yet; the next lookup is due at this time.
     RetryAt(Timestamp),
+    /// The provider has given no usable answer about an overdue attempt since this time; the next lookup is due at `retry_at`.
+    Unanswered { since: Timestamp, retry_at: Timestamp },
     /// There was no lookup: the run has no time or no requests left.
     OverBudget,
 }
@@ -243,7 +245,7 @@ impl Reconciler {
         woken.overdue_ms = now.millis_since(wake_at).unsigned_abs();
         // A finding is an event in the inbox. It is new if the inbox did not have it before.
         let (mut has_findings, mut has_new_findings) = (false, false);
-        let mut next_lookup: Option<Timestamp> = None;
+        let (mut next_lookup, mut unanswered_since): (Option<Timestamp>, _) = (None, call.unanswered_since);
         if let Some(expired) = call.claim_expired_event(now) {
             has_new_findings |= self.submit(&expired, trace_id).await?;
             has_findings = true;
@@ -277,6 +279,10 @@ impl Reconciler {
                     woken.deadlines_passed += 1;
                 }
                 Resolution::RetryAt(at) => next_lookup = Some(next_lookup.map_or(at, |earlier| earlier.min(at))),
+                Resolution::Unanswered { since, retry_at } => {
+                    unanswered_since = unanswered_since.max(Some(since));
+                    next_lookup = Some(next_lookup.map_or(retry_at, |earlier| earlier.min(retry_at)));
+                }
                 // The call stays due for the next run.
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
@@ -301,7 +307,7 @@ impl Reconciler {
                 }
                 // The deadline of an attempt that is not overdue has not passed.
                 Resolution::DeadlinePassed => {}
-                Resolution::RetryAt(at) => next_lookup = Some(at),
+                Resolution::RetryAt(at) | Resolution::Unanswered { since: _, retry_at: at } => next_lookup = Some(at),
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
         }
@@ -313,8 +319,8 @@ impl Reconciler {
             (false, _) => next_lookup.or_else(|| self.next_wake_at(&call, now)),
         };
         if let Some(wake_at) = wake_at {
-            let doubted = call.doubted(now);
-            let stored = self.calls.set_wake_at(doubted.as_ref().unwrap_or(&call), wake_at).await?;
+            let waiting = Call { unanswered_since, ..call.doubted(now).unwrap_or(*call) };
+            let stored = self.calls.set_wake_at(&waiting, wake_at).await?;
             woken.is_rescheduled = stored == StoreOutcome::Committed;
         }
         Ok(woken)
@@ -370,15 +376,19 @@ impl Reconciler {
             }
             LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
             // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
-            // when the provider is back, or shows more about a call, it can tell whether it dialled.
+            // when the provider is back, or shows more about a call, it can tell whether it dialled. Only time in which it was
+            // asked counts: the reconciler may have stood still, or the call may have waited for the budget.
             LookupOutcome::RetryLater | LookupOutcome::Failing => {
                 let in_doubt = call.in_doubt().contains(&record);
                 let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
-                let elapsed = Duration::from_millis(now.millis_since(overdue_since).unsigned_abs());
-                Ok(if elapsed < limit {
-                    Resolution::RetryAt(now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX)))
-                } else {
+                let since = call.unanswered_from(attempt, &self.policy, now);
+                let elapsed = Duration::from_millis(now.millis_since(since).unsigned_abs());
+                let retry_at = now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX));
+                let is_limit_reached = elapsed >= limit;
+                Ok(if is_limit_reached {
                     Resolution::DeadlinePassed
+                } else {
+                    Resolution::Unanswered { since, retry_at }
                 })
             }
         }

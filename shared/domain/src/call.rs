@@ -72,6 +72,8 @@ pub struct Call {
     pub wake_at: Option<Timestamp>,
     /// Work that the call needed when `wake_at` was set. It has no meaning while the call is pending or settled.
     pub wake_for: WakeFor,
+    /// Time since which the provider of an overdue attempt was asked and gave no usable answer. See [`Call::unanswered_from`].
+    pub unanswered_since: Option<Timestamp>,
     /// Place that the call takes among the calls of a provider, as of the last write.
     pub in_flight: Option<InFlight>,
     /// Time at which the call was settled. `None` if it is not settled.
@@ -355,6 +357,7 @@ impl Call {
             moves: Vec::new(),
             wake_at: None,
             wake_for: WakeFor::Outcome,
+            unanswered_since: None,
             in_flight: None,
             settled_at: None,
             forgotten_at: None,

@@ -97,6 +97,21 @@ impl Call {
         attempts
     }
 
+    /// Returns the next [`unanswered_since`](Self::unanswered_since) of a call that is looked at at `now`, and whose provider gives no usable
+    /// answer about an overdue attempt.
+    ///
+    /// Only time in which the provider was asked counts. So the result is later by the time for which the call was due and nobody looked at
+    /// it. It is `now` if this is the first lookup after an event of the attempt.
+    #[must_use]
+    pub fn unanswered_from(&self, attempt: &AttemptState, policy: &Policy, now: Timestamp) -> Timestamp {
+        let overdue_since = attempt.last_event_at.plus(policy.inactivity_timeout);
+        let Some(since) = self.unanswered_since.filter(|since| *since >= overdue_since) else { return now };
+        // A fold may have set an earlier time, to which the call is not late.
+        let wake_at = self.wake_at.filter(|wake_at| *wake_at > since);
+        let late_ms = wake_at.map_or(0, |wake_at| now.millis_since(wake_at).max(0));
+        since.plus(Duration::from_millis(late_ms.unsigned_abs()))
+    }
+
     /// Derives the job. The first rule that matches decides.
     pub(crate) fn derived_job(&self, attempts: &[AttemptState]) -> Job {
         if attempts.iter().any(|attempt| attempt.decision().is_some()) {

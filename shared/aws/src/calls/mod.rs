@@ -7,7 +7,8 @@
 //!
 //! Three more writes touch the row of a call. They change no state, but raise its version, so that a worker that read the
 //! row before loses its race:
-//! - [`Calls::set_wake_at`] has the same condition. It also stores the moves, which are no part of the state.
+//! - [`Calls::set_wake_at`] has the same condition. It also stores the moves, and since when the provider gave no answer. Neither is part
+//!   of the state.
 //! - [`Calls::write_alias`] turns a call into an alias. It accepts every version, but no call that Switchhook placed.
 //!   [`Calls::erase_alias`] removes from an alias what the call left there.
 //!

@@ -84,6 +84,8 @@ pub struct CallRow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wake_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    unanswered_since: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     forgotten_at: Option<Timestamp>,
     created_at: Timestamp,
     updated_at: Timestamp,
@@ -169,6 +171,7 @@ impl CallRow {
             in_flight: call.in_flight.map(encode_in_flight),
             wake_key: Some(wake_key(call, shards)),
             wake_at: call.wake_at.or(call.settled_at),
+            unanswered_since: call.unanswered_since,
             forgotten_at: call.forgotten_at,
             created_at: call.created_at,
             updated_at: call.updated_at,
@@ -230,6 +233,7 @@ impl CallRow {
             moves: self.moves.iter().filter_map(|text| decode_move(text)).collect(),
             wake_at: self.wake_at.filter(|_| !is_settled),
             wake_for,
+            unanswered_since: self.unanswered_since,
             in_flight,
             settled_at: self.wake_at.filter(|_| is_settled),
             forgotten_at: self.forgotten_at,

@@ -190,31 +190,34 @@ impl Calls {
         outcome(ConditionalWrite::from_result(request.send().await))
     }
 
-    /// Sets the time at which a call wakes up, and stores its moves. Changes no state and leaves `outbox_start` as it is, so that the relay
-    /// publishes nothing.
+    /// Sets the time at which a call wakes up, and stores its moves and since when its provider gave no answer. Changes no state and leaves
+    /// `outbox_start` as it is, so that the relay publishes nothing.
     ///
     /// # Errors
     /// [`Error::WriteCall`].
     pub async fn set_wake_at(&self, call: &Call, wake_at: Timestamp) -> Result<StoreOutcome, Error> {
         let queue = wake_key(&call.waking_at(wake_at), &self.shards);
+        let mut update = "SET version = :next, wake_key = :queue, wake_at = :at".to_owned();
         let mut request = self
             .client
             .update_item()
             .table_name(&self.table)
             .key("call_id", text(call.call_id.as_str()))
             .condition_expression("version = :read")
-            .update_expression("SET version = :next, wake_key = :queue, wake_at = :at")
             .expression_attribute_values(":read", version(call.version))
             .expression_attribute_values(":next", version(call.version + 1))
             .expression_attribute_values(":queue", text(&queue))
             .expression_attribute_values(":at", number(wake_at.as_millis()));
         if !call.moves.is_empty() {
             let moves = call.moves.iter().map(|one| text(&encode_move(one))).collect();
-            request = request
-                .update_expression("SET version = :next, wake_key = :queue, wake_at = :at, moves = :moves")
-                .expression_attribute_values(":moves", AttributeValue::L(moves));
+            update += ", moves = :moves";
+            request = request.expression_attribute_values(":moves", AttributeValue::L(moves));
         }
-        outcome(ConditionalWrite::from_result(request.send().await))
+        if let Some(since) = call.unanswered_since {
+            update += ", unanswered_since = :since";
+            request = request.expression_attribute_values(":since", number(since.as_millis()));
+        }
+        outcome(ConditionalWrite::from_result(request.update_expression(update).send().await))
     }
 
     /// Writes an alias under `from`, a provider's id of an attempt. A call may be stored there already, because its

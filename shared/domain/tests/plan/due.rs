@@ -1,4 +1,4 @@
-//! Calls that are due and cannot be dialled, and dials that are taken back.
+//! Calls that are due and cannot be dialled, dials that are taken back, and attempts about which a provider gives no answer.
 
 use switchhook_domain::{Call, CallingWindow, DialRecords, EventKind, Job, Plan, Provider, StopReason};
 
@@ -100,4 +100,22 @@ fn attempt_of_another_system_does_not_make_a_call_due_before_its_time() {
     // The retry of an attempt that a user triggered does not wait for the planned time.
     let triggered = dialled(&call.trigger(&POLICY, at(10)).expect("pending").call, 11);
     assert!(due_at(&folded(&triggered, &reports("1", "1", EventKind::NoAnswer, 20))) <= at(80));
+}
+
+#[test]
+fn time_without_an_answer_counts_from_the_first_lookup_and_anew_after_an_event() {
+    let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::InProgress, 20));
+    let since = |call: &Call, now| {
+        let overdue = call.overdue_attempts(&POLICY, at(now));
+        call.unanswered_from(&overdue[0], &POLICY, at(now))
+    };
+    assert_eq!(since(&call, 5_000), at(5_000), "the first lookup may be late");
+    let call = Call { unanswered_since: Some(at(5_000)), ..call.waking_at(at(5_060)) };
+    assert_eq!(since(&call, 5_060), at(5_000));
+    assert_eq!(since(&call, 6_060), at(6_000), "nobody asked for 1,000 seconds");
+    let refolded = Call { wake_at: Some(at(920)), ..call.clone() };
+    assert_eq!(since(&refolded, 5_300), at(5_000), "a fold has set the time at which the timeout passed");
+    let alive = call.alive_event(&call.overdue_attempts(&POLICY, at(6_000))[0], at(6_000));
+    let call = folded(&call, &alive);
+    assert_eq!(since(&call, 7_000), at(7_000));
 }
