@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Call, Job, Provider, Timestamp};
-use switchhook_local::CloudOptions;
-use switchhook_local::fake::Mode;
+use switchhook_local::fake::{DeliveryFaults, Mode};
+use switchhook_local::{CloudOptions, DIAL_ACCOUNTS_SECRET};
 use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options};
 
 use crate::budget::reset_counters;
 use crate::outbound::{HOUR, all_accounts};
-use crate::reconciled::{consume_all, store_copies};
+use crate::reconciled::{consume_all, place_outside, store_copies};
 use crate::repaired_at_scale::{REQUESTS, begun, next_minute};
 use crate::traffic::twilio_call;
 
@@ -258,6 +258,119 @@ async fn provider_that_fails_for_many_hours_loses_the_oldest_calls_and_no_other_
     let looked_at = asked(&world, Provider::Retell)[0] - failed[0];
     assert!((5 * CALLS..=6 * CALLS + 1).contains(&looked_at), "the calls of six hours, and the open one: {looked_at}");
     assert_eq!(failed[0] - failed[1], before[0] - before[1]);
+}
+
+/// Stores the dial accounts with another entry of Retell, or without one. The version before has the same, so that nothing bridges it.
+fn put_account_of_retell(world: &World, entry: Option<Value>) {
+    let mut accounts = options(&all_accounts()).providers.dial_accounts_document();
+    accounts.remove("retell");
+    accounts.extend(entry.map(|entry| ("retell".to_owned(), entry)));
+    for _ in 0..2 {
+        world.cloud.services().secrets_manager().put(DIAL_ACCOUNTS_SECRET, &Value::from(accounts.clone()).to_string());
+    }
+}
+
+/// Entries of Retell without which it cannot be asked: a wrong one, and none.
+fn no_account() -> [Option<Value>; 2] {
+    [Some(json!({"dial": {}})), None]
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_calls_of_a_provider_without_an_account_are_looked_at_once_it_has_one() {
+    const CALLS: u64 = 150;
+    for entry in no_account() {
+        let reading = CloudOptions { reads_secrets: true, ..options(&all_accounts()) };
+        let (world, [retell, twilio]) = two_providers_of(reading).await;
+        put_account_of_retell(&world, entry.clone());
+        let settled_at = world.now().minus(MINUTE * 11);
+        store_settled(&world, &retell, "retell", CALLS as usize, settled_at).await;
+        store_settled(&world, &twilio, "twilio", CALLS as usize, settled_at.plus(Duration::from_millis(1))).await;
+        let report = world.cloud.check_drift().await.unwrap().unwrap();
+        // Each check looks at the open calls too.
+        assert_eq!(asked(&world, Provider::Twilio), [CALLS + 1, 0], "{entry:?}: {report:?}");
+        assert_eq!((asked(&world, Provider::Retell), report.checked), ([0, 0], CALLS + 1), "{entry:?}");
+        next_minutes(&world).await;
+        assert_eq!(world.logged("drift_run").len(), 1, "{entry:?}: the provider is left alone until the next check");
+
+        let account = options(&all_accounts()).providers.dial_accounts_document()["retell"].clone();
+        put_account_of_retell(&world, Some(account));
+        world.wait(MINUTE * 6).await;
+        world.cloud.check_drift().await.unwrap().unwrap();
+        assert_eq!(asked(&world, Provider::Retell), [CALLS + 1, 0], "{entry:?}");
+        assert_eq!(asked(&world, Provider::Twilio), [CALLS + 2, 0], "{entry:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_without_an_account_for_many_hours_loses_the_oldest_calls_and_no_other_provider_loses_any() {
+    const HOURS: u64 = 9;
+    const CALLS: u64 = 20;
+    for entry in no_account() {
+        let reading = CloudOptions { reads_secrets: true, ..options(&all_accounts()) };
+        let (world, [retell, twilio]) = two_providers_of(reading).await;
+        put_account_of_retell(&world, entry.clone());
+        let mut skipped_ms = 0;
+        for hour in 0..HOURS {
+            store_settled(&world, &retell, &format!("retell{hour}-"), CALLS as usize, world.now()).await;
+            store_settled(&world, &twilio, &format!("twilio{hour}-"), CALLS as usize, world.now()).await;
+            world.wait(HOUR).await;
+            skipped_ms += world.cloud.check_drift().await.unwrap().unwrap().skipped_ms;
+        }
+        assert_eq!(asked(&world, Provider::Twilio), [HOURS * CALLS + HOURS, 0], "{entry:?}");
+        // Nobody expects that a provider is asked which the accounts do not name.
+        assert_eq!(skipped_ms / SHARDS_DEFAULT > HOUR.as_millis() as u64, entry.is_some(), "{entry:?}: {skipped_ms}");
+        let account = options(&all_accounts()).providers.dial_accounts_document()["retell"].clone();
+        put_account_of_retell(&world, Some(account));
+        world.wait(MINUTE * 6).await;
+        world.cloud.check_drift().await.unwrap().unwrap();
+        let [looked_at, failed] = asked(&world, Provider::Retell);
+        assert!((5 * CALLS..=6 * CALLS + 1).contains(&looked_at) && failed == 0, "{entry:?}: {looked_at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_call_without_an_answer_among_others_with_one_is_asked_about_once_more() {
+    const CALLS: u64 = 50;
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call = begun(&world, "p").await;
+    let provider_call_id = place_outside(&world, "declines");
+    let unheard = begun(&world, &provider_call_id).await;
+    world.wait(MINUTE * 13).await;
+    let settled_at = world.now().minus(MINUTE * 11);
+    store_settled(&world, &unheard, "unheard", 1, settled_at).await;
+    store_settled(&world, &call, "settled", CALLS as usize, settled_at.plus(Duration::from_millis(1))).await;
+    // Retell's answer about one call is of no use for a moment.
+    world.cloud.fake().change_field(&provider_call_id, "call_id", "another");
+    let first = world.cloud.check_drift().await.unwrap().unwrap();
+    assert_eq!((first.drifted, first.requests.failed), (0, 2), "the settled call and the open one: {first:?}");
+    world.cloud.fake().change_field(&provider_call_id, "call_id", &provider_call_id);
+    next_minutes(&world).await;
+    let runs = world.logged("drift_run");
+    let drifted: u64 = runs.iter().map(|run| run["drifted"].as_u64().unwrap_or(0)).sum();
+    assert_eq!(drifted, 1, "{runs:?}");
+    next_minutes(&world).await;
+    assert_eq!(world.logged("drift_run").len(), runs.len(), "a check that is done is not repeated");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settled_call_that_never_gets_an_answer_is_asked_about_twice() {
+    const CALLS: u64 = 50;
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call = begun(&world, "p").await;
+    let provider_call_id = place_outside(&world, "declines");
+    let unheard = begun(&world, &provider_call_id).await;
+    world.wait(MINUTE * 13).await;
+    let settled_at = world.now().minus(MINUTE * 11);
+    store_settled(&world, &unheard, "unheard", 1, settled_at).await;
+    store_settled(&world, &call, "settled", CALLS as usize, settled_at.plus(Duration::from_millis(1))).await;
+    world.cloud.fake().change_field(&provider_call_id, "call_id", "another");
+    world.cloud.check_drift().await.unwrap().unwrap();
+    next_minutes(&world).await;
+    next_minutes(&world).await;
+    // The open call was asked about once.
+    assert_eq!(asked(&world, Provider::Retell)[1], 3);
 }
 
 /// Stores open calls that wake up much later.

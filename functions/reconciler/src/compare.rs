@@ -52,7 +52,7 @@ pub(crate) struct CheckedCall {
     pub(crate) is_passed_over: bool,
     /// True if no time is left.
     pub(crate) is_out_of_time: bool,
-    /// Providers that were not asked, because no requests are left, or because they fail or are slow.
+    /// Providers that were not asked, because no requests are left, because they fail or are slow, or because they lack an account.
     pub(crate) not_asked: Vec<Provider>,
     /// Providers that gave no usable answer.
     pub(crate) unanswered_by: Vec<Provider>,
@@ -96,6 +96,10 @@ impl Reconciler {
             }
             if !asked.contains(provider) {
                 checked.is_passed_over = true;
+                continue;
+            }
+            if lookups.lacks_account(provider) {
+                checked.not_asked.push(provider);
                 continue;
             }
             // The others would wait for its answers.

@@ -6,11 +6,12 @@
 //! were settled more than [`LAG_MAX`] ago are left out, so that no walk falls behind for ever. The metric `drift_skipped_ms` tells how much
 //! of the time was left out.
 //!
-//! **No provider keeps the walk from the calls of another.** A provider that has no requests left, does not answer, or answers
-//! [slowly](crate::compare) falls behind. It gets a walk of its own, which begins at its first call that was left. The walk of all others passes
-//! over its calls until its own walk has caught up. So each provider is still asked once about a call, and the call is read once more. The
-//! walks of a shard go on at the same time. The workers of the next minutes ask a provider that had no requests left or is slow, and the next
-//! hourly check one that does not answer. With more calls than a provider may be asked about, its walk looks at the first ones of each minute.
+//! **No provider keeps the walk from the calls of another.** A provider that has no requests left, does not answer, answers
+//! [slowly](crate::compare), or lacks an account falls behind. It gets a walk of its own, which begins at its first call that was left. The walk
+//! of all others passes over its calls until its own walk has caught up. So the call is read once more. A provider is still asked once
+//! about a call, and twice about one that gets no answer while others do. The walks of a shard go on at the same time. The workers of the
+//! next minutes ask a provider that had no requests left or is slow. One that does not answer, or lacked its account, is asked by the next
+//! hourly check. With more calls than a provider may be asked about, its walk looks at the first ones of each minute.
 //!
 //! **Open calls are looked at in turn**, at most [`OPEN_CALLS`] per hour, because each wakes up at its own time. One whose provider cannot be
 //! asked has its next turn with all others.
@@ -239,7 +240,10 @@ impl Reconciler {
         };
         let oldest = self.clock.now().minus(LAG_MAX).min(until);
         if walk.settled_until < oldest {
-            run.add(|report| report.skipped_ms += oldest.millis_since(walk.settled_until).unsigned_abs());
+            // Nobody expects that a provider is asked which the accounts do not name.
+            if provider.is_none_or(|provider| run.lookups.is_named(provider)) {
+                run.add(|report| report.skipped_ms += oldest.millis_since(walk.settled_until).unsigned_abs());
+            }
             walk.go_to(oldest, None);
         }
         let after = walk.settled_call.clone().map(|call_id| WakeEntry { call_id, wake_at: walk.settled_until });
@@ -270,7 +274,7 @@ impl Reconciler {
         let ShardWalks { cursor, stopped } = &mut *shared.lock().await;
         for (left, before) in &left {
             let mut walk = after_calls(*before);
-            if run.lookups.has_failed_last(*left) {
+            if run.lookups.is_unreachable(*left) {
                 // The next hourly run goes on. Until then, the provider is left alone.
                 walk.target = walk.settled_until;
             }
@@ -337,8 +341,11 @@ impl Reconciler {
             match checked {
                 None => {}
                 Some(Ok(checked)) => {
-                    // A provider that failed last may be down. A single call without an answer is passed over.
-                    let unanswered = checked.unanswered_by.iter().filter(|by| lookups.has_failed_last(**by));
+                    // A call without an answer is left to the walk of its provider. That walk passes over it, unless the provider
+                    // failed last, and may be down.
+                    let is_first_walk = matches!(asked, Asked::AllBut(_));
+                    let unanswered = checked.unanswered_by.iter();
+                    let unanswered = unanswered.filter(|by| is_first_walk || lookups.is_unreachable(**by));
                     let left_by: Vec<&Provider> = checked.not_asked.iter().chain(unanswered).collect();
                     // The walk of a provider counts the calls that it asks about, and the walk of all others the rest.
                     let is_counted = match asked {

@@ -18,7 +18,8 @@ use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptRecord, Call, Policy, Provider, ProviderEvent, Timestamp, fold};
 use switchhook_providers::{
-    AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook, read_with_notes,
+    AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook, api_url,
+    read_with_notes,
 };
 
 use crate::reconciler::{Reconciler, RequestStats, log_unknown_value};
@@ -311,10 +312,20 @@ impl Lookups<'_> {
         failures.get(&provider).is_some_and(|count| *count >= FAILURES_MAX)
     }
 
-    /// True if the provider gave no usable answer to the last lookup.
-    pub(crate) fn has_failed_last(&self, provider: Provider) -> bool {
+    /// True if the provider gave no usable answer to the last lookup, or has no account to be asked with.
+    pub(crate) fn is_unreachable(&self, provider: Provider) -> bool {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failures.get(&provider).is_some_and(|count| *count > 0)
+        self.lacks_account(provider) || failures.get(&provider).is_some_and(|count| *count > 0)
+    }
+
+    /// True if the provider can be looked up, and the accounts do not name it, or its account cannot be read.
+    pub(crate) fn lacks_account(&self, provider: Provider) -> bool {
+        api_url(provider).is_some() && self.accounts.config(provider).is_none()
+    }
+
+    /// True if the accounts name the provider.
+    pub(crate) fn is_named(&self, provider: Provider) -> bool {
+        !matches!(self.accounts.entry(provider), Entry::Unnamed)
     }
 
     /// True if the requests to a provider took longer than this on average, in milliseconds.
