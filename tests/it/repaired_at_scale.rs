@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
@@ -147,6 +148,24 @@ async fn stuck_calls_are_counted_although_a_run_has_no_time_for_all_that_is_due(
     let report = world.reconciler.run("test").await.unwrap();
     // The call and its 600 copies.
     assert_eq!((report.budget_used_up, report.stuck_dialing), (1, Some(601)), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn stuck_calls_are_counted_beside_a_row_of_a_later_version() {
+    let world = World::stopped();
+    for name in ["stuck", "later"] {
+        world.accept(Provider::Generic, &generic(name, name, "RINGING", 0)).await;
+    }
+    consume_all(&world).await;
+    let mut later = world.item(CALLS_TABLE, "later").await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("999".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+    world.wait(MINUTE * 11).await;
+    while minute_of(world.now()) % 10 != 0 {
+        world.wait(MINUTE).await;
+    }
+    let report = world.reconciler.run("test").await;
+    assert_eq!(report.map(|report| report.stuck_dialing).unwrap_or_default(), Some(1));
 }
 
 #[tokio::test(start_paused = true)]
