@@ -16,9 +16,9 @@
 //! **Open calls are looked at in turn**, at most [`OPEN_CALLS`] per hour, because each wakes up at its own time. One whose provider cannot be
 //! asked has its next turn with all others.
 //!
-//! **A repair takes the same path as every event.** An ending that the call does not have becomes an event in the inbox. Then
-//! a `drift_found` event makes the consumer refold the call from the inbox. The call announces `call.drift_repaired`, and the
-//! metric `drifted` counts it.
+//! **A repair takes the same path as every event.** An ending that the call does not have becomes an event in the inbox, and is announced
+//! as if a webhook had brought it. Then a `drift_found` event makes the consumer refold the call from the inbox. If that changes the call,
+//! because its row did not match its own events, the call announces `call.drift_repaired`. The metric `drifted` counts both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
