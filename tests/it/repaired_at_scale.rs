@@ -207,6 +207,24 @@ async fn dial_in_doubt_is_looked_up_before_many_routine_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn provider_that_answers_slowly_keeps_no_less_urgent_call_of_another_waiting() {
+    let world = World::stopped();
+    for event_type in ["RINGING", "ANSWERED", "COMPLETED"] {
+        world.accept(Provider::Generic, &generic("c", event_type, event_type, 0)).await;
+    }
+    let slow = begun(&world, "p").await;
+    store_copies(&world, &slow, "retell:p", 300).await;
+    world.cloud.fake().set_answer_time(Provider::Retell, Duration::from_secs(6));
+    world.wait(INACTIVITY_TIMEOUT).await;
+    assert!(world.call("c").await.settled_at.is_none(), "its outcome is awaited");
+    for _ in 0..2 {
+        next_minute(&world).await;
+        consume_all(&world).await;
+    }
+    assert!(world.call("c").await.settled_at.is_some(), "300 other calls were due");
+}
+
+#[tokio::test(start_paused = true)]
 async fn less_urgent_work_leaves_requests_to_more_urgent_work() {
     let world = World::stopped();
     let take = async |ceiling| world.inbox.take_lookups(Provider::Retell, world.now(), 20, ceiling).await.unwrap();

@@ -13,7 +13,7 @@
 //!
 //! **A run ends in time, and does the most urgent work first.** It reads the clock before each call and each request. Calls that it has
 //! no time for stay due for the next run. The sweep gets half of the time at most. Then the run tells operators about new trouble, whatever is due.
-//! Then it hands work to workers, the most urgent first, and wakes calls itself.
+//! Then it hands work to workers, the most urgent first, and wakes calls itself, those of all wake queues at the same time.
 
 mod attention;
 mod compare;

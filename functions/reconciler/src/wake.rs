@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Found, StoreOutcome, WakeEntry, WakeQueue};
@@ -125,6 +126,9 @@ impl Reconciler {
     }
 
     /// Wakes the calls of these pages, until `stop_at`. Returns the first error, after it has tried every call.
+    ///
+    /// The wake queues are handled at the same time, each page by page. So calls that wait for a slow provider keep no call of another queue
+    /// waiting.
     pub(crate) async fn wake(
         &self,
         pages: Vec<DuePage>,
@@ -134,13 +138,19 @@ impl Reconciler {
     ) -> Result<(), Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
         let lookups = &self.lookups(&accounts, stop_at);
-        let mut first_error = None;
-        for page in pages.iter().filter(|page| !page.calls.is_empty()) {
-            if self.is_time_up(stop_at) {
-                break;
+        let pages = &pages;
+        let woken = join_all(WakeQueue::OPEN.map(|queue| async move {
+            let mut woken = Vec::new();
+            for page in pages.iter().filter(|page| page.queue == queue && !page.calls.is_empty()) {
+                if !self.is_time_up(stop_at) {
+                    woken.push((page, self.wake_calls(page, lookups, trace_id).await));
+                }
             }
-            let result = self.wake_page(page, lookups, report, trace_id).await;
-            first_error = first_error.or(result.error);
+            woken
+        }));
+        let mut first_error = None;
+        for (page, woken) in woken.await.into_iter().flatten() {
+            first_error = first_error.or(sum_up(page, woken, lookups, report).error);
         }
         self.add_lookups(lookups, report, trace_id).await;
         report.budget_used_up |= u64::from(self.is_time_up(stop_at));
@@ -167,9 +177,6 @@ impl Reconciler {
     }
 
     /// Wakes the calls of one page.
-    ///
-    /// If no call of the page can be worked on, because no requests are left, the rest of the shard is left to the next minute.
-    /// Otherwise each minute would read the whole backlog.
     pub(crate) async fn wake_page(
         &self,
         page: &DuePage,
@@ -177,45 +184,22 @@ impl Reconciler {
         report: &mut Report,
         trace_id: &str,
     ) -> PageResult {
+        sum_up(page, self.wake_calls(page, lookups, trace_id).await, lookups, report)
+    }
+
+    /// Wakes the calls of one page. Returns a result for each of them, and `None` for one that no time is left for.
+    async fn wake_calls(
+        &self,
+        page: &DuePage,
+        lookups: &Lookups<'_>,
+        trace_id: &str,
+    ) -> Vec<Option<Result<WokenCall, Error>>> {
         let urgency = urgency_of(page.queue);
         let ids: Vec<CallId> = page.calls.iter().map(|entry| entry.call_id.clone()).collect();
-        let woken: Vec<Option<Result<WokenCall, Error>>> = stream::iter(ids)
-            .map(|id| async move {
-                if lookups.is_time_up() { None } else { Some(self.wake_call(&id, urgency, lookups, trace_id).await) }
-            })
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
-        let is_time_up = lookups.is_time_up();
-        let is_blocked = |woken: &Option<_>| matches!(woken, Some(Ok(WokenCall { is_over_budget: true, .. })));
-        // If the time is up, the next worker can look up what this one could not.
-        let is_left = |woken: &Option<_>| woken.is_none() || (is_time_up && is_blocked(woken));
-        let handled = woken.iter().position(is_left).unwrap_or(woken.len());
-        let is_all_blocked = handled > 0 && woken.iter().take(handled).all(is_blocked);
-        let mut result = PageResult {
-            is_left: (page.is_more || handled < woken.len()) && !is_all_blocked,
-            last_handled: handled.checked_sub(1).and_then(|last| page.calls.get(last)).cloned(),
-            error: None,
-        };
-        for woken in woken.into_iter().flatten() {
-            report.woken += 1;
-            match woken {
-                Ok(woken) => {
-                    report.deadlines_passed += woken.deadlines_passed;
-                    report.lookup_events += woken.lookup_events;
-                    report.claims_expired += woken.claims_expired;
-                    report.timeouts += woken.timeouts;
-                    report.doubts += woken.doubts;
-                    report.overdue_wake_ms = report.overdue_wake_ms.max(woken.overdue_ms);
-                    report.rescheduled += u64::from(woken.is_rescheduled);
-                }
-                Err(error) => {
-                    report.failed += 1;
-                    result.error.get_or_insert(error);
-                }
-            }
-        }
-        result
+        let woken = stream::iter(ids).map(|id| async move {
+            if lookups.is_time_up() { None } else { Some(self.wake_call(&id, urgency, lookups, trace_id).await) }
+        });
+        woken.buffered(CONCURRENCY).collect().await
     }
 
     /// Handles one call that the index returned as due. Its findings become events in the inbox. If there are none, it gets a
@@ -431,6 +415,48 @@ impl Reconciler {
             }
         }
     }
+}
+
+/// Adds the results for the calls of a page to the report.
+///
+/// If no call of the page can be worked on, because no requests are left, the rest of the shard is left to the next minute.
+/// Otherwise each minute would read the whole backlog.
+fn sum_up(
+    page: &DuePage,
+    woken: Vec<Option<Result<WokenCall, Error>>>,
+    lookups: &Lookups<'_>,
+    report: &mut Report,
+) -> PageResult {
+    let is_time_up = lookups.is_time_up();
+    let is_blocked = |woken: &Option<_>| matches!(woken, Some(Ok(WokenCall { is_over_budget: true, .. })));
+    // If the time is up, the next worker can look up what this one could not.
+    let is_left = |woken: &Option<_>| woken.is_none() || (is_time_up && is_blocked(woken));
+    let handled = woken.iter().position(is_left).unwrap_or(woken.len());
+    let is_all_blocked = handled > 0 && woken.iter().take(handled).all(is_blocked);
+    let mut result = PageResult {
+        is_left: (page.is_more || handled < woken.len()) && !is_all_blocked,
+        last_handled: handled.checked_sub(1).and_then(|last| page.calls.get(last)).cloned(),
+        error: None,
+    };
+    for woken in woken.into_iter().flatten() {
+        report.woken += 1;
+        match woken {
+            Ok(woken) => {
+                report.deadlines_passed += woken.deadlines_passed;
+                report.lookup_events += woken.lookup_events;
+                report.claims_expired += woken.claims_expired;
+                report.timeouts += woken.timeouts;
+                report.doubts += woken.doubts;
+                report.overdue_wake_ms = report.overdue_wake_ms.max(woken.overdue_ms);
+                report.rescheduled += u64::from(woken.is_rescheduled);
+            }
+            Err(error) => {
+                report.failed += 1;
+                result.error.get_or_insert(error);
+            }
+        }
+    }
+    result
 }
 
 /// Decides about a dial in doubt that the provider does not have.
