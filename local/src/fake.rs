@@ -284,7 +284,7 @@ impl FakeProvider {
         id
     }
 
-    /// Changes a field of a call in Retell's answers to later requests, as if Retell had added a value to its list.
+    /// Changes a field of a call in the answers of Retell or Bland to later requests, as if the provider had added a value to its list.
     pub fn change_field(&self, provider_call_id: &str, name: &str, value: &str) {
         if let Some(call) = lock(&self.state).calls.get_mut(provider_call_id) {
             call.changed_fields.insert(name.to_owned(), value.into());

@@ -141,6 +141,35 @@ async fn run_asks_about_a_limited_number_of_calls_that_a_list_only_names() {
     }
 }
 
+/// Bland has a new status, so nobody can tell how most of the calls ended.
+#[tokio::test(start_paused = true)]
+async fn calls_that_nobody_can_read_keep_no_call_of_a_later_page_from_being_found() {
+    const UNREADABLE: usize = 100;
+    let world = discovering(&[Provider::Bland]);
+    let fake = world.cloud.fake();
+    let place = |appointment_id: &str| {
+        let metadata = json!({"fake": "confirms", "appointment_id": appointment_id});
+        let request = json!({"phone_number": "+447700900123", "metadata": metadata}).to_string();
+        let answer = fake.handle("POST", "/v1/calls", Some("key"), request.as_bytes());
+        text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"])
+    };
+    // The list begins with the newest call.
+    place("readable");
+    world.wait(MINUTE).await;
+    for number in 0..UNREADABLE {
+        fake.change_field(&place(&number.to_string()), "status", "unheard-of");
+    }
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    fake.set_answer_time(Provider::Bland, Duration::from_secs(1));
+    let mut asked = 0;
+    for _ in 0..5 {
+        asked += run(&world).await.1;
+    }
+    let state = call_state(&world, "appointment:readable").await;
+    assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "{asked} requests");
+    assert!((UNREADABLE..UNREADABLE + 20).contains(&(asked as usize)), "each call is asked about once: {asked}");
+}
+
 /// Each read of a call takes 300 ms, so a page of ten known calls takes some seconds.
 #[tokio::test(start_paused = true)]
 async fn long_list_of_one_provider_keeps_no_list_of_another_from_being_read() {

@@ -5,7 +5,7 @@
 //! read again after it has ended. A cursor per provider in the inbox table holds the period that is being read, and the next page. A scheduled
 //! run hands each list that is due to a [worker](crate::repair), so that a long list of one provider does not keep the others from being read.
 //! The worker reads pages as long as it has time, at most [`PAGES_MAX`]. It begins none after [`LOOKUPS_MAX`] lookups of calls that the list
-//! only names. The next minute's worker continues.
+//! only names. The next minute's worker continues, also in the middle of a page.
 //!
 //! **Time that no period covers is counted.** A list that has more calls than the runs can read falls behind. Beyond [`LOOK_BACK_MAX`] the
 //! calls are left out, and the metric `discovery_skipped_ms` tells of how much time. It also has the time of a period that was given up,
@@ -40,7 +40,7 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(3 * 60 * 60);
 /// calls per page. So it is enough for 9,000 calls per hour.
 pub const PAGES_MAX: u32 = 60;
 /// Lookups of calls that a list only names, after which a worker reads no further page. The page that reaches the limit is still
-/// finished, so a worker sends at most a page more.
+/// finished if there is time, so a worker sends at most a page more.
 const LOOKUPS_MAX: u64 = 100;
 
 impl Reconciler {
@@ -131,11 +131,18 @@ impl Reconciler {
                 log_unknown_value(provider, None, field, "asked_again_later", now);
             }
             self.store_unknown(provider, &page, report, trace_id).await?;
-            for provider_call_id in &page.named {
+            let before = usize::try_from(cursor.handled).unwrap_or(usize::MAX);
+            for provider_call_id in page.named.iter().skip(before) {
                 if self.is_time_up(stop_at) {
-                    // The next run reads this page again, and by then knows the calls that were found on it.
+                    // The next worker reads this page again, and goes on behind these calls. Otherwise a page with many calls that get no
+                    // usable answer would keep all later ones from being read.
+                    if cursor.is_in_progress() {
+                        self.inbox.set_discovery_cursor(provider, &cursor).await?;
+                        report.discovery_skipped_ms += skipped_ms;
+                    }
                     return Ok(());
                 }
+                cursor.handled += 1;
                 if self.is_known(provider, provider_call_id, None).await? {
                     continue;
                 }
@@ -150,7 +157,7 @@ impl Reconciler {
                     report.discovered += u64::from(self.store(provider, &webhook, &event, trace_id).await?);
                 }
             }
-            cursor.page = page.next_page;
+            (cursor.page, cursor.handled) = (page.next_page, 0);
             self.inbox.set_discovery_cursor(provider, &cursor).await?;
             // Counted once, when the period has begun: a run whose first page fails leaves the cursor where it is.
             report.discovery_skipped_ms += std::mem::take(&mut skipped_ms);
@@ -331,7 +338,7 @@ impl Reconciler {
 /// milliseconds. `None` if the list is not due.
 fn next_period(stored: Option<DiscoveryCursor>, newest: Timestamp) -> Option<(DiscoveryCursor, u64)> {
     match stored {
-        Some(cursor) if cursor.page.is_some() => Some((cursor, 0)),
+        Some(cursor) if cursor.is_in_progress() => Some((cursor, 0)),
         Some(cursor) if cursor.until.plus(PERIOD) > newest => None,
         Some(cursor) => {
             let earliest = newest.minus(LOOK_BACK_MAX);
@@ -344,5 +351,5 @@ fn next_period(stored: Option<DiscoveryCursor>, newest: Timestamp) -> Option<(Di
 
 /// Cursor before the first page of a period, and after its last one.
 const fn period_cursor(from: Timestamp, until: Timestamp) -> DiscoveryCursor {
-    DiscoveryCursor { from, until, page: None, unreadable_since: None }
+    DiscoveryCursor { from, until, page: None, handled: 0, unreadable_since: None }
 }

@@ -26,7 +26,7 @@ pub(super) struct FakeCall {
     pub(super) metadata: Value,
     /// Fields of the dial request that the provider repeats, in its own words.
     pub(super) echoed: Value,
-    /// Fields that Retell shows with another value, by their names.
+    /// Fields that Retell or Bland shows with another value, by their names.
     pub(super) changed_fields: BTreeMap<String, Value>,
     pub(super) created_ms: i64,
     /// `None` if nobody picks up.

@@ -88,7 +88,7 @@ fn call(call: &FakeCall, id: &str, now: i64) -> Value {
     };
     let minutes = answered.filter(|_| is_over).map_or(0.0, |at| (call.ended_ms - at) as f64 / 60_000.0);
     let outcome = call.outcome().filter(|_| call.analysed_ms <= now);
-    json!({
+    let mut shown = json!({
         "call_id": id,
         "c_id": id,
         "batch_id": null,
@@ -116,7 +116,11 @@ fn call(call: &FakeCall, id: &str, now: i64) -> Value {
         "concatenated_transcript": "",
         "recording_url": null,
         "price": 0.0,
-    })
+    });
+    if let Value::Object(shown) = &mut shown {
+        shown.extend(call.changed_fields.clone());
+    }
+    shown
 }
 
 /// One webhook: the call, with its analysis. There is none if the request named no URL.

@@ -190,6 +190,8 @@ pub(super) struct DiscoveryItem {
     pub(super) until: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) page: Option<String>,
+    #[serde(default)]
+    pub(super) handled: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) unreadable_since: Option<Timestamp>,
 }
