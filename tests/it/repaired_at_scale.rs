@@ -164,8 +164,10 @@ async fn stuck_calls_are_counted_beside_a_row_of_a_later_version() {
     while minute_of(world.now()) % 10 != 0 {
         world.wait(MINUTE).await;
     }
-    let report = world.reconciler.run("test").await;
-    assert_eq!(report.map(|report| report.stuck_dialing).unwrap_or_default(), Some(1));
+    // The later row may be due too, which is an error.
+    drop(world.reconciler.run("test").await);
+    let runs = [world.logged("reconciled"), world.logged("reconcile_failed")].concat();
+    assert!(runs.iter().any(|run| run["stuck_dialing"] == 1), "{runs:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +211,7 @@ async fn dial_in_doubt_is_looked_up_before_many_routine_questions() {
 #[tokio::test(start_paused = true)]
 async fn provider_that_answers_slowly_keeps_no_less_urgent_call_of_another_waiting() {
     let world = World::stopped();
-    for event_type in ["RINGING", "ANSWERED", "COMPLETED"] {
+    for event_type in ["RINGING", "ANSWERED", "ENDED"] {
         world.accept(Provider::Generic, &generic("c", event_type, event_type, 0)).await;
     }
     let slow = begun(&world, "p").await;
