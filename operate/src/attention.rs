@@ -2,9 +2,19 @@
 
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
 use switchhook_domain::Timestamp;
+use switchhook_providers::ReadError;
 
 use crate::error::Error;
 use crate::stack::Stack;
+
+/// Cause that the consumer notes, and the cause in words.
+const CALL_FULL: &str = "call_full";
+const CALL_FULL_TEXT: &str = "the call has reached its limit of events";
+
+/// Returns the cause of a quarantine in words. `None` if this version does not know it.
+pub(crate) fn text_of_cause(cause: &str) -> Option<String> {
+    ReadError::text_of(cause).or_else(|| (cause == CALL_FULL).then(|| CALL_FULL_TEXT.to_owned()))
+}
 
 /// Returns the items of a kind, the latest first, at most `limit` of them.
 pub(crate) async fn all(stack: &Stack, kind: AttentionKind, limit: usize) -> Result<Vec<Attention>, Error> {

@@ -10,10 +10,10 @@ use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, HistoryEntry, Origin, Timestamp};
 
+use crate::attention::text_of_cause;
 use crate::audit;
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::quarantine::text_of_cause;
 use crate::stack::Stack;
 
 pub use crate::received::MinuteCount;

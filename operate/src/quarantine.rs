@@ -9,7 +9,6 @@ use serde::Serialize;
 use serde_json::json;
 use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, Reread, StoredEvent};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
-use switchhook_providers::ReadError;
 
 use crate::attention;
 use crate::dead_letters;
@@ -24,9 +23,6 @@ use crate::stack::Stack;
 pub const LISTED_DEFAULT: usize = 1_000;
 /// Entries of one page of the index of quarantined events.
 const INDEX_PAGE_MAX: i32 = 1_000;
-/// Cause that the consumer notes, and the cause in words.
-const CALL_FULL: &str = "call_full";
-const CALL_FULL_TEXT: &str = "the call has reached its limit of events";
 /// Longest time for which the notice of ingress is in the dead-letter queue, in milliseconds. SQS keeps no message for longer.
 const NOTICE_MS_MAX: i64 = 14 * 24 * 60 * 60 * 1_000;
 
@@ -295,11 +291,6 @@ fn of_index(entry: Attention) -> Option<Quarantined> {
         quarantined_at: entry.at,
         item_key: entry.item_key,
     })
-}
-
-/// Returns the cause of a quarantine in words. `None` if this version does not know it.
-pub(crate) fn text_of_cause(cause: &str) -> Option<String> {
-    ReadError::text_of(cause).or_else(|| (cause == CALL_FULL).then(|| CALL_FULL_TEXT.to_owned()))
 }
 
 fn of_stored(stored: &StoredEvent) -> Quarantined {

@@ -9,9 +9,8 @@ use serde::Serialize;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::{EventId, Origin, Timestamp};
 
-use crate::attention;
+use crate::attention::{self, text_of_cause};
 use crate::error::Error;
-use crate::quarantine::text_of_cause;
 use crate::stack::Stack;
 use crate::time_text;
 

@@ -167,7 +167,7 @@ pub const METRICS: &[Metric] = &[
     milliseconds(
         "reconciler",
         "drift_skipped_ms",
-        "Time whose settled calls a drift check left out, because it was hours behind, summed over the shards and the providers behind",
+        "Time whose settled calls a drift check left out, because it was hours behind, summed over the shards and the providers behind. A provider that the accounts do not name does not count",
     ),
     count(
         "reconciler",
