@@ -17,6 +17,8 @@ const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
 /// Number of such dials of a call from which on all of them count, those of earlier attempts too. So a call never uses up
 /// [its room](Call::has_room_for_dial) by waiting.
 const WITHDRAWN_DIALS_COUNT_FROM: usize = WITHDRAWN_DIALS_MAX / 2;
+/// Lateness of a lookup that counts as none. The reconciler runs every minute, and a run takes up to another.
+const LATENESS_MAX: Duration = Duration::from_secs(120);
 
 /// Decision of the retry policy about an attempt that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +102,18 @@ impl Call {
     /// Returns the next [`unanswered_since`](Self::unanswered_since) of a call that is looked at at `now`, and whose provider gives no usable
     /// answer about an overdue attempt.
     ///
-    /// Only time in which the provider was asked counts. So the result is later by the time for which the call was due and nobody looked at
-    /// it. It is `now` if this is the first lookup after an event of the attempt.
+    /// It begins when the timeout of the attempt passes. Only time in which the provider was asked counts. So the result is later by the time
+    /// for which the call was due and nobody looked at it, if that is more than two minutes.
     #[must_use]
     pub fn unanswered_from(&self, attempt: &AttemptState, policy: &Policy, now: Timestamp) -> Timestamp {
         let overdue_since = attempt.last_event_at.plus(policy.inactivity_timeout);
-        let Some(since) = self.unanswered_since.filter(|since| *since >= overdue_since) else { return now };
-        // A fold may have set an earlier time, to which the call is not late.
-        let wake_at = self.wake_at.filter(|wake_at| *wake_at > since);
-        let late_ms = wake_at.map_or(0, |wake_at| now.millis_since(wake_at).max(0));
-        since.plus(Duration::from_millis(late_ms.unsigned_abs()))
+        let (since, due_at) = match self.unanswered_since.filter(|since| *since >= overdue_since) {
+            None => (overdue_since, self.wake_at.map_or(overdue_since, |wake_at| wake_at.max(overdue_since))),
+            // A fold may have set an earlier time, to which the call is not late.
+            Some(since) => (since, self.wake_at.filter(|wake_at| *wake_at > since).unwrap_or(now)),
+        };
+        let late = Duration::from_millis(now.millis_since(due_at).max(0).unsigned_abs());
+        if late > LATENESS_MAX { since.plus(late) } else { since }
     }
 
     /// Derives the job. The first rule that matches decides.
