@@ -17,12 +17,11 @@ use serde::Serialize;
 
 pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
 pub use load::{
-    Effect, ReconcilerLimits, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_hours, drift_share, pollers,
-    recovery_h, resources,
+    Effect, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_hours, drift_share, pollers, recovery_h, resources,
 };
 pub use partitions::{Partitions, new_keys_writes_max, partitions, received_writes_at_most};
 pub use relay::relay_batch;
-pub use sweep::{reconciler_vcpus, sweep_reads_max};
+pub use sweep::{ReconcilerLimits, reconciler_vcpus, sweep_reads_max};
 pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Mean seconds from the arrival of a message in a FIFO queue to its receipt. Others measured a median of 28 ms and a 99th percentile of 645

@@ -1,7 +1,34 @@
-//! Calls that the sweep reads.
+//! Limits of the reconciler, and the calls that its sweep reads.
 
-use super::{READ_S, REQUEST_CPU_S, ReconcilerLimits, count, parameter, quota};
+use serde::Serialize;
+
+use super::{READ_S, REQUEST_CPU_S, count, parameter, quota};
 use crate::cost::RECONCILER_MEMORY_GB;
+
+/// Limits of the reconciler, from its own constants.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ReconcilerLimits {
+    /// Requests to one provider in a minute.
+    pub lookups: f64,
+    /// The same, as far as they may be about calls without an ending.
+    pub ending_lookups: f64,
+    /// The same, as far as they may belong to the drift check.
+    pub drift_lookups: f64,
+    /// Hours after which the drift check leaves a settled call out.
+    pub drift_lag_h: f64,
+    /// Seconds of each minute in which workers sweep a shard.
+    pub sweep_s: f64,
+    /// Calls that a worker of the sweep reads at the same time.
+    pub sweep_concurrency: f64,
+    /// Messages in the events queue, for each shard, at which the sweep pauses.
+    pub queue_depth_per_shard: f64,
+    /// Calls of one provider's list that discovery reads in an hour.
+    pub discovered_calls: f64,
+    /// The same, if it reads each call in as many periods as overlap.
+    pub discovered_calls_in_time: f64,
+    /// Hours after which discovery leaves calls out.
+    pub discovery_look_back_h: f64,
+}
 
 /// Returns the calls per second that the sweep reads with this number of shards.
 ///

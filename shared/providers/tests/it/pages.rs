@@ -173,7 +173,7 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
             json!({"call_duration_secs": if first { 9 } else { 0 }, "phone_call": {"call_result": call_result}});
         let analysis = json!({"data_collection_results": results});
         let data = json!({"conversation_id": "c", "status": status, "metadata": metadata, "analysis": analysis});
-        json!({"type": "post_call_transcription", "data": data}).to_string()
+        json!({"type": "post_call_transcription", "event_timestamp": 1_760_962_525, "data": data}).to_string()
     };
     let livekit = |event: &str, status: &str, reason: &str| {
         let attributes = json!({"sip.callID": "c", "sip.callStatus": status});
