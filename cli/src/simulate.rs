@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn loads_are_those_of_a_calculation_by_hand() {
-        // 86.4 million webhooks a day are 1,000 a second, of 333.3 calls, a tenth of which is dialled.
+        // 86.4 million webhooks a day are 1,000 a second, about 333.3 calls. A tenth of the calls is dialled.
         let traffic = Traffic::new(86.4e6);
         let webhooks = resource(&traffic, "webhooks per second");
         assert_eq!((webhooks.mean, webhooks.peak, webhooks.limit), (1_000.0, 3_000.0, 1_000.0));

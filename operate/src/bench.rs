@@ -140,7 +140,7 @@ enum Answer {
 
 /// Sends webhooks to a running stack, waits until they are applied, and removes them. Calls `started` before the first webhook.
 ///
-/// When a future of `stopped` completes, the benchmark sends no more. When the next one completes, it waits no longer. It removes the webhooks
+/// Each future of `stopped` ends one part of the benchmark: the first one the sending, and the second one the wait. The webhooks are removed
 /// all the same.
 ///
 /// # Errors

@@ -57,8 +57,7 @@ enum LookUp {
     Number(PhoneNumber),
 }
 
-/// Looks a text up as the id of a call, of an attempt at its provider, of an event, of an entity and of an appointment, and as a phone
-/// number.
+/// Looks a text up in every way that it may be meant: as the id of a call, attempt, event, entity or appointment, or as a phone number.
 ///
 /// # Errors
 /// A read failed.
@@ -171,17 +170,17 @@ fn entity_of(text: &str) -> Option<CallId> {
     provider.is_configured().then(|| entity_key(provider, id))
 }
 
-/// Parses an E.164 number as people write it or paste it: from a link (`tel:`), and with the invisible marks and the special blanks and
-/// hyphens of the page that it comes from. `None` for any other text.
+/// Parses an E.164 number as people write it or paste it. It may come from a link (`tel:`), and have the invisible marks, blanks and hyphens
+/// of a page. `None` for any other text.
 #[must_use]
 pub fn parse_pasted(text: &str) -> Option<PhoneNumber> {
     PhoneNumber::parse_written(&plain(text))
 }
 
-/// Returns a text without the scheme `tel:`, and without the characters that are not ASCII: a number has none.
+/// Returns a text without the scheme `tel:`, and without marks, blanks and hyphens that are not ASCII. Letters stay, because no number has one.
 fn plain(text: &str) -> String {
-    let ascii: String = text.chars().filter(char::is_ascii).collect();
-    let number = ascii.trim();
+    let marked: String = text.chars().filter(|c| c.is_ascii() || c.is_alphanumeric()).collect();
+    let number = marked.trim();
     let is_link = number.get(..TEL.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(TEL));
     let number = if is_link { number.get(TEL.len()..) } else { Some(number) };
     number.unwrap_or_default().to_owned()
@@ -301,7 +300,9 @@ mod tests {
             assert_eq!(shown(pasted), ["+447700900123"], "{pasted:?}");
         }
         assert_eq!(shown("tel:447700900123"), ["tel:447700900123", "447700900123", "+447700900123"]);
-        assert_eq!(shown("zoë12345"), ["zoë12345"]);
+        for text in ["zoë12345", "+44é7700900123"] {
+            assert_eq!(shown(text), [text]);
+        }
         assert_eq!(shown("apt_1").len() + shown("call-x").len(), 0);
     }
 

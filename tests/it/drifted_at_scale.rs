@@ -328,20 +328,26 @@ async fn provider_without_an_account_for_many_hours_loses_the_oldest_calls_and_n
     }
 }
 
+/// Stores many settled calls, this time after they began, of which Retell gives a useful answer about all but one. Returns the provider's
+/// id of that call, which is still open too.
+async fn settled_with_one_unanswered(world: &World, age: Duration) -> String {
+    const CALLS: usize = 50;
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call = begun(world, "p").await;
+    let provider_call_id = place_outside(world, "declines");
+    let unheard = begun(world, &provider_call_id).await;
+    world.wait(age).await;
+    let settled_at = world.now().minus(MINUTE * 11);
+    store_settled(world, &unheard, "unheard", 1, settled_at).await;
+    store_settled(world, &call, "settled", CALLS, settled_at.plus(Duration::from_millis(1))).await;
+    world.cloud.fake().change_field(&provider_call_id, "call_id", "another");
+    provider_call_id
+}
+
 #[tokio::test(start_paused = true)]
 async fn settled_call_without_an_answer_among_others_with_one_is_asked_about_once_more() {
-    const CALLS: u64 = 50;
     let world = World::stopped();
-    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let call = begun(&world, "p").await;
-    let provider_call_id = place_outside(&world, "declines");
-    let unheard = begun(&world, &provider_call_id).await;
-    world.wait(MINUTE * 13).await;
-    let settled_at = world.now().minus(MINUTE * 11);
-    store_settled(&world, &unheard, "unheard", 1, settled_at).await;
-    store_settled(&world, &call, "settled", CALLS as usize, settled_at.plus(Duration::from_millis(1))).await;
-    // Retell's answer about one call is of no use for a moment.
-    world.cloud.fake().change_field(&provider_call_id, "call_id", "another");
+    let provider_call_id = settled_with_one_unanswered(&world, MINUTE * 13).await;
     let first = world.cloud.check_drift().await.unwrap().unwrap();
     assert_eq!((first.drifted, first.requests.failed), (0, 2), "the settled call and the open one: {first:?}");
     world.cloud.fake().change_field(&provider_call_id, "call_id", &provider_call_id);
@@ -355,16 +361,8 @@ async fn settled_call_without_an_answer_among_others_with_one_is_asked_about_onc
 
 #[tokio::test(start_paused = true)]
 async fn settled_call_that_never_gets_an_answer_is_asked_about_twice() {
-    const CALLS: u64 = 50;
     let world = World::stopped();
-    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let call = begun(&world, "p").await;
-    let provider_call_id = place_outside(&world, "declines");
-    let unheard = begun(&world, &provider_call_id).await;
-    let settled_at = world.now().minus(MINUTE * 11);
-    store_settled(&world, &unheard, "unheard", 1, settled_at).await;
-    store_settled(&world, &call, "settled", CALLS as usize, settled_at.plus(Duration::from_millis(1))).await;
-    world.cloud.fake().change_field(&provider_call_id, "call_id", "another");
+    settled_with_one_unanswered(&world, Duration::ZERO).await;
     world.cloud.check_drift().await.unwrap().unwrap();
     next_minutes(&world).await;
     next_minutes(&world).await;

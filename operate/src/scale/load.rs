@@ -392,8 +392,8 @@ pub fn drift_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
     (left * drift_hours(traffic, reconciler) / 24.0 / (traffic.calls() * 60.0)).clamp(0.0, 1.0)
 }
 
-/// Returns the hours of a day in which the drift check has calls to look at, if it has too few requests: the busy hours, and then those by
-/// which it may fall behind.
+/// Returns the hours of a day in which the drift check has calls to look at, if it has too few requests. These are the busy hours, and after
+/// them as many hours as it may fall behind.
 #[must_use]
 pub fn drift_hours(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
     (24.0 / traffic.peak_factor + reconciler.drift_lag_h).min(24.0)

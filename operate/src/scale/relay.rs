@@ -7,7 +7,7 @@ use super::{Traffic, count, parameter, quota};
 
 /// Returns the mean number of records in a batch of the relay.
 ///
-/// The stream has a shard for each partition of the calls table. Lambda polls each shard four times a second, and divides what it finds
+/// The stream has a shard for each partition of the calls table. Lambda polls each shard four times a second, and divides the records
 /// into `ParallelizationFactor` batches by the keys of the calls. If `x` records come for each of these batches on average, `1 - e^-x` of
 /// them have one at least. The others invoke nothing.
 #[must_use]

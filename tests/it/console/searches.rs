@@ -82,7 +82,7 @@ async fn event_leads_to_its_call_or_to_its_own_page() {
         let none = browser.post("/search", &[("text", typed)]).await;
         assert_eq!((none.status, none.location), (StatusCode::NOT_FOUND, None), "{}", none.html);
     }
-    // The provider's id of a call that another system dialled, and the sentence that says so.
+    // A provider's id finds no call that another system dialled, and the page explains it.
     world.accept(Provider::Generic, &generic("c/9", "e/9", "RINGING", 0)).await;
     world.quiesce().await;
     assert!(browser.get("/call?id=c%2F9").await.html.contains("sid-c/9"));

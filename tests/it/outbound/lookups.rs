@@ -201,7 +201,7 @@ async fn drift_run_finds_what_no_webhook_told() {
     world.cloud.check_drift().await.unwrap().unwrap();
     world.quiesce().await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
-    // The runbook says what is published: the report of the provider as such, and no repair of the row.
+    // As the runbook says, the report of the provider is published as such, and no repair of the row.
     let published = world.published_types(&call_id);
     assert!(published.contains(&"call.completed".to_owned()), "{published:?}");
     assert!(!published.contains(&"call.drift_repaired".to_owned()), "{published:?}");

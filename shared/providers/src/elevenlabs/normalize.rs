@@ -166,7 +166,7 @@ fn ending(conversation: &Conversation) -> Ending {
     }
 }
 
-/// True if the record of a phone call may be that of a call which never became a conversation. Only its `call_initiation_failure` tells why.
+/// True if the record of a phone call shows no conversation. Perhaps nobody answered: only `call_initiation_failure` tells.
 fn lacks_reason(conversation: &Conversation) -> bool {
     conversation.phone_call().is_some_and(|call| call.call_result.is_none())
         && conversation.status == Some(Status::Failed)
