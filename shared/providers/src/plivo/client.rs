@@ -433,15 +433,15 @@ fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
     if is_billed || text(call, "answer_time").is_some() || text(call, "call_state") == Some("ANSWER") {
         return Some(CallStatus::Completed);
     }
-    if text(call, "hangup_cause_name").is_some_and(|name| name.eq_ignore_ascii_case("no answer")) {
-        return Some(CallStatus::NoAnswer);
-    }
     match cause? {
         0 => Some(CallStatus::Ended),
         1000 => Some(CallStatus::Cancel),
         cause if is_canceled_by_plivo(cause) => Some(CallStatus::Failed),
-        2000..=2070 => Some(CallStatus::Failed),
-        3010 | 3020 => Some(CallStatus::Busy),
+        // Errors of the request, of a network, of the answer URL or its XML, and of Plivo.
+        2000..=2070 | 3030..=3090 | 3120..=3140 | 5000..=5020 | 7011 | 8011 | 9000 | 9100 => Some(CallStatus::Failed),
+        3010 | 3020 | 3100 | 3110 => Some(CallStatus::Busy),
+        // Nobody answered within the ring timeout, whose end Plivo or the network noticed.
+        3000 | 6010 => Some(CallStatus::NoAnswer),
         _ => None,
     }
 }

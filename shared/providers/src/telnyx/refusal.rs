@@ -74,7 +74,7 @@ fn network_refusal(code: &str) -> Option<Refusal> {
         "D34" | "D35" | "D36" | "D46" | "D49" | "D51" | "D53" | "D54" | "D63" | "D64" => {
             Some(Refusal::CallingNumber("invalid_calling_number"))
         }
-        "D1" | "D2" | "D3" | "D22" => Some(Refusal::Capacity("concurrency_limit")),
+        "D1" | "D2" | "D3" | "D10" | "D22" => Some(Refusal::Capacity("concurrency_limit")),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@
 //! **A search never proves that there was no call.** The documentation does not say by which time the list is filtered, and a call that
 //! nobody answered may have none. So a search that finds nothing is undecided, and the dial is not repeated.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -195,12 +196,42 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
 pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Option<ParsedPage> {
     let index: usize = page.map_or(Some(0), |page| page.parse().ok())?;
     let (calls, next) = parse_list(body, index)?;
+    let first_legs = first_legs(&calls);
     // The list holds the calls of the period, and a call that nobody answered may have no start.
-    let wanted = calls.iter().filter(|call| {
-        let started_at = text(call, "start_time").and_then(parse_time);
-        started_at.is_none_or(|at| period.contains(at))
+    let wanted = calls.iter().enumerate().filter(|(place, call)| {
+        let is_of_period = started_at(call).is_none_or(|at| period.contains(at));
+        is_of_period && is_to_a_person(call) && !is_later_leg(*place, call, &first_legs)
     });
-    Some((endings(wanted.map(parse_call)), next.map(|index| index.to_string())))
+    Some((endings(wanted.map(|(_, call)| parse_call(call))), next.map(|index| index.to_string())))
+}
+
+fn started_at(call: &Map<String, Value>) -> Option<Timestamp> {
+    text(call, "start_time").and_then(parse_time)
+}
+
+/// False for a leg to a program: a websocket, or a user of an application. Its address may hold a secret.
+fn is_to_a_person(call: &Map<String, Value>) -> bool {
+    let kind = call.get("to").and_then(|to| to.get("type").or_else(|| to.get(0)?.get("type"))).and_then(Value::as_str);
+    kind.is_none_or(|kind| matches!(kind, "phone" | "sip"))
+}
+
+/// Places of the earliest legs of the conversations on a page. A leg without a start counts as later than the others.
+fn first_legs(calls: &[Map<String, Value>]) -> BTreeMap<&str, usize> {
+    let mut legs: Vec<_> = calls
+        .iter()
+        .enumerate()
+        .filter_map(|(place, call)| Some((text(call, "conversation_uuid")?, place, started_at(call))))
+        .collect();
+    // The first leg comes last, so its place replaces those of the others.
+    legs.sort_by_key(|(_, place, started_at)| Reverse((started_at.is_none(), *started_at, *place)));
+    legs.into_iter().map(|(conversation, place, _)| (conversation, place)).collect()
+}
+
+/// True for a leg that another call added to its conversation by `connect`. See
+/// <https://developer.vonage.com/voice/voice-api/guides/legs-conversations>.
+fn is_later_leg(place: usize, call: &Map<String, Value>, first_legs: &BTreeMap<&str, usize>) -> bool {
+    let first = text(call, "conversation_uuid").and_then(|conversation| first_legs.get(conversation));
+    text(call, "direction") == Some("outbound") && first.is_some_and(|first| *first != place)
 }
 
 /// Time in which our call was created. `None` if the time of the dial is unknown.

@@ -221,6 +221,40 @@ fn vonage_calls_that_ended_become_events() {
 }
 
 #[test]
+fn legs_that_a_vonage_call_added_are_no_calls() {
+    let leg = |id: &str, direction: &str, started: Value, to: Value| {
+        json!({
+            "uuid": id, "status": "completed", "direction": direction, "conversation_uuid": "c1", "duration": "51", "to": to,
+            "start_time": started, "end_time": "2025-10-20 12:14:47", "from": {"type": "phone", "number": "447700900000"},
+        })
+    };
+    let phone = || json!({"type": "phone", "number": "442079460018"});
+    let at = |second: u32| json!(format!("2025-10-20 12:13:{second}"));
+    let of_other_conversation = |mut leg: Value| {
+        leg["conversation_uuid"] = json!("c2");
+        leg
+    };
+    let calls = [
+        leg("without-start", "outbound", Value::Null, phone()),
+        leg("later", "outbound", at(57), phone()),
+        leg("agent", "outbound", at(56), json!({"type": "websocket", "uri": "wss://agent.example.com?token=secret"})),
+        leg("user", "outbound", at(56), json!([{"type": "app", "user": "anna"}])),
+        leg("call", "outbound", at(55), phone()),
+        // A caller who is moved into a conversation called by themselves.
+        leg("caller", "inbound", at(58), phone()),
+        of_other_conversation(leg(
+            "other-call",
+            "outbound",
+            at(57),
+            json!([{"type": "sip", "uri": "sip:desk@example.com"}]),
+        )),
+    ];
+    let page = read(Provider::Vonage, None, &json!({"count": calls.len(), "_embedded": {"calls": calls}}));
+    let ids = ["call", "caller", "other-call"].map(|id| format!("vonage:{id}:completed:call_record"));
+    assert_eq!(events(&page).0, ids);
+}
+
+#[test]
 fn elevenlabs_list_names_the_conversations_that_have_ended() {
     let row = |id: &str, status: &str| json!({"conversation_id": id, "status": status});
     let of_source = |id: &str, source: &str| json!({"conversation_id": id, "status": "done", "conversation_initiation_source": source});

@@ -83,10 +83,27 @@ fn known_call_is_read_in_each_state() {
 fn record_says_how_an_unanswered_call_ended() {
     let ended = |cause, name| play(Some("p1"), &[not_found(), (200, record("p1", CREATED, None, cause, name))]).1;
     assert_eq!(kinds(ended(3000, "No Answer")), [EventKind::Ringing, EventKind::NoAnswer]);
-    assert_eq!(kinds(ended(3010, "Busy Line")), [EventKind::Ringing, EventKind::Busy]);
-    assert_eq!(kinds(ended(3020, "Rejected")), [EventKind::Ringing, EventKind::Busy]);
+    assert_eq!(kinds(ended(6010, "Ring Timeout Reached")), [EventKind::Ringing, EventKind::NoAnswer]);
+    for (cause, name) in [(3010, "Busy Line"), (3020, "Rejected"), (3100, "Busy Everywhere"), (3110, "Declined")] {
+        assert_eq!(kinds(ended(cause, name)), [EventKind::Ringing, EventKind::Busy], "{cause}");
+    }
     assert_eq!(kinds(ended(1000, "Canceled")), [EventKind::Canceled]);
-    assert_eq!(kinds(ended(2000, "Invalid Destination Address")), [EventKind::Failed]);
+    let failures = [
+        (2000, "Invalid Destination Address"),
+        (3030, "Unknown Caller ID"),
+        (3050, "Unallocated Number"),
+        (3090, "Network Congestion"),
+        (3120, "User Does Not Exist Anywhere"),
+        (3140, "DNO Caller ID"),
+        (5000, "Network Error"),
+        (7011, "Error Reaching Answer URL"),
+        (8011, "Invalid Answer XML"),
+        (9000, "Multiparty Call Error"),
+        (9100, "Multiparty Call Error"),
+    ];
+    for (cause, name) in failures {
+        assert_eq!(kinds(ended(cause, name)), [EventKind::Failed], "{cause}");
+    }
     assert_eq!(kinds(ended(1010, "Canceled (Out Of Credits)")), [EventKind::Failed]);
     // The call is over, and Plivo does not know why. That is no status which it may report later.
     assert_eq!(kinds(ended(0, "Unknown")), [EventKind::Completed]);
