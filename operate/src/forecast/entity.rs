@@ -57,7 +57,7 @@ fn effect_of_booking(entity: Option<&Entity>, key: &CallId, steps: &[Step], now:
     let is_to_come = |starts_at: Option<Timestamp>| starts_at.is_some_and(|at| at > now);
     let schedules = |event: &ProviderEvent| match event.booking.as_deref() {
         Some(BookingReport::Booked(booked)) => is_to_come(booked.starts_at),
-        Some(BookingReport::Canceled) | None => false,
+        Some(BookingReport::Canceled { .. }) | None => false,
     };
     // Whatever event of a booking the consumer gets, it makes the calls agree with the row.
     let after = fold_entity(entity, key, &sent).next.or_else(|| entity.cloned());

@@ -87,7 +87,7 @@ impl Booking {
         let report = event.booking.as_deref()?;
         let (is_canceled, starts_at) = match report {
             BookingReport::Booked(booked) => (false, booked.starts_at),
-            BookingReport::Canceled => (true, None),
+            BookingReport::Canceled { .. } => (true, None),
         };
         let latest_start = before.and_then(|before| before.latest_start).max(starts_at);
         if let Some(before) = before.filter(|before| before.rank() >= rank(position, is_canceled)) {
@@ -111,7 +111,7 @@ impl Booking {
     /// True if the state takes this event into account, and the calls agree with it.
     #[must_use]
     pub(crate) fn includes(&self, position: &EntityPosition, report: &BookingReport) -> bool {
-        self.calls_agree && self.rank() >= rank(position, *report == BookingReport::Canceled)
+        self.calls_agree && self.rank() >= rank(position, report.is_canceled())
     }
 
     fn rank(&self) -> Rank<'_> {
@@ -147,7 +147,7 @@ impl ProviderEvent {
     pub fn booked_call(&self, defaults: &CallDefaults, earliest: Timestamp) -> Option<Result<NewCall, NotScheduled>> {
         match self.booking.as_deref()? {
             BookingReport::Booked(booked) => Some(self.call_of(booked, defaults, earliest)),
-            BookingReport::Canceled => None,
+            BookingReport::Canceled { .. } => None,
         }
     }
 

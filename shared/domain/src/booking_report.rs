@@ -13,8 +13,31 @@ use crate::window::CallingWindow;
 pub enum BookingReport {
     /// The appointment is booked, or was moved to this start. The event names the number to call.
     Booked(Booked),
-    /// The booking is over: it was canceled, or another booking replaced it.
-    Canceled,
+    /// The booking is over: it was canceled, or another booking replaced it. Or it is a request that nobody has confirmed yet.
+    Canceled {
+        /// The sender's id of the booking that this one replaces. `None` if it replaces none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<String>,
+    },
+}
+
+impl BookingReport {
+    /// Report of a booking that is over and replaces none.
+    pub const CANCELED: Self = Self::Canceled { replaces: None };
+
+    /// The sender's id of the booking that this one replaces.
+    #[must_use]
+    pub fn replaces(&self) -> Option<&str> {
+        match self {
+            Self::Booked(Booked { replaces, .. }) | Self::Canceled { replaces } => replaces.as_deref(),
+        }
+    }
+
+    /// True if no call is to be made for the booking.
+    #[must_use]
+    pub const fn is_canceled(&self) -> bool {
+        matches!(self, Self::Canceled { .. })
+    }
 }
 
 /// A booking that schedules a call.

@@ -115,11 +115,8 @@ pub(crate) fn of_entity(
 /// person is in it when the new booking is forgotten.
 #[must_use]
 pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
-    let (Origin::Provider(provider), Some(BookingReport::Booked(booked))) = (event.origin, event.booking.as_deref())
-    else {
-        return None;
-    };
-    let id = bounded("", booked.replaces.as_deref()?);
+    let Origin::Provider(provider) = event.origin else { return None };
+    let id = bounded("", event.booking.as_deref()?.replaces()?);
     let report = event.entity.clone().filter(|report| report.id.as_ref() != Some(&id))?;
     let own_id = event.event_id.as_str().strip_prefix(provider.as_str()).unwrap_or_default().trim_start_matches(':');
     Some(ProviderEvent {
@@ -128,7 +125,7 @@ pub fn replaced_booking(event: &ProviderEvent) -> Option<ProviderEvent> {
         appointment_id: None,
         to: None,
         entity: Some(EntityReport { id: Some(id), data: BTreeMap::new(), ..report }),
-        booking: Some(Box::new(BookingReport::Canceled)),
+        booking: Some(Box::new(BookingReport::CANCELED)),
         ..event.clone()
     })
 }

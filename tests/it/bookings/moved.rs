@@ -36,6 +36,26 @@ async fn booking_that_comes_back_has_its_call_again() {
     assert_eq!(calls.len(), 1);
 }
 
+/// The host confirms bookings. A request to move one ends it at once, and only the request names it.
+#[tokio::test(start_paused = true)]
+async fn booking_whose_move_waits_for_the_host_is_not_called_about() {
+    let requested = || {
+        let mut body = calcom("BOOKING_REQUESTED", "b2", 10, 5 * HOUR_S);
+        body["payload"]["rescheduleUid"] = json!("b1");
+        body
+    };
+    for order in permutations(&[created("b1", 0, 3 * HOUR_S), requested()]) {
+        let world = World::with_secret(&secret());
+        receive(&world, &order).await;
+        assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: no call", "dials: 0"], "{order:?}");
+    }
+    for order in permutations(&[created("b1", 0, 3 * HOUR_S), requested(), created("b2", 20, 5 * HOUR_S)]) {
+        let world = World::with_secret(&secret());
+        receive(&world, &order).await;
+        assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"], "{order:?}");
+    }
+}
+
 /// The calling window may have put the call off for longer than the inbox keeps its creation.
 #[tokio::test(start_paused = true)]
 async fn booking_that_comes_back_is_called_after_the_record_of_its_call_expired() {

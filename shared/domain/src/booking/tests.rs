@@ -47,7 +47,7 @@ fn event(id: u32, second: i64, starts_at: Option<i64>) -> ProviderEvent {
             sequence: None,
             data: BTreeMap::new(),
         }),
-        booking: Some(Box::new(starts_at.map_or(BookingReport::Canceled, booked))),
+        booking: Some(Box::new(starts_at.map_or(BookingReport::CANCELED, booked))),
         block_number: false,
         forgotten_at: None,
         trace_id: None,
@@ -115,7 +115,7 @@ mod random {
             prop_assert_eq!(&other.live, &whole.live);
             let latest = events.iter().max_by_key(|event| {
                 let position = EntityPosition::of(event).expect("an entity");
-                (position.at, event.booking.as_deref() == Some(&BookingReport::Canceled), event.event_id.clone())
+                (position.at, event.booking.as_deref().is_some_and(BookingReport::is_canceled), event.event_id.clone())
             });
             let expected: BTreeSet<CallId> = latest.and_then(ProviderEvent::booked_call_id).into_iter().collect();
             prop_assert_eq!(&whole.live, &expected);

@@ -63,15 +63,15 @@ pub(crate) fn read(
     };
     let occurred_at = mapping.time.as_ref().and_then(|place| place.time(&body));
     let sequence = mapping.sequence.as_ref().and_then(|place| place.number(&body));
+    let replaces = || text(&mapping.replaces).map(|id| bounded("", &id));
     let booking = match &rule.meaning {
         Meaning::OfCall { .. } | Meaning::Received => None,
         Meaning::Booked => mapping.booking_rule.clone().map(|rule| {
             let starts_at = mapping.starts_at.as_ref().and_then(|place| place.time(&body));
             let starts_at = starts_at.filter(|at| normalized::is_plausible(*at));
-            let replaces = text(&mapping.replaces).map(|id| bounded("", &id));
-            BookingReport::Booked(Booked { starts_at, replaces, rule })
+            BookingReport::Booked(Booked { starts_at, replaces: replaces(), rule })
         }),
-        Meaning::BookingCanceled => Some(BookingReport::Canceled),
+        Meaning::BookingCanceled => Some(BookingReport::Canceled { replaces: replaces() }),
     };
     let (kind, implies) = match &rule.meaning {
         Meaning::OfCall { kind, implies } => (*kind, implies),

@@ -57,7 +57,7 @@ fn shown(reading: &Reading) -> String {
             let data = serde_json::to_string(&report.data).unwrap();
             let booking = match event.booking.as_deref() {
                 None => String::new(),
-                Some(BookingReport::Canceled) => ", over".to_owned(),
+                Some(BookingReport::Canceled { .. }) => ", over".to_owned(),
                 Some(BookingReport::Booked(booked)) => {
                     let starts_at = booked.starts_at.map_or_else(|| "-".to_owned(), |at| at.to_string());
                     let to = event.to.as_ref().map_or("-", |to| to.as_str());
@@ -115,6 +115,7 @@ fn examples_read_their_payloads() {
     insta::assert_snapshot!(lines.join("\n"), @r#"
     calcom/cancelled: x-calcom:kUa2:BOOKING_CANCELLED:2026-01-03T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_CANCELLED 2026-01-03T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"CANCELLED"}, over
     calcom/created: x-calcom:kUa1:BOOKING_CREATED:2026-01-01T00%3A01%3A00.250Z of entity:x-calcom:kUa1: received BOOKING_CREATED 2026-01-01T00:01:00.250Z {"starts_at":"2026-01-05T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-05T15:00:00.000Z for +14155550123
+    calcom/requested: x-calcom:kUa2:BOOKING_REQUESTED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_REQUESTED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"PENDING"}, over, and x-calcom:kUa2:BOOKING_REQUESTED:2026-01-02T08%3A00%3A00.000Z/replaced/97a8e3a366166eec of entity:x-calcom:kUa1
     calcom/rescheduled: x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_RESCHEDULED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-06T15:00:00.000Z for +14155550123, and x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z/replaced/97a8e3a366166eec of entity:x-calcom:kUa1
     calendly/created: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.created 2026-01-01T00:01:00.000Z {"rescheduled":false,"starts_at":"2026-01-05T15:00:00.000000Z"}, booked 2026-01-05T15:00:00.000Z for +14155550123
     calendly/rescheduled_canceled: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.canceled of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.canceled 2026-01-02T08:00:00.000Z {"rescheduled":true,"starts_at":"2026-01-05T15:00:00.000000Z"}, over
