@@ -72,6 +72,7 @@ impl Scheduler {
                         Ok(Some(probe @ Route::Probe(_))) => steps.push(Step::Claim(probe, None, Box::new(call))),
                         Ok(None) => {
                             report.waiting += 1;
+                            flow.note_if_unconfigured(&call);
                             for provider in call.dial_providers() {
                                 if let Err(error) = flow.await_resumption(provider, now).await {
                                     fail(report, error);

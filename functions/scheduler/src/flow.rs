@@ -69,6 +69,8 @@ pub(crate) struct Flow<'a> {
     newly_full: BTreeSet<Provider>,
     /// Providers for which calls may wait until their pause ends, and that time.
     paused: BTreeMap<Provider, Timestamp>,
+    /// Providers with due calls that wait because no provider of the call has a dial rate. Of each call it is the first provider.
+    unconfigured: BTreeSet<Provider>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
 }
@@ -85,6 +87,7 @@ impl<'a> Flow<'a> {
             full: BTreeSet::new(),
             newly_full: BTreeSet::new(),
             paused: BTreeMap::new(),
+            unconfigured: BTreeSet::new(),
             behind: BTreeMap::new(),
         }
     }
@@ -170,6 +173,24 @@ impl<'a> Flow<'a> {
             self.paused.insert(provider, until);
         }
         Ok(())
+    }
+
+    /// Notes that due calls wait for the provider, which has no dial rate.
+    pub(crate) fn note_unconfigured(&mut self, provider: Provider) {
+        self.unconfigured.insert(provider);
+    }
+
+    /// Notes that a due call waits, if no provider of it has a dial rate.
+    pub(crate) fn note_if_unconfigured(&mut self, call: &Call) {
+        let providers = call.dial_providers();
+        if let Some(first) = providers.first().filter(|_| !providers.iter().any(|other| self.is_configured(*other))) {
+            self.note_unconfigured(*first);
+        }
+    }
+
+    /// Providers whose due calls wait, because no provider of the call has a dial rate.
+    pub(crate) fn unconfigured(&self) -> u64 {
+        self.unconfigured.len() as u64
     }
 
     /// Number of calls that the provider's dial rate allows from one run of the schedule to the next, at least one. 0 if the provider
@@ -282,6 +303,16 @@ impl<'a> Flow<'a> {
             }
         }
         Ok(places)
+    }
+
+    /// True if one of the other providers needs a probe.
+    pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+        for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
+            if self.is_configured(other) && self.health(other).await?.needs_probe(now) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Finds a provider for the call, in the order that the call names. If a provider needs a probe, the call becomes that

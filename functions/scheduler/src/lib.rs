@@ -135,7 +135,7 @@ pub struct Report {
     pub lost_races: u64,
     /// Calls whose claim failed with an error. The next run tries them again.
     pub failed: u64,
-    /// Providers that have due calls but no dial rate. Each run reads only one shard of such a provider.
+    /// Providers with due calls that wait because no provider of the call has a dial rate. Each run reads only one shard of such a provider.
     pub unconfigured: u64,
     /// 1 if the run ended because its time was up.
     pub budget_used_up: u64,
@@ -174,6 +174,7 @@ impl Scheduler {
         let mut flow = self.flow();
         let claims = self.claim_due(&mut flow, &mut report, started, trace_id).await;
         report.full = flow.full().len() as u64;
+        report.unconfigured = flow.unconfigured();
         let result = claims.and(self.look_again(flow.full(), &flow).await);
         self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
@@ -315,7 +316,7 @@ impl Scheduler {
             ("delayed", report.delayed),
             ("lost_races", report.lost_races),
             ("failed", report.failed),
-            ("unconfigured", report.unconfigured),
+            ("unconfigured", flow.unconfigured()),
             ("providers_unavailable", flow.unavailable()),
             ("budget_used_up", report.budget_used_up),
         ];

@@ -143,8 +143,9 @@ impl Scheduler {
         started: Timestamp,
     ) -> Result<(), Error> {
         let now = self.clock.now();
-        let is_only_counted = !flow.is_configured(provider) && queue == WakeQueue::Dial(provider);
-        let (limit, until) = match self.pool_of(queue, provider, flow, report, now).await? {
+        let pool = self.pool_of(queue, provider, flow, report, now).await?;
+        let is_only_counted = !flow.is_configured(provider) && (pool.is_none() || queue == WakeQueue::Dial(provider));
+        let (limit, until) = match pool {
             _ if is_only_counted => (Some(1), now),
             Some((_, calls)) => (Some(calls.clamp(PAGE_MIN, PAGE_MAX)), now.plus(ahead)),
             None => (None, now.plus(ahead)),
@@ -171,7 +172,12 @@ impl Scheduler {
                 // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
                 // the count `unconfigured` shows it.
                 last?;
-                report.unconfigured += u64::from(due > 0);
+                let Some((call_id, _)) = line.due.front() else { break };
+                if queue == WakeQueue::Dial(provider) {
+                    flow.note_unconfigured(provider);
+                } else if let Some(call) = self.calls.get_call(call_id).await? {
+                    flow.note_if_unconfigured(&call);
+                }
                 break;
             }
             // After an error too: the calls of the page that are due are claimed.
@@ -284,8 +290,14 @@ impl Scheduler {
         if queue == WakeQueue::Dial(provider) {
             return Ok(probe);
         }
-        let others = match flow.free_places_of_others(provider, Turn::OldestFirst, now).await? {
-            Some(1..) if report.waiting < FALLBACK_WAITING_MAX => Some((Pool::Others, FALLBACK_PAGE)),
+        let places = flow.free_places_of_others(provider, Turn::OldestFirst, now).await?;
+        let may_read_on = report.waiting < FALLBACK_WAITING_MAX;
+        let others = match places {
+            Some(1..) if may_read_on => Some((Pool::Others, FALLBACK_PAGE)),
+            // Nobody else may have a call that can be the probe.
+            _ if probe.is_none() && may_read_on && flow.others_need_probe(provider, now).await? => {
+                Some((Pool::Others, FALLBACK_PAGE))
+            }
             Some(_) => probe.or(Some((Pool::Others, 0))),
             None => probe,
         };

@@ -294,6 +294,10 @@ impl Call {
         let is_used_up = attempts.len() >= usize::from(plan.retry.attempts_max).min(CALL_ATTEMPTS_MAX);
         let is_too_late = || plan.is_too_late(plan.moved_into_window(self.drawn_retry_at(plan, latest)));
         let too_late = || is_too_late().then_some(EndReason::Stopped(StopReason::TooLate));
+        // It may become known only now that a person had answered an earlier attempt.
+        if attempts.iter().any(is_answered_by_person) {
+            return Some(EndReason::NotRetryable);
+        }
         match decision(latest) {
             RetryDecision::Retry if is_used_up => Some(EndReason::AttemptsUsed),
             RetryDecision::Retry => too_late(),
@@ -363,6 +367,25 @@ fn retry_decision(attempt: &AttemptState, retry: &RetryPolicy) -> RetryDecision 
         | Lifecycle::PresumedCompleted
         | Lifecycle::PresumedCompletedAfterAnswer => RetryDecision::Never,
     }
+}
+
+/// True if a person answered the attempt.
+fn is_answered_by_person(attempt: &AttemptState) -> bool {
+    let is_answered = match attempt.lifecycle {
+        Lifecycle::InProgress
+        | Lifecycle::BusyAfterAnswer
+        | Lifecycle::FailedAfterAnswer
+        | Lifecycle::Completed
+        | Lifecycle::PresumedCompleted
+        | Lifecycle::PresumedCompletedAfterAnswer => true,
+        Lifecycle::Initiated
+        | Lifecycle::Ringing
+        | Lifecycle::NoAnswer
+        | Lifecycle::Canceled
+        | Lifecycle::Busy
+        | Lifecycle::Failed => false,
+    };
+    is_answered && attempt.outcome != Outcome::Voicemail
 }
 
 /// True if the attempt timed out, and nobody knows whether a person answered it.

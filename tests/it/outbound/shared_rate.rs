@@ -281,6 +281,40 @@ async fn one_call_whose_first_provider_has_no_rate_is_found_in_whichever_shard_i
     }
 }
 
+/// The first provider of the calls gets none, for whatever reason. Nobody else would find out that the second one works again.
+#[tokio::test(start_paused = true)]
+async fn second_provider_of_the_calls_gets_its_probe() {
+    for is_first_configured in [false, true] {
+        let configured: &[_] =
+            if is_first_configured { &[Provider::Retell, Provider::Vapi] } else { &[Provider::Vapi] };
+        let world = stopped_world(configured);
+        open(&world, Provider::Vapi, Duration::from_secs(30)).await;
+        if is_first_configured {
+            open(&world, Provider::Retell, MINUTE * 15).await;
+        }
+        for number in 0..5 {
+            schedule(&world, &format!("call-{number}"), &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+        }
+        let report = world.cloud.schedule().await.unwrap().unwrap();
+        assert_eq!((report.claimed, report.unconfigured), (0, 0));
+        world.wait(MINUTE).await;
+        let report = world.cloud.schedule().await.unwrap().unwrap();
+        assert_eq!((report.claimed, report.unconfigured), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_which_no_provider_has_a_rate_are_reported() {
+    for configured in [&[Provider::Retell][..], &[]] {
+        let world = stopped_world(configured);
+        for number in 0..40 {
+            schedule(&world, &format!("call-{number}"), &[Provider::Vapi, Provider::Telnyx], Duration::ZERO).await;
+        }
+        let report = world.cloud.schedule().await.unwrap().unwrap();
+        assert_eq!((report.claimed, report.unconfigured), (0, 1), "{configured:?}");
+    }
+}
+
 /// Two runs at the same time see the same free places. The one that comes too late must not read all that waits.
 #[tokio::test(start_paused = true)]
 async fn run_that_comes_too_late_for_the_places_reads_little() {

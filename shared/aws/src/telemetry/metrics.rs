@@ -105,7 +105,11 @@ pub const METRICS: &[Metric] = &[
     count("scheduler", "schedule_failed", "Runs and batches with an error"),
     count("scheduler", "claimed", "Calls claimed"),
     count("scheduler", "waiting", "Due calls that no provider takes now"),
-    count("scheduler", "unconfigured", "Providers with due calls and no rate in `DialRates`"),
+    count(
+        "scheduler",
+        "unconfigured",
+        "Providers whose due calls wait, because no provider of the call has a rate in `DialRates`",
+    ),
     count("scheduler", "providers_unavailable", "Providers whose circuit is open"),
     count("scheduler", "budget_used_up", "Runs that ended because their time was up"),
     count("scheduler", "triggered", "Calls claimed by hand"),
