@@ -121,8 +121,8 @@ fn ending(call: &Call) -> Ending {
         (_, Some(Status::Canceled), _) if !lasted => Ending::CANCELED,
         // Somebody who hung up had answered, so the words contradict each other.
         (Some(AnsweredBy::NoAnswer), _, _) if !was_ended_by_the_person => Ending::NO_ANSWER,
-        // Something answered that Bland could not identify.
-        (Some(AnsweredBy::Unknown), Some(Status::Completed), _) if lasted && !has_failed => Ending::COMPLETED,
+        // Bland calls a call completed that a person or a machine answered. It may not have tried to find out which of them.
+        (Some(AnsweredBy::Unknown) | None, Some(Status::Completed), _) if lasted && !has_failed => Ending::COMPLETED,
         (_, Some(Status::Completed), _) if was_ended_by_the_person => Ending::COMPLETED,
         // Nothing says whether anybody answered.
         (_, _, _) => Ending::Unclear,

@@ -2,7 +2,7 @@
 //! message instead.
 //!
 //! The words of `queue_status` and `answered_by` are those of Bland's SDK (`bland` 0.3.0, `calls/types/call_details_response.py`).
-//! **Bland documents no list for `status`.** Its words have been seen in programs that read Bland's webhooks.
+//! Those of `status` are on <https://docs.bland.ai/api-v1/get/calls-id> and in programs that read Bland's webhooks.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -186,6 +186,8 @@ pub(super) enum Status {
     NoAnswer,
     Canceled,
     Failed,
+    /// Bland could not determine it.
+    Unknown,
     /// Unknown names.
     Other,
 }
@@ -199,6 +201,7 @@ impl Status {
             "no-answer" => Self::NoAnswer,
             "canceled" => Self::Canceled,
             "failed" => Self::Failed,
+            "unknown" => Self::Unknown,
             _ => Self::Other,
         }
     }
@@ -207,7 +210,7 @@ impl Status {
         match self {
             Self::Completed | Self::Busy | Self::NoAnswer | Self::Canceled | Self::Failed => Some(true),
             Self::Live => Some(false),
-            Self::Other => None,
+            Self::Unknown | Self::Other => None,
         }
     }
 }

@@ -144,9 +144,16 @@ fn transcription(conversation: &Conversation, decided: Option<UserDecision>, tim
     call_events
 }
 
-/// Reads how a conversation ended: by the result of the phone call, and without one by the status and the length. A call that
-/// has a length was answered.
+/// Reads how a conversation ended. The agent may have found out that a machine had answered.
 fn ending(conversation: &Conversation) -> Ending {
+    let ending = ending_of_call(conversation);
+    let may_be_answered = matches!(ending, Ending::Answered { .. } | Ending::Unclear);
+    if may_be_answered && conversation.found_voicemail() { Ending::VOICEMAIL } else { ending }
+}
+
+/// Reads how the call ended: by the result of the phone call, and without one by the status and the length. A call that
+/// has a length was answered.
+fn ending_of_call(conversation: &Conversation) -> Ending {
     let was_answered = conversation.seconds().map(|seconds| seconds > 0);
     let result = conversation.phone_call().and_then(|call| call.call_result);
     match (result, conversation.status, was_answered) {

@@ -116,6 +116,12 @@ impl Conversation {
         text.parse().ok().filter(|seconds| *seconds >= 0)
     }
 
+    /// True if the agent's tool for it found out that a machine had answered. See `FeaturesUsageCommonModel` in the SDK `elevenlabs` 2.78.0.
+    pub(super) fn found_voicemail(&self) -> bool {
+        let usage = self.metadata.as_ref().and_then(|metadata| metadata.features_usage.as_ref());
+        usage.and_then(|usage| usage.voicemail_detection.as_ref()).and_then(|detection| detection.used) == Some(true)
+    }
+
     pub(super) fn ended_at(&self) -> Option<Timestamp> {
         let started_at = self.started_at()?.as_millis();
         Some(Timestamp::from_millis(started_at.saturating_add(self.seconds()?.saturating_mul(1000))))
@@ -157,6 +163,22 @@ pub(super) struct Metadata {
     text_only: Option<bool>,
     #[serde(deserialize_with = "lenient::text")]
     conversation_initiation_source: Option<String>,
+    #[serde(deserialize_with = "lenient::object")]
+    features_usage: Option<FeaturesUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FeaturesUsage {
+    #[serde(deserialize_with = "lenient::object")]
+    voicemail_detection: Option<FeatureUsage>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FeatureUsage {
+    #[serde(deserialize_with = "lenient::flag")]
+    used: Option<bool>,
 }
 
 impl Metadata {

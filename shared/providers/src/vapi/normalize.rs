@@ -220,6 +220,10 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::NeverDialled(reason), _) => Ending::NeverDialled(reason),
         (EndedReason::NoAssistant | EndedReason::TrunkRefused, false) => Ending::NeverDialled(NeverDialled::Account),
         (EndedReason::NeverConnected, _) => Ending::FAILED,
+        // Without the times, it may have been a transfer. With a start, the dial may still have failed.
+        (EndedReason::DialOrTransfer(_), false) if !has_times => Ending::Unclear,
+        (EndedReason::DialOrTransfer(_), true) => Ending::Unclear,
+        (EndedReason::DialOrTransfer(dial), false) => dial,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
         (EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused, true) => {
             Ending::FAILED_AFTER_ANSWER

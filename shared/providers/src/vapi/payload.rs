@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use switchhook_domain::{NeverDialled, Timestamp};
 
 use crate::correlation::EchoedIds;
+use crate::ending::Ending;
 use crate::lenient;
 use crate::user_decision::{CustomData, UserDecision};
 
@@ -321,6 +322,9 @@ pub(super) enum EndedReason {
     NeverDialled(NeverDialled),
     /// The call never reached the person.
     NeverConnected,
+    /// The dial ended so. Or the person answered, and a transfer ended so: Vapi names most errors of a dial for transfers too
+    /// (<https://docs.vapi.ai/calls/troubleshoot-call-errors>, "Transfer failed").
+    DialOrTransfer(Ending),
     /// The number does not exist, or this account may not call it. A retry cannot help.
     WrongNumber,
     /// A fault that occurs before the answer as well as after it.
@@ -348,14 +352,14 @@ impl EndedReason {
             | "silence-timed-out" => Self::Conversation,
             "voicemail" => Self::Voicemail,
             // Vonage reports "rejected" if the person rejects the call.
-            "customer-busy" | "vonage-rejected" => Self::Busy,
+            "vonage-rejected" => Self::DialOrTransfer(Ending::BUSY),
+            "customer-busy" => Self::Busy,
             "customer-did-not-answer" => Self::NoAnswer,
             "call.ringing.sip-inbound-caller-hungup-before-call-connect" => Self::CallerHungUp,
             "manually-canceled" | "call-deleted" | "scheduled-call-deleted" => Self::Stopped,
             "customer-did-not-give-microphone-permission"
-            | "phone-call-provider-bypass-enabled-but-no-call-received"
-            | "twilio-failed-to-connect-call"
-            | "vonage-failed-to-connect-call" => Self::NeverConnected,
+            | "phone-call-provider-bypass-enabled-but-no-call-received" => Self::NeverConnected,
+            "twilio-failed-to-connect-call" | "vonage-failed-to-connect-call" => Self::DialOrTransfer(Ending::FAILED),
             "twilio-reported-customer-misdialed" | "sip-outbound-unallocated-number" => Self::WrongNumber,
             "assistant-not-found" | "assistant-not-valid" => Self::NoAssistant,
             "assistant-join-timed-out"
@@ -419,7 +423,9 @@ impl EndedReason {
             Some("404" | "484" | "604") => Self::WrongNumber,
             Some("486" | "600" | "603") => Self::Busy,
             Some("401" | "407") => Self::TrunkRefused,
-            Some(_) | None => Self::NeverConnected,
+            // The phone rang, and nobody answered.
+            Some("408" | "480") => Self::DialOrTransfer(Ending::NO_ANSWER),
+            Some(_) | None => Self::DialOrTransfer(Ending::FAILED),
         }
     }
 }

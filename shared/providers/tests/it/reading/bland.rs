@@ -46,7 +46,8 @@ fn bland_calls_end_as_their_fields_say() {
         ),
         (json!({"status": "completed", "call_ended_by": "USER", "call_length": 1.3}), ANSWERED),
         (json!({"status": "completed", "call_ended_by": "USER", "call_length": 0}), "completed"),
-        (json!({"status": "completed", "call_ended_by": "ASSISTANT", "call_length": 1.3}), "completed"),
+        (json!({"status": "completed", "call_ended_by": "ASSISTANT", "call_length": 1.3}), ANSWERED),
+        (json!({"status": "unknown", "call_length": 1.3, "completed": true}), "completed"),
         (json!({"status": "busy"}), "~ringing busy"),
         (json!({"status": "no-answer"}), "~ringing no_answer"),
         (json!({"status": "canceled"}), "canceled"),
@@ -72,7 +73,9 @@ fn bland_calls_end_as_their_fields_say() {
         (json!({"queue_status": "complete_error"}), "completed"),
         // Nothing says whether anybody answered.
         (json!({}), "completed"),
-        (json!({"answered_by": null, "status": "completed", "call_length": 1.3}), "completed"),
+        (json!({"answered_by": null, "status": "completed"}), "completed"),
+        // A person or a machine answered, says Bland.
+        (json!({"answered_by": null, "status": "completed", "call_length": 1.3}), ANSWERED),
         (json!({"answered_by": "new", "status": "new", "queue_status": "new"}), "completed"),
         // Bland's agent has answered.
         (json!({"inbound": true}), ANSWERED),

@@ -99,6 +99,28 @@ fn result_of_the_phone_call_counts_first_then_status_and_length() {
     ");
 }
 
+/// The agent's own tool found the voicemail. The carrier knows only that something answered, and the analysis that nobody confirmed.
+#[test]
+fn machine_that_the_agent_found_out_declines_nothing() {
+    let of = |call_result: Option<&str>, used: Value| {
+        let features = json!({"voicemail_detection": {"enabled": true, "used": used}});
+        let phone_call = json!({"call_result": call_result});
+        let metadata = json!({"call_duration_secs": 20, "phone_call": phone_call, "features_usage": features});
+        let analysis = json!({"data_collection_results": {"appointment_confirmed": {"value": false}}});
+        kinds(&transcription(json!({"status": "done", "metadata": metadata, "analysis": analysis})))
+    };
+    let voicemail = "~ringing ~in_progress ~voicemail_detected completed";
+    let declined = "~ringing ~in_progress user_declined ~completed";
+    for result in [None, Some("answered"), Some("voicemail"), Some("a_word_of_next_year")] {
+        assert_eq!(of(result, json!(true)), voicemail, "{result:?}");
+    }
+    for used in [json!(false), json!(null), json!({"odd": 1})] {
+        assert_eq!(of(None, used.clone()), declined, "{used}");
+    }
+    // Nobody answered.
+    assert_eq!(of(Some("busy"), json!(true)), "~ringing busy");
+}
+
 /// ElevenLabs sends `call_initiation_failure` for a call that nobody answered, so a transcription in a webhook is no such call.
 #[test]
 fn call_that_never_became_a_conversation_is_told_by_its_record_alone() {

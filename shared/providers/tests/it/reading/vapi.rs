@@ -26,12 +26,15 @@ fn vapi_reasons_come_to_few_endings() {
     assert_snapshot!(lines.join("\n"), @r"
     1: canceled | canceled
     5: completed | completed
-    13: failed | failed
+    4: completed | failed
+    1: completed | ~ringing busy
+    2: completed | ~ringing no_answer
+    7: failed | failed
     2: failed! | failed!
     6: failed^account | failed^account
     1: failed^capacity | failed^capacity
     14: failed^unclear | failed^unclear
-    2: ~ringing busy | ~ringing busy
+    1: ~ringing busy | ~ringing busy
     1: ~ringing no_answer | ~ringing no_answer
     3: ~ringing ~in_progress completed | canceled
     17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
@@ -110,13 +113,13 @@ fn vapi_reasons_that_are_not_faults_say() {
     silence-timed-out: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     sip-outbound-carrier-released-call: ~ringing ~in_progress failed | failed
     sip-outbound-unallocated-number: failed! | failed!
-    twilio-failed-to-connect-call: failed | failed
+    twilio-failed-to-connect-call: completed | failed
     twilio-reported-customer-misdialed: failed! | failed!
     voicemail: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     vonage-completed: completed | completed
     vonage-disconnected: completed | completed
-    vonage-failed-to-connect-call: failed | failed
-    vonage-rejected: ~ringing busy | ~ringing busy
+    vonage-failed-to-connect-call: completed | failed
+    vonage-rejected: completed | ~ringing busy
     worker-shutdown: ~ringing ~in_progress failed | failed
     a-reason-of-next-year: completed | completed
     : completed | completed
@@ -275,7 +278,8 @@ fn vapi_sip_statuses_say() {
     for (status, expected) in [
         ("404-not-found", "failed!"),
         ("407-proxy-authentication-required", "failed^account"),
-        ("480-temporarily-unavailable", "failed"),
+        ("408-request-timeout", "~ringing no_answer"),
+        ("480-temporarily-unavailable", "~ringing no_answer"),
         ("486-busy-here", "~ringing busy"),
         ("603-decline", "~ringing busy"),
         ("503-service-unavailable", "failed"),
@@ -301,6 +305,36 @@ fn vapi_call_that_has_started_was_dialled_although_the_trunk_rejected_the_creden
     }
     for started_at in [json!(start), json!(null), json!(end)] {
         assert_eq!(meaning("call.start.error-subscription-frozen", started_at), "failed^account");
+    }
+}
+
+/// The person answers and confirms, and the transfer to the desk fails. The reasons are those that Vapi documents for transfers.
+#[test]
+fn vapi_transfer_that_failed_loses_no_decision_and_calls_nobody_again() {
+    let (start, end) = ("2025-10-20T12:14:00Z", "2025-10-20T12:15:00Z");
+    let sip = |status: &str| format!("call.in-progress.error-providerfault-outbound-sip-{status}");
+    let reasons = [
+        (sip("403-forbidden"), "failed"),
+        (sip("408-request-timeout"), "~ringing no_answer"),
+        (sip("480-temporarily-unavailable"), "~ringing no_answer"),
+        (sip("503-service-unavailable"), "failed"),
+        ("twilio-failed-to-connect-call".to_owned(), "failed"),
+        ("vonage-failed-to-connect-call".to_owned(), "failed"),
+        ("vonage-rejected".to_owned(), "~ringing busy"),
+    ];
+    for (reason, dial) in reasons {
+        let report = |started_at: Value, outcome: Value| {
+            let analysis = json!({"structuredData": {"outcome": outcome}});
+            let call = json!({"id": "c", "startedAt": started_at, "endedAt": end});
+            let report =
+                json!({"type": "end-of-call-report", "endedReason": reason, "analysis": analysis, "call": call});
+            kinds(&vapi(report))
+        };
+        assert_eq!(report(json!(start), json!("confirmed")), "user_confirmed ~completed", "{reason}");
+        assert_eq!(report(json!(start), json!(null)), "completed", "{reason}");
+        assert_eq!(report(json!(null), json!("confirmed")), dial, "{reason}");
+        let update = json!({"type": "status-update", "status": "ended", "endedReason": reason, "call": {"id": "c"}});
+        assert_eq!(kinds(&vapi(update)), "completed", "{reason}");
     }
 }
 

@@ -123,6 +123,8 @@ fn bland_bodies_say() {
     post_call
     appointment:appt_10
     bland:00000000-0000-4000-8000-000000000010 00000000-0000-4000-8000-000000000010 appt_10 Outbound +442079460018 +447700900000
+    ringing implied 2025-10-20T12:14:03.000Z
+    in_progress implied 2025-10-20T12:14:03.000Z
     completed 2025-10-20T12:15:21.000Z
 
     bland/post_call_inbound
