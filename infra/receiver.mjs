@@ -4,7 +4,7 @@
 // or newer and no package.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, readdirSync, renameSync, writeSync } from 'node:fs';
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 
@@ -70,12 +70,22 @@ function store(id, body) {
     if (existsSync(join(WAITING, name)) || existsSync(join(DONE, name))) return;
     // A reader must never see half of a file.
     const unfinished = join(WAITING, `${name}.new`);
-    const file = openSync(unfinished, 'w');
-    writeSync(file, body);
-    fsyncSync(file);
-    closeSync(file);
+    flushed(unfinished, 'w', (file) => writeFileSync(file, body));
     renameSync(unfinished, join(WAITING, name));
+    // The new name is on the disk only after this.
+    flushed(WAITING, 'r', () => {});
     setImmediate(workOff);
+}
+
+// Opens a file or a folder, changes it, and waits until it is on the disk.
+function flushed(path, flags, change) {
+    const file = openSync(path, flags);
+    try {
+        change(file);
+        fsyncSync(file);
+    } finally {
+        closeSync(file);
+    }
 }
 
 let isWorking = false;

@@ -104,6 +104,12 @@ def store(event_id: str, body: bytes):
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(WAITING / name)
+        # The new name is on the disk only after this.
+        folder = os.open(WAITING, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     stored.set()
 
 

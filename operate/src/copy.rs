@@ -52,7 +52,7 @@ impl Table {
 ///
 /// # Errors
 /// [`Refusal::EmptyFilter`] if no table is named, and [`Refusal::SameTable`] if a table would be copied into itself.
-/// [`Refusal::LargeTable`] if one has more than `items_max` items. Also the errors of the tables.
+/// [`Refusal::LargeTable`] if one has more than `items_max` items. [`Refusal::MoreShards`] if the stack would not read all shards of one. Also the errors of the tables.
 pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Counted<'_>) -> Result<Plan, Error> {
     let named = Table::ALL.into_iter().filter_map(|table| Some((table, table.of_request(from)?)));
     let named: Vec<(Table, &String)> = named.collect();
@@ -68,6 +68,10 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
         let size = measure(&stack.dynamodb, from, table.key(), most, counted).await?;
         if size.items > most {
             return Err(Refusal::LargeTable { table: from.clone(), most }.into());
+        }
+        let shards = stack.calls.index_shards().max();
+        if size.shards > shards {
+            return Err(Refusal::MoreShards { table: from.clone(), shards: size.shards, most: shards }.into());
         }
         let parts = u32::try_from(size.items.div_ceil(PART_ITEMS).min(PARTS_MAX)).unwrap_or(u32::MAX);
         items.extend((0..parts).map(|index| item_of(table, index)));

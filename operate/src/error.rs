@@ -87,6 +87,11 @@ pub enum Refusal {
     SameTable(String),
     #[error("{table} has more than {most} items: if that is right, raise the limit with --max")]
     LargeTable { table: String, most: u64 },
+    #[error(
+        "{table} has items in {shards} shards, and the stack reads only {most} of them: deploy the stack with the parameter IndexShards that \
+         the old stack had"
+    )]
+    MoreShards { table: String, shards: u64, most: u64 },
     #[error("the position is of no page of this list: open the list again")]
     UnknownPosition,
     #[error("there is no plan {0}: plans are kept for a day")]

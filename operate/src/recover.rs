@@ -124,6 +124,10 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     if let (Some(plan), Some(forgotten_at)) = (&call.plan, call.forgotten_at) {
         stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.due_at, forgotten_at).await?;
     }
+    if call.plan.is_some() && call.stop_reason.is_none() {
+        // The booking came back after the time to which the inbox was restored. With the old record, the call could not be dialled.
+        stack.inbox.lift_cancellation(&call.call_id).await?;
+    }
     for dial in call.dials() {
         drop(stack.inbox.record_dial(&call.call_id, &dial, now).await?);
     }

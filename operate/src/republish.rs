@@ -265,7 +265,7 @@ async fn written_since_failure(
     let Some(first_at) = failures.iter().map(|failure| failure.first_at).min() else { return Ok(Vec::new()) };
     let from = first_at.minus(CLOCK_MARGIN);
     let since = after.into_iter().fold(from, Timestamp::max);
-    let received = selection::calls_since(&stack.inbox, &stack.calls, from.minus(LOOK_BACK), now, progress).await?;
+    let received = selection::changed_since(&stack.inbox, &stack.calls, from.minus(LOOK_BACK), now, progress).await?;
     let (entities, calls): (selection::SelectedCalls, selection::SelectedCalls) =
         received.into_iter().partition(|(id, _)| id.is_entity());
     let of_entities = entities.into_iter().flat_map(subjects_in);

@@ -255,7 +255,7 @@ pub async fn plan_repair(
 
 /// Place to which the id of a call leads.
 enum Located {
-    /// There is a row under this id. The events were received for the call under the same id.
+    /// There is a row under this id. The events were received for the call, under this id or under an alias.
     Row(CallId, Vec<EventId>),
     /// There is no row under this id, which is the end of an alias if there is one.
     NoRow(CallId, Vec<EventId>),
@@ -264,8 +264,7 @@ enum Located {
 
 async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
     match stack.calls.resolve(&call_id).await {
-        Ok(Resolved { call: Some(call), alias: None }) => Ok(Located::Row(call.call_id, events)),
-        Ok(Resolved { call: Some(call), alias: Some(_) }) => Ok(Located::Row(call.call_id, Vec::new())),
+        Ok(Resolved { call: Some(call), alias: _ }) => Ok(Located::Row(call.call_id, events)),
         Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
         Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
             Ok(Located::Unreadable(call_id, error.to_string()))
@@ -345,8 +344,17 @@ async fn events_of(
     let Some(mut events) = stack.inbox.events_of_call(row, now).await? else { return Ok(None) };
     let is_known = |id: &EventId| row.is_drift_found_id(id) || events.iter().any(|event| event.event_id == *id);
     let others: BTreeSet<EventId> = received.iter().filter(|id| !is_known(id)).cloned().collect();
-    let others = stack.inbox.read_by_id(others).await?;
-    events.extend(others.into_iter().filter(|event| event.call_id == row.call_id));
+    for mut event in stack.inbox.read_by_id(others).await? {
+        if event.call_id != row.call_id {
+            let alias = stack.calls.resolve(&event.call_id).await?.alias;
+            let alias = alias.filter(|alias| alias.call_id == row.call_id && event.origin != Origin::Switchhook);
+            // Switchhook's own events describe a call that was merged into this one.
+            let Some(alias) = alias else { continue };
+            event.call_id = alias.call_id;
+            event.attempt = Some(alias.attempt);
+        }
+        events.push(event);
+    }
     Ok(Some(events))
 }
 

@@ -33,7 +33,7 @@ const CALENDLY: &str = "x-calendly";
 /// The number that the attendee of most bookings gives. It is always busy.
 const WRITTEN: &str = "+1 415-555-0123";
 const MINUTE_S: i64 = 60;
-const HOUR_S: i64 = 60 * MINUTE_S;
+pub(crate) const HOUR_S: i64 = 60 * MINUTE_S;
 
 /// Entry of the example, with the key of the tests. Calls are placed an hour before the start, at any time of the day.
 fn entry(name: &str) -> Value {

@@ -14,27 +14,34 @@ use crate::Consumer;
 const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Consumer {
-    /// Blocks the person's number for each newly folded event that reports such a wish. `before` is the row before the fold, and `call` the
-    /// one after it.
+    /// Blocks the person's number for each new event that reports such a wish, also if its call has no room for it. `before` is the row
+    /// before the fold, and `after` the one after it. `None` if there is no such row, or the fold changes nothing.
     ///
     /// Call this before the fold is stored, so that a failure here repeats both. **A wish counts once, so it does not block a number again
-    /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. Another event about the same phone
+    /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. The inbox has a note about
+    /// an event for which there was no room. Another event about the same phone
     /// call reports no new wish. Example: a second analysis by Retell.
     pub(crate) async fn block_numbers<'a>(
         &self,
         before: Option<&Call>,
-        call: &Call,
+        after: Option<&Call>,
         events: impl Iterator<Item = (&'a ProviderEvent, FoldOutcome)>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let wishes = events.filter(|(event, outcome)| event.block_number && *outcome == FoldOutcome::Folded);
-        for (event, _) in wishes.filter(|_| self.block_on_request) {
-            if self.is_wish_known(before, event).await? {
+        let call = after.or(before);
+        let wishes = events.filter(|(event, _)| event.block_number && self.block_on_request);
+        for (event, outcome) in wishes {
+            let is_new = match outcome {
+                FoldOutcome::Folded => true,
+                FoldOutcome::Quarantined => !self.is_noted(event).await?,
+                FoldOutcome::Duplicate | FoldOutcome::Refused => false,
+            };
+            if !is_new || self.is_wish_known(before, event).await? {
                 continue;
             }
-            let number = match event.direction.or(call.direction) {
-                Some(Direction::Inbound) => event.from.as_ref().or(call.from.as_ref()),
-                Some(Direction::Outbound) | None => event.to.as_ref().or(call.to.as_ref()),
+            let number = match event.direction.or(call.and_then(|call| call.direction)) {
+                Some(Direction::Inbound) => event.from.as_ref().or(call.and_then(|call| call.from.as_ref())),
+                Some(Direction::Outbound) | None => event.to.as_ref().or(call.and_then(|call| call.to.as_ref())),
             };
             if let Some(number) = number {
                 DoNotCallList::new(&self.calls, &self.inbox).block(number, now).await?;
@@ -45,12 +52,18 @@ impl Consumer {
                 action_taken: if number.is_some() { "number_blocked" } else { "number_unknown" },
                 provider: Some(event.origin.as_str()),
                 event_id: Some(event.event_id.as_str()),
-                call_id: Some(call.call_id.as_str()),
+                call_id: Some(call.map_or(event.call_id.as_str(), |call| call.call_id.as_str())),
                 ..Decision::default()
             };
             decision.log(now, number.is_none());
         }
         Ok(())
+    }
+
+    /// True if the inbox says what became of the event. The numbers are blocked before that is noted.
+    async fn is_noted(&self, event: &ProviderEvent) -> Result<bool, Error> {
+        let note = self.inbox.get_note(&event.event_id).await?;
+        Ok(note.is_some_and(|note| note.disposition.is_some()))
     }
 
     /// True if an event that was folded before reports the same phone call and the same wish. If the inbox no longer has an event of the phone

@@ -270,9 +270,10 @@ impl Consumer {
             };
             let added = added(&read, call.as_ref(), &folded);
             let added = added.into_iter().map(|event| (event, FoldOutcome::Folded));
+            let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.clone());
+            let next = folded.transition.as_ref().map(|transition| &transition.call);
+            self.block_numbers(call.as_ref(), next, outcomes, now).await?;
             if let Some(transition) = &folded.transition {
-                let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.clone());
-                self.block_numbers(call.as_ref(), &transition.call, outcomes, now).await?;
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {

@@ -29,6 +29,8 @@ use crate::stack::Stack;
 
 /// Time before the creation of a call in which its first events may have arrived.
 const BEFORE_CREATION: Duration = Duration::from_secs(60 * 60);
+/// Retention of the inbox that a stack has by default. It may have been lowered since.
+const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Minutes of the inbox that are read at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -230,8 +232,10 @@ impl Targets {
         progress: Progress<'_>,
     ) -> Result<(Vec<Nameless>, BTreeSet<CallId>), Error> {
         let now = stack.now();
-        let since = request.since.unwrap_or_else(|| self.first_created_at(stack, now));
-        let minutes = minute_of(since.max(now.minus(stack.inbox_retention())))..=minute_of(now);
+        // The events may have been stored with a longer retention than the present one.
+        let searched =
+            || self.first_created_at(stack, now).max(now.minus(stack.inbox_retention().max(RETENTION_DEFAULT)));
+        let minutes = minute_of(request.since.unwrap_or_else(searched))..=minute_of(now);
         let all = minutes.clone().count() as u64;
         let (mut nameless, mut others) = (Vec::new(), BTreeSet::new());
         let mut done = 0;

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
-use aws_sdk_dynamodb::types::{ReturnConsumedCapacity, Select};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
 use switchhook_domain::Timestamp;
@@ -31,6 +31,8 @@ pub struct TableSize {
     pub items: u64,
     pub read_units: f64,
     pub requests: u64,
+    /// Number of shards in which the items are filed. 0 if none is filed in an index with shards.
+    pub shards: u64,
     /// Keys of some items, without phone numbers.
     pub sample: Vec<String>,
 }
@@ -93,6 +95,7 @@ pub async fn measure(
         size.items += part.items;
         size.read_units += part.read_units;
         size.requests += part.requests;
+        size.shards = size.shards.max(part.shards);
     }
     Ok(size)
 }
@@ -104,7 +107,7 @@ async fn count_part(
     most: u64,
     counted: Counted<'_>,
 ) -> Result<TableSize, Error> {
-    let scan = client.scan().table_name(table).select(Select::Count);
+    let scan = client.scan().table_name(table).projection_expression("wake_key, received_bucket");
     let scan = scan.return_consumed_capacity(ReturnConsumedCapacity::Total);
     let scan = scan.segment(segment(index)).total_segments(segment(COUNT_CONCURRENCY));
     let mut pages = scan.into_paginator().send();
@@ -114,6 +117,8 @@ async fn count_part(
         size.requests += 1;
         let items = u64::try_from(page.count).unwrap_or_default();
         counted(items);
+        let shards = page.items().iter().flat_map(|item| item.values().filter_map(shard_of_key));
+        size.shards = shards.map(|shard| shard.saturating_add(1)).fold(size.shards, u64::max);
         size.items += items;
         size.read_units += page.consumed_capacity.and_then(|used| used.capacity_units).unwrap_or_default();
         if size.items > most {
@@ -121,6 +126,11 @@ async fn count_part(
         }
     }
     Ok(size)
+}
+
+/// Shard in the key of an index, for example 3 in `dial.retell#3`.
+fn shard_of_key(key: &AttributeValue) -> Option<u64> {
+    key.as_s().ok()?.rsplit_once('#')?.1.parse().ok()
 }
 
 /// Copies the items of one part of a table, at most `rate` a second.

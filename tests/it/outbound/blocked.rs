@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{PhoneNumber, Provider};
+use switchhook_domain::{CALL_ATTEMPTS_MAX, EventId, PhoneNumber, Provider};
 use switchhook_local::{CloudOptions, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, all_providers, options};
 
@@ -38,6 +38,34 @@ async fn person_who_asks_not_to_be_called_is_not_called_again() {
         world.wait(MINUTE * 5).await;
         assert_eq!(world.cloud.fake().dials(), [], "{direction}");
     }
+}
+
+/// Another system gives all calls to a person the same appointment, so the call has room for no further attempt. The wish counts all the same.
+#[tokio::test(start_paused = true)]
+async fn wish_in_a_call_without_room_blocks_the_number_once() {
+    let world = World::new();
+    for number in 0..CALL_ATTEMPTS_MAX {
+        let started = report(&format!("call_{number}"), "outbound").replace("user_requested_dnc", "user_hangup");
+        world.accept(Provider::Retell, &started).await;
+    }
+    world.quiesce().await;
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    let number = PhoneNumber::new("+15550199");
+    assert!(!list.contains(&number).await.unwrap());
+    let last = report("call_last", "outbound");
+    world.accept(Provider::Retell, &last).await;
+    world.quiesce().await;
+    let attempts = world.call("appointment:apt_0").await.attempts().len();
+    assert_eq!((attempts, world.logged("number_blocked").len()), (CALL_ATTEMPTS_MAX, 1));
+    assert!(list.contains(&number).await.unwrap());
+    // A user takes the number off the list. The event is folded again, and the wish is known.
+    send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
+    let event = world.inbox.get_normalized(&EventId::new("retell:call_last:call_ended")).await.unwrap().unwrap();
+    world.wait(MINUTE * 6).await;
+    world.queue.send(&event, "").await.unwrap();
+    world.quiesce().await;
+    assert_eq!(world.logged("number_blocked").len(), 1);
+    assert!(!list.contains(&number).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,12 +7,13 @@ use http::StatusCode;
 use serde_json::json;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::INBOX_TABLE;
+use switchhook_operate::forget::{self, ForgetRequest};
 use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_tests::{MINUTE, World};
 
 use super::places::places;
-use super::{RETELL_CALL, about, finished_call, forget_calls, retell, stored};
-use crate::operator::{HOUR, stack};
+use super::{RETELL_CALL, about, calls, finished_call, forget_calls, retell, stored};
+use crate::operator::{HOUR, carry_out, stack};
 use crate::outbound::{post_stored_only, report_drift};
 
 #[tokio::test(start_paused = true)]
@@ -88,6 +89,23 @@ async fn recorded_webhook_is_erased_by_the_sweep() {
     assert_eq!((code, &answer["status"]), (StatusCode::OK, &json!("recorded")));
     assert_eq!(places(&world).await.len(), 1);
     world.wait(MINUTE * 5).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+}
+
+/// A webhook that was only recorded is in no row. It is kept for as long as the parameter said when it arrived.
+#[tokio::test(start_paused = true)]
+async fn recorded_webhook_is_found_after_the_retention_was_lowered() {
+    let mut world = World::new();
+    for name in ["call_started", "call_ended", "transcript_updated"] {
+        assert_eq!(world.post(Provider::Retell, &retell(name)).await.0, StatusCode::OK);
+    }
+    world.wait(MINUTE).await;
+    world.skip(HOUR * 24 * 20).await;
+    let mut stack = crate::repair::stack_of(&world);
+    stack.names.settings.inbox_retention_days = 7;
+    let request = ForgetRequest { filter: calls(&[RETELL_CALL]), since: None, also_do_not_call: false };
+    let plan = forget::plan(&stack, &request, 100, &mut |_, _| {}).await.unwrap();
+    carry_out(&stack, &plan).await;
     assert_eq!(places(&world).await, BTreeSet::new());
 }
 

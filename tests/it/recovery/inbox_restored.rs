@@ -10,6 +10,7 @@ use switchhook_operate::recover::plan_refill;
 use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic};
 
 use super::{Backup, MAX, back_up, carry_out, dials, found, key_of, keys, repair, restore, stack, states, verified};
+use crate::bookings;
 use crate::outbound::{HOUR, call_request, create};
 
 /// Creates calls of every kind, and waits until most of them have ended. Returns a backup of the inbox from the start.
@@ -137,6 +138,28 @@ async fn late_event_of_a_call_that_was_settled_before_the_backup_comes_back() {
     assert!(keys(&world, INBOX_TABLE).await.contains(&"generic:t-late".to_owned()));
     let report = verified(&stack, since).await;
     assert_eq!((report.matching, found(&report)), (1, String::new()));
+}
+
+/// The booking was moved away before the backup, and back after it. The inbox says again that its call is called off.
+#[tokio::test(start_paused = true)]
+async fn call_of_a_booking_that_came_back_is_dialled() {
+    let mut world = World::with_secret(&bookings::secret());
+    let move_to = |second, hours| bookings::calcom("BOOKING_RESCHEDULED", "b1", second, hours * bookings::HOUR_S);
+    bookings::receive(&world, &[bookings::created("b1", 0, 5 * bookings::HOUR_S), move_to(10, 6)]).await;
+    let backup = back_up(&world, INBOX_TABLE).await;
+    let since = world.now();
+    bookings::receive(&world, &[move_to(20, 5)]).await;
+    let id = bookings::call_id(&world, "b1").await.unwrap();
+    restore(&world, &backup).await;
+    let stack = stack(&world);
+    let plan = plan_refill(&stack, since.minus(HOUR), MAX, &mut |_, _| {}).await.unwrap();
+    carry_out(&stack, &plan).await;
+    world.wait(MINUTE * 3).await;
+    let report = found(&verified(&stack, since).await);
+    assert!(!report.contains("forgotten_cancellation"), "{report}");
+    world.skip(MINUTE * 230).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(dials(&world).get(&id), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,14 +6,14 @@ use serde_json::json;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_operate::Stack;
-use switchhook_operate::copy::CopyFrom;
+use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::recover::plan_stop;
-use switchhook_tests::{MINUTE, World, generic};
+use switchhook_tests::{MINUTE, World, generic, options};
 
 use super::{MAX, carry_out, copy_tables, dials, found, make_table, repair, stack, verified};
-use crate::outbound::{HOUR, call_request, call_state, create};
+use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
 
 const OLD_INBOX: &str = "old-inbox";
 const OLD_CALLS: &str = "old-calls";
@@ -67,6 +67,26 @@ async fn retained_tables_are_copied_and_every_call_goes_on() {
     assert_snapshot!(call_state(&world, &later).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     // The provider of the new world has its own record: only the later call was dialled there.
     assert_eq!((dials(&world).get(&done), dials(&world)[&later]), (None, 1));
+}
+
+/// The new stack has the default number of shards. Most of the copied calls would never be dialled, and `verify` would not see them.
+#[tokio::test(start_paused = true)]
+async fn tables_with_more_shards_than_the_stack_reads_are_refused() {
+    let index_shards = "16".parse().unwrap();
+    let mut old = World::with_options(CloudOptions { index_shards, ..options(&all_accounts()) });
+    old.start();
+    for number in 0..40 {
+        old.accept(Provider::Generic, &generic(&format!("team-{number}"), &format!("t-{number}"), "RINGING", 0)).await;
+    }
+    old.quiesce().await;
+    let world = redeploy(&old).await;
+    for from in [
+        CopyFrom { inbox: Some(OLD_INBOX.to_owned()), calls: None },
+        CopyFrom { inbox: None, calls: Some(OLD_CALLS.to_owned()) },
+    ] {
+        let refused = copy::plan(&stack(&world), &from, MAX, &|_| {}).await.unwrap_err();
+        assert!(refused.to_string().contains("IndexShards"), "{refused}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

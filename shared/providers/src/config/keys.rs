@@ -11,7 +11,7 @@ use crate::pem;
 use crate::scheme::{Algorithm, KeyForm, Scheme};
 
 /// Maximum number of keys of one provider. A rotation needs two. Each key costs a computation over the body of every webhook that is
-/// rejected: one MAC, or an Ed25519 signature for each one in the header.
+/// rejected: one MAC for each text that the provider may have signed, or an Ed25519 signature for each one in the header.
 const KEYS_MAX: usize = 8;
 
 /// Kind of a provider's keys.

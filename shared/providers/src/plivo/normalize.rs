@@ -8,6 +8,7 @@ use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{CallStatus, Callback, is_canceled_by_plivo};
 use crate::call_events::CallEventSet;
+use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
 use crate::form::Form;
@@ -107,10 +108,11 @@ fn event_type<'a>(callback: &'a Callback, kind: &Kind) -> &'a str {
 }
 
 /// Id of the event. Plivo names none. A call reaches each status once, so a callback that Plivo sends again has the same id, also the
-/// one of `ring_url`, which Plivo may post several times. Other callbacks are distinguished by the hash of the body.
+/// one of `ring_url`, which Plivo may post several times. Other callbacks are distinguished by the hash of the form, whose order is not
+/// signed.
 fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
     let Some(call_uuid) = &callback.call_uuid else {
-        return ids::event_id_of_body(Provider::Plivo, body);
+        return ids::event_id_of_body(Provider::Plivo, canonical_form(body).as_bytes());
     };
     let event = callback.event.as_deref().unwrap_or("-");
     let status = callback.call_status.as_deref().unwrap_or("-");
@@ -118,7 +120,9 @@ fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
         Kind::Status(_) => format!("{call_uuid}:{event}:{status}"),
         Kind::MachineDetection { is_machine: true } => format!("{call_uuid}:{MACHINE_DETECTION}:machine"),
         Kind::MachineDetection { is_machine: false } => format!("{call_uuid}:{MACHINE_DETECTION}:human"),
-        Kind::OtherLeg | Kind::Other => format!("{call_uuid}:{event}:{status}:{}", ids::short_hash(body)),
+        Kind::OtherLeg | Kind::Other => {
+            format!("{call_uuid}:{event}:{status}:{}", ids::short_hash(canonical_form(body).as_bytes()))
+        }
     };
     ids::event_id(Provider::Plivo, &suffix)
 }

@@ -5,11 +5,14 @@
 //! at which they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a
 //! canceled one.
 
+use std::borrow::Cow;
+
 use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{AnsweredBy, CallStatus, Callback};
 use super::signature::is_json;
 use crate::call_events::CallEventSet;
+use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
 use crate::form::Form;
 use crate::ids;
@@ -35,7 +38,7 @@ pub(crate) fn read(
     let kind = Kind::from_callback(&callback);
     notes.unknown_value = unknown_value(&callback);
     let event_type = event_type(&callback);
-    let event_id = event_id(provider, &callback, &kind, event_type, webhook.body());
+    let event_id = event_id(provider, &callback, &kind, event_type, webhook);
     // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
     // change it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
@@ -144,11 +147,22 @@ fn event_type(callback: &Callback) -> &str {
     }
 }
 
-/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the body: one
+/// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the form: one
 /// call may make many TwiML requests with the same status.
-fn event_id(provider: Provider, callback: &Callback, kind: &Kind, event_type: &str, body: &[u8]) -> EventId {
+fn event_id(
+    provider: Provider,
+    callback: &Callback,
+    kind: &Kind,
+    event_type: &str,
+    webhook: &VerifiedWebhook,
+) -> EventId {
+    // The signature does not cover the order of the parameters. With the hash of the body, a form in another order would be a new event.
+    let signed = || {
+        let body = webhook.body();
+        if is_json(webhook.query()) { Cow::Borrowed(body) } else { Cow::Owned(canonical_form(body).into_bytes()) }
+    };
     let Some(call_sid) = &callback.call_sid else {
-        return ids::event_id_of_body(provider, body);
+        return ids::event_id_of_body(provider, &signed());
     };
     let suffix = match (kind, &callback.sequence_number, &callback.answered_by) {
         (Kind::AnsweringMachineDetection, _, Some(answered_by)) => {
@@ -159,7 +173,7 @@ fn event_id(provider: Provider, callback: &Callback, kind: &Kind, event_type: &s
             Some(source) => format!("{call_sid}:{event_type}:{sequence}:{source}"),
         },
         (Kind::Status(_) | Kind::ChildLeg | Kind::AnsweringMachineDetection | Kind::Other, _, _) => {
-            format!("{call_sid}:{event_type}:-:{}", ids::short_hash(body))
+            format!("{call_sid}:{event_type}:-:{}", ids::short_hash(&signed()))
         }
     };
     ids::event_id(provider, &suffix)

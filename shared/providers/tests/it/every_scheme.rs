@@ -247,7 +247,7 @@ fn modes() -> Vec<Mode> {
         vapi(json!({"mode": "shared_secret", "header": "authorization"})),
         vapi(json!({"prefix": "sha256=", "header": "x-hook", "timestamp_header": "x-time"})),
         example("calcom", ["key", "other"], None),
-        example("calendly", ["key", "other"], Some(3)),
+        example("calendly", ["key", "other"], Some(24 * 60)),
         example("elevenlabs", ["key", "other"], Some(45)),
         example("github", ["key", "other"], None),
         example("openai", ["whsec_MDEyMzQ1Njc4OWFiY2RlZjA=", "whsec_MDEyMzQ1Njc4OWFiY2RlZjE="], Some(5)),

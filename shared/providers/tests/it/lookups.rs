@@ -274,14 +274,14 @@ fn retell_is_told_like_its_own_webhook() {
 #[test]
 fn twilio_tells_how_a_call_ended() {
     assert_snapshot!(summary(answer(Provider::Twilio, Some("CA1"), &twilio_call("completed"))), @r"
-    twilio:CA1:completed:-:ab69801ab647b36f completed
+    twilio:CA1:completed:-:28304a2d6e8c03da completed
     call 1/ä 2
     ringing implied 2025-10-20T12:14:47.000Z
     in_progress implied 2025-10-20T12:14:47.000Z
     completed 2025-10-20T12:14:47.000Z
     ");
     assert_snapshot!(summary(answer(Provider::Twilio, Some("CA1"), &twilio_call("busy"))), @r"
-    twilio:CA1:busy:-:b55e7cac6c65697e busy
+    twilio:CA1:busy:-:9483983e5594bf3f busy
     call 1/ä 2
     ringing implied 2025-10-20T12:14:47.000Z
     busy 2025-10-20T12:14:47.000Z
@@ -289,7 +289,7 @@ fn twilio_tells_how_a_call_ended() {
     let mut machine = twilio_call("completed");
     machine["answered_by"] = "machine_start".into();
     assert_snapshot!(summary(answer(Provider::Twilio, Some("CA1"), &machine)), @r"
-    twilio:CA1:completed:-:9ef83b6ad306d39f completed
+    twilio:CA1:completed:-:0719d058db3589d8 completed
     call 1/ä 2
     ringing implied 2025-10-20T12:14:47.000Z
     in_progress implied 2025-10-20T12:14:47.000Z

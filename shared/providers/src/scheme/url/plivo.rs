@@ -24,13 +24,12 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use form_urlencoded::parse;
-use hmac::Hmac;
 use http::HeaderMap;
-use sha2::Sha256;
+use subtle::ConstantTimeEq;
 use switchhook_domain::Timestamp;
 
 use crate::form;
-use crate::hmac::{HmacAlgorithm, matching_key};
+use crate::hmac::HmacAlgorithm;
 use crate::key::Key;
 use crate::webhook::{SignedWebhook, UnverifiedWebhook, VerifyError, signature_header};
 
@@ -55,11 +54,13 @@ pub(super) fn verify(
         return Err(VerifyError::TooManyParameters);
     }
     let url = format!("{public_url}{}", webhook.path);
-    signed_texts(&url, webhook.query, webhook.body, nonce)
-        .iter()
-        .flat_map(|text| signatures.iter().map(move |signature| (text, signature)))
-        .find_map(|(text, signature)| matching_key::<Hmac<Sha256>>(keys, &[text.as_bytes()], signature))
-        .ok_or(VerifyError::WrongSignature)
+    let texts = signed_texts(&url, webhook.query, webhook.body, nonce);
+    // One computation for each text and key, however many signatures there are.
+    let is_signed = |text: &String, key: &Key| {
+        let tag = HmacAlgorithm::Sha256.tag(key.as_bytes(), &[text.as_bytes()]);
+        signatures.iter().any(|signature| bool::from(tag.ct_eq(signature)))
+    };
+    texts.iter().find_map(|text| keys.iter().position(|key| is_signed(text, key))).ok_or(VerifyError::WrongSignature)
 }
 
 /// Signatures of both headers. Each header may be missing, but not both, and there is at least one signature.

@@ -75,6 +75,9 @@ fn twilio_event_ids_repeat_only_for_the_same_event() {
     assert_eq!(request("1"), "twilio:CA1:in-progress:-:b24fe8b4941d6c0d");
     assert_eq!(request("1"), request("1"));
     assert_ne!(request("1"), request("2"));
+    // The signature covers neither the order nor the encoding, so a form that somebody shuffled is the same event.
+    assert_eq!(id("Digits=1&CallStatus=in%2Dprogress&CallSid=CA1"), request("1"));
+    assert_eq!(id("b=1&a=2"), id("a=2&b=1"));
 }
 
 #[test]

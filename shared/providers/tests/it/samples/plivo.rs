@@ -98,12 +98,12 @@ fn plivo_bodies_say() {
     completed 2025-10-20T12:15:21.000Z
 
     plivo/other_leg
-    recorded plivo:00000000-0000-4000-8000-000000000009:Hangup:completed:e860014039aca370
+    recorded plivo:00000000-0000-4000-8000-000000000009:Hangup:completed:4a49482f0f1f1954
     completed
     appointment:7
 
     plivo/record_stop
-    recorded plivo:00000000-0000-4000-8000-000000000001:RecordStop:-:11c35b419f855b46
+    recorded plivo:00000000-0000-4000-8000-000000000001:RecordStop:-:0cddbdf6dce258e2
     RecordStop
     appointment:7
     ");

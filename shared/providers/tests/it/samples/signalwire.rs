@@ -104,7 +104,7 @@ fn signalwire_bodies_say() {
     appointment:7
 
     signalwire/completed_inbound
-    event signalwire:00000000-0000-4000-8000-000000000008:completed:-:a5d5acfef52b5722
+    event signalwire:00000000-0000-4000-8000-000000000008:completed:-:d24b4c47c5fd6807
     completed
     appointment:7
     signalwire:00000000-0000-4000-8000-000000000008 00000000-0000-4000-8000-000000000008 7 Inbound +447700900000 +442079460018

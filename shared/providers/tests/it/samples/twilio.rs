@@ -110,14 +110,14 @@ fn twilio_bodies_say() {
     appointment:7
 
     twilio/inbound_request
-    event twilio:CA00000000000000000000000000000008:ringing:-:7559885324a87d10
+    event twilio:CA00000000000000000000000000000008:ringing:-:69acc5c102e425a8
     ringing
     appointment:7
     twilio:CA00000000000000000000000000000008 CA00000000000000000000000000000008 7 Inbound +447700900000 +442079460018
     ringing
 
     twilio/recording
-    recorded twilio:CA00000000000000000000000000000001:unknown:-:879088cb14b828c3
+    recorded twilio:CA00000000000000000000000000000001:unknown:-:14a7ea8a396ed74e
     unknown
     appointment:7
 
