@@ -7,6 +7,8 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+#[path = "plan/answered_late.rs"]
+mod answered_late;
 #[path = "plan/called_off.rs"]
 mod called_off;
 #[path = "plan/due.rs"]
@@ -330,34 +332,6 @@ fn unheard_attempt_is_retried_only_if_the_policy_says_so() {
     check(unheard, None, "PENDING");
     check(unheard, Some(EventKind::Ringing), "PENDING");
     check(unheard, Some(EventKind::InProgress), "FAILED");
-}
-
-/// A silent attempt was followed by another one, and only then it becomes known that the person had answered.
-#[test]
-fn person_who_had_answered_an_earlier_attempt_is_not_dialled_again() {
-    let check = |events: &[(EventKind, i64)], job: &str| {
-        let mut call =
-            dialled(&call_with(RetryPolicy { unheard: true, voicemail: true, attempts_max: 5, ..RETRY }), 10);
-        call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
-        call = folded(&call, &call.deadline_passed_events(&POLICY, at(2_000))[0]);
-        call = dialled(&call, 20_000);
-        for (number, (kind, second)) in events.iter().enumerate() {
-            call = folded(&call, &reports(&format!("late-{number}"), "1", *kind, *second));
-        }
-        let second = call.attempt_records.last().and_then(|record| record.key.clone()).unwrap();
-        call = folded(&call, &reports("second", second.as_str(), EventKind::NoAnswer, 20_030));
-        assert_eq!(call.job.as_str(), job, "{events:?}");
-        call
-    };
-    check(&[], "PENDING");
-    check(&[(EventKind::NoAnswer, 40)], "PENDING");
-    check(&[(EventKind::VoicemailDetected, 20), (EventKind::Failed, 40)], "PENDING");
-    let call = check(&[(EventKind::InProgress, 20), (EventKind::Failed, 40)], "FAILED");
-    let exhausted = call.domain_events_from(1).into_iter().rfind(|event| event.event_type == "call.exhausted").unwrap();
-    assert_eq!(exhausted.reason, Some("not_retryable"));
-    check(&[(EventKind::InProgress, 20), (EventKind::Busy, 40)], "FAILED");
-    check(&[(EventKind::InProgress, 20)], "IN_PROGRESS");
-    check(&[(EventKind::InProgress, 20), (EventKind::Completed, 40)], "COMPLETED");
 }
 
 /// A dial in doubt that the provider does not have was never made: it is no attempt, and the call is due again.
