@@ -131,7 +131,7 @@ impl Stack {
                 Ok(stack)
             }
             Address::Deployed { stack, region } => {
-                let services = AwsServices::new(&sdk::from_profile_in(region.clone()).await)?;
+                let services = AwsServices::new(&sdk::from_profile(region.clone()).await)?;
                 let described = services.describe_stack(stack).await?;
                 Self::of_deployed(stack, &described, services)
             }

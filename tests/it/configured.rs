@@ -311,6 +311,16 @@ fn schema_has_the_names_of_every_entry_of_a_built_in_provider() {
         let described = schema["properties"][provider.as_str()]["properties"].as_object().unwrap();
         assert_eq!(known, described.keys().map(String::as_str).collect(), "{provider}");
         assert!(violation(&document).is_some(), "{provider}");
+        // A name that is called known must not be refused next.
+        for name in known {
+            let document = json!({provider.as_str(): {"keys": ["a key, as long as it must be"], name: 1}});
+            let problems = match ProvidersFile::from_json(&document.to_string()) {
+                Ok(_) => Vec::new(),
+                Err(error) => error.problems().to_vec(),
+            };
+            let refused = format!("{provider}.{name}: not for");
+            assert!(!problems.iter().any(|problem| problem.starts_with(&refused)), "{problems:?}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_domain::{PhoneNumber, Timestamp};
+use switchhook_domain::{FULL_RATE, PhoneNumber, Timestamp};
 use switchhook_operate::calls::StuckCall;
 use switchhook_operate::dials::{DialReport, EXAMINED_MAX, ProviderDials, dials, is_blocked};
 use switchhook_operate::mask::Masker;
@@ -22,8 +22,6 @@ use crate::session::Session;
 
 /// Purpose of the token in the form that checks a number.
 const CHECK_FORM: &str = "do-not-call";
-/// Rate of a provider that was not slowed down, in thousandths.
-const FULL_RATE: u64 = 1_000;
 
 pub(crate) async fn show(State(console): State<Console>, Extension(session): Extension<Session>) -> Response {
     let stack = console.stack().clone();

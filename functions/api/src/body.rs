@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use jiff::civil;
 use serde_json::{Map, Value};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
-use switchhook_domain::{CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError};
+use switchhook_domain::{
+    APPOINTMENT_ID_BYTES_MAX, CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError,
+};
 use switchhook_providers::{ReadError, distinct_json};
 
 use crate::idempotency::is_key;
@@ -18,7 +20,6 @@ use crate::time::{due_at_error, is_like, is_rfc3339};
 pub const BODY_BYTES_MAX: usize = 16 * 1024;
 /// Limit on the calls of a batch.
 pub const BATCH_CALLS_MAX: usize = 100;
-pub(crate) const APPOINTMENT_ID_BYTES_MAX: usize = 128;
 /// Limit on the entries of `metadata`. Every dial sends them to the provider.
 pub(crate) const METADATA_ENTRIES_MAX: usize = 20;
 pub(crate) const METADATA_NAME_BYTES_MAX: usize = 64;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_domain::{
-    AppointmentStatus, CALL_ATTEMPTS_MAX, Disposition, EventKind, INCONCLUSIVE, JobState, Lifecycle, Outcome, Provider,
-    State, StopReason,
+    APPOINTMENT_ID_BYTES_MAX, AppointmentStatus, CALL_ATTEMPTS_MAX, Disposition, EventKind, INCONCLUSIVE, JobState,
+    Lifecycle, Outcome, Provider, State, StopReason,
 };
 
 use crate::body::can_place_calls;
@@ -96,8 +96,8 @@ fn limit(schema: &str, field: &str, name: &str) -> u64 {
 #[test]
 fn document_has_the_limits_of_the_code() {
     use crate::body::{
-        APPOINTMENT_ID_BYTES_MAX, CLOSED_DATES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX,
-        METADATA_NAME_BYTES_MAX, TIME_ZONE_BYTES_MAX,
+        CLOSED_DATES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX, METADATA_NAME_BYTES_MAX,
+        TIME_ZONE_BYTES_MAX,
     };
     let dialing = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider)).count();
     let providers = document()["components"]["schemas"]["DialingProviders"]["maxItems"].as_u64();

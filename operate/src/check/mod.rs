@@ -157,7 +157,7 @@ async fn connect(
         }
         Address::Deployed { stack, region } => (stack, region),
     };
-    let services = match AwsServices::new(&sdk::from_profile_in(region.clone()).await) {
+    let services = match AwsServices::new(&sdk::from_profile(region.clone()).await) {
         Ok(services) => services,
         Err(error) => {
             steps.add("credentials", advice::failed(&error));

@@ -56,13 +56,8 @@ pub async fn from_environment() -> SdkConfig {
 }
 
 /// Returns the configuration of an operator's tool. It finds region and credentials as the AWS CLI on the same machine
-/// does.
-pub async fn from_profile() -> SdkConfig {
-    from_profile_in(None).await
-}
-
-/// Does the same as [`from_profile`], for this region if there is one.
-pub async fn from_profile_in(region: Option<String>) -> SdkConfig {
+/// does, unless the region is given.
+pub async fn from_profile(region: Option<String>) -> SdkConfig {
     let mut config = aws_config::defaults(behavior_version()).http_client(https_client());
     if let Some(region) = region {
         config = config.region(Region::new(region));

@@ -29,7 +29,7 @@ const CALL_ID_HASH_BYTES: usize = 16;
 /// Name in the metadata of a call under which the provider gets the start of the appointment, in RFC 3339.
 const STARTS_AT: &str = "appointment_starts_at";
 /// Longest id of an appointment, in bytes. A call of a booking with a longer id has no appointment.
-const APPOINTMENT_ID_BYTES_MAX: usize = 128;
+pub const APPOINTMENT_ID_BYTES_MAX: usize = 128;
 
 /// Reason why a booking schedules no call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ mod withdrawal;
 
 pub use announcement::{Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, NOT_PLACED};
 pub use attempt::AttemptState;
-pub use booking::{Booking, NotScheduled};
+pub use booking::{APPOINTMENT_ID_BYTES_MAX, Booking, NotScheduled};
 pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, InFlight, Job, JobState,
@@ -88,7 +88,7 @@ pub use plan::{
 };
 pub use provider::{Provider, ProviderName, ProviderSet, ProviderSetError, UnknownProvider};
 pub use provider_health::{
-    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, LANE_SECONDS, Pace, Place,
+    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, FULL_RATE, LANE_SECONDS, Pace, Place,
     ProviderAvailability, ProviderHealth, Slowdown,
 };
 pub use reason::{EntryRef, Reason, Step};

@@ -54,7 +54,7 @@ const PROBE_SEARCH: Duration = Duration::from_secs(2 * 60);
 /// Time after which a probe that brought no result is given up. A claim is dialled within that time, unless it is lost.
 const PROBE_RESULT_MAX: Duration = Duration::from_secs(2 * 60);
 /// Full dial rate, in thousandths of the configured rate.
-const FULL_RATE: u64 = 1_000;
+pub const FULL_RATE: u64 = 1_000;
 /// Growth of a lowered rate per minute, in thousandths of the configured rate. A halved rate is whole again after 25 minutes.
 const RATE_GROWTH: u64 = 20;
 /// Limits of the pause of all dials after the provider had too many calls.

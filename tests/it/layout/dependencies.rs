@@ -1,21 +1,16 @@
 //! Dependencies between the packages point one way, the core is pure, and only the edge uses the SDK.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::files::root;
+use crate::files::{files_with_extension, read, root};
 
 /// Dependencies of each package, without those that only its tests use.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let metadata = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
-    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let metadata = metadata();
     let packages = metadata["packages"].as_array().unwrap().iter();
     packages
         .map(|package| {
@@ -25,6 +20,17 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
             (package["name"].as_str().unwrap().to_owned(), names.collect())
         })
         .collect()
+}
+
+/// Cargo's description of the packages of this workspace.
+fn metadata() -> Value {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(metadata.status.success(), "{}", String::from_utf8_lossy(&metadata.stderr));
+    serde_json::from_slice(&metadata.stdout).unwrap()
 }
 
 /// If only tests enabled a feature, `make test` and `make demo` would each build every crate that depends on it.
@@ -57,6 +63,32 @@ fn tests_and_demo_are_built_of_the_same_crates() {
         differing.is_empty(),
         "enable the features that tests enable in these crates, as dependencies in tests/Cargo.toml: {differing:?}"
     );
+}
+
+/// A dependency that no file of its package names is one that nothing uses. The package of these tests has some only for their features.
+#[test]
+fn every_dependency_is_used() {
+    let metadata = metadata();
+    let sources: Vec<(String, String)> =
+        files_with_extension("rs").into_iter().map(|path| (path.clone(), read(&path))).collect();
+    let mut unused = Vec::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        let folder = folder.strip_prefix(root()).unwrap();
+        // The simulator includes the scripts of the demo.
+        let included = Path::new(if name == "switchhook-tests" { "cli/src/demo" } else { folder.to_str().unwrap() });
+        let is_own = |path: &Path| path.starts_with(folder) || path.starts_with(included);
+        let own = || sources.iter().filter(|(path, _)| is_own(Path::new(path)));
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let crate_name = dependency["rename"].as_str().or(dependency["name"].as_str()).unwrap().replace('-', "_");
+            let is_for_features = name == "switchhook-tests" && dependency["kind"].is_null();
+            if !is_for_features && !own().any(|(_, source)| source.contains(&crate_name)) {
+                unused.push(format!("{crate_name} of {name}"));
+            }
+        }
+    }
+    assert!(unused.is_empty(), "remove these dependencies: {unused:?}");
 }
 
 /// Layer of a package. It may depend on packages of lower layers.

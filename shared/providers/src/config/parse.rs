@@ -152,8 +152,8 @@ pub(super) fn entry(
             if account.is_none() && fields.flag("discover") == Some(true) {
                 fields.problem("discover", "needs dial, the account whose calls are listed");
             }
-            let known = [webhook_field_names(provider), Shared::field_names(provider), "dial, discover"];
-            fields.reject_unknown(&known.join(", "));
+            let known = [webhook_field_names(provider), Shared::field_names(provider), account_field_names(provider)];
+            fields.reject_unknown(known.join(", ").trim_end_matches(", "));
             Halves { webhook: Some(webhook), account }
         }
         Part::WebhookKeys => {
@@ -174,7 +174,8 @@ pub(super) fn entry(
                 fields.problem("dial", "missing");
             }
             let account = account(provider, shared, &mut fields);
-            fields.reject_unknown(&format!("{}, dial, discover", Shared::field_names(provider)));
+            let known = format!("{}, {}", Shared::field_names(provider), account_field_names(provider));
+            fields.reject_unknown(known.trim_end_matches(", "));
             Halves { webhook: None, account }
         }
     };
@@ -185,20 +186,35 @@ pub(super) fn entry(
 const fn webhook_field_names(provider: Provider) -> &'static str {
     match provider {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
-        Provider::Twilio => "keys, shared_keys, window_seconds, allowed_sources, question",
+        Provider::Twilio => "keys, shared_keys, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
         Provider::Configured(_) => {
             "keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources"
         }
         Provider::Telnyx
         | Provider::ElevenLabs
-        | Provider::Plivo
         | Provider::Vonage
         | Provider::LiveKit
         | Provider::Daily
-        | Provider::Bland
-        | Provider::SignalWire
         | Provider::Generic => "keys, window_seconds, allowed_sources",
+        Provider::Plivo | Provider::Bland | Provider::SignalWire => "keys, allowed_sources",
+    }
+}
+
+/// Names of the fields of the provider's account half, for the message about an unknown field. Empty if Switchhook places no calls with it.
+const fn account_field_names(provider: Provider) -> &'static str {
+    match provider {
+        Provider::LiveKit => "dial",
+        Provider::Daily | Provider::Generic | Provider::Configured(_) => "",
+        Provider::Retell
+        | Provider::Twilio
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::Bland
+        | Provider::SignalWire => "dial, discover",
     }
 }
 

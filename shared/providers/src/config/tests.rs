@@ -84,7 +84,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.keys[3]: not a text",
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
-            "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url, dial, discover",
+            "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url",
             "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, \
              whose entries describe the provider",
             "retell.keys: the list is empty",
