@@ -56,7 +56,7 @@ async fn pending_call_that_was_dialled_after_the_backup_is_not_dialled_again() {
     assert_eq!(found(&verified(&stack, began).await), "");
 }
 
-/// Vonage echoes none of our ids, so the inbox has its webhooks under another id than that of the call.
+/// Vonage echoes none of our ids, so the inbox has its webhooks under an id of its own.
 #[tokio::test(start_paused = true)]
 async fn webhooks_that_lead_to_their_call_by_an_alias_are_folded_again() {
     let mut world = World::with_secret(&all_accounts());

@@ -1,4 +1,4 @@
-//! Attempts of which it becomes known late that a person had answered.
+//! It becomes known late that a person had answered an attempt.
 
 use switchhook_domain::{AttemptKey, EventKind, RetryPolicy};
 

@@ -10,8 +10,8 @@ use crate::key::Key;
 use crate::pem;
 use crate::scheme::{Algorithm, KeyForm, Scheme};
 
-/// Maximum number of keys of one provider. A rotation needs two. Each key costs a computation over the body of every webhook that is
-/// rejected: one MAC for each text that the provider may have signed, or an Ed25519 signature for each one in the header.
+/// Maximum number of keys of one provider. A rotation needs two. Each key costs computations over the body of every webhook that is
+/// rejected. They are a MAC for each text that the provider may have signed, or a check of each Ed25519 signature in the header.
 const KEYS_MAX: usize = 8;
 
 /// Kind of a provider's keys.

@@ -202,19 +202,11 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
 }
 
 /// Names of the fields of the provider's account half, for the message about an unknown field. Empty if Switchhook places no calls with it.
-const fn account_field_names(provider: Provider) -> &'static str {
-    match provider {
-        Provider::LiveKit => "dial",
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => "",
-        Provider::Retell
-        | Provider::Twilio
-        | Provider::Vapi
-        | Provider::Telnyx
-        | Provider::ElevenLabs
-        | Provider::Plivo
-        | Provider::Vonage
-        | Provider::Bland
-        | Provider::SignalWire => "dial, discover",
+fn account_field_names(provider: Provider) -> &'static str {
+    match api_url(provider) {
+        None => "",
+        Some(_) if provider == Provider::LiveKit => "dial",
+        Some(_) => "dial, discover",
     }
 }
 

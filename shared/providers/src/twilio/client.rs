@@ -93,7 +93,7 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 /// - 21215 means that the account may not call this country, or these numbers of it. 13227 and 32205 are the same for `<Dial>` and for
 ///   trunks.
 /// - 21219 and 573005 mean that a trial account has not verified this number.
-/// - 13224 means that the number is invalid, or that no carrier can reach it at present, as in an outage of the networks there:
+/// - 13224 means that the number is invalid. Or no carrier can reach it at present, as in an outage of the networks there:
 ///   <https://www.twilio.com/docs/api/errors/13224>.
 pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {

@@ -166,7 +166,7 @@ impl Found {
         if !is_ours_by_number {
             return;
         }
-        match (text(&call, "uuid"), text(&call, "start_time").and_then(parse_time)) {
+        match (text(&call, "uuid"), started_at(&call)) {
             (Some(id), Some(at)) if period.contains(at) => {
                 self.candidates.insert(id.to_owned(), call);
             }
