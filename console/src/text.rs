@@ -1,5 +1,7 @@
 //! Texts of a stack, made safe to look at.
 
+/// Largest part of a body or payload that is shown, in bytes.
+pub(crate) const SHOWN_BYTES_MAX: usize = 256 * 1024;
 /// Characters that are kept at each end of a long id of a call.
 const ID_HEAD: usize = 16;
 const ID_TAIL: usize = 8;

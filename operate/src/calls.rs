@@ -125,7 +125,7 @@ pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)
     let mut pages = stream::iter(shards)
         .map(|((queue, range), shard)| async move {
             let size = i32::try_from(size).unwrap_or(i32::MAX);
-            stack.calls.wake_queue_pages(queue, shard, range, Some(size), None).next().await
+            stack.calls.wake_queue_pages(queue, shard, range, Some(size)).next().await
         })
         .buffer_unordered(CONCURRENCY);
     let (mut found, mut more) = (Vec::new(), false);

@@ -8,7 +8,7 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Found, WakeEntry, WakeQueue};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{Call, CallId, PhoneNumber, Provider, ProviderHealth, Timestamp};
+use switchhook_domain::{Call, CallId, PhoneNumber, Provider, ProviderHealth, STUCK_AFTER, Timestamp};
 use switchhook_providers::Pacing;
 
 use crate::calls::{StuckCall, StuckKind, judge};
@@ -25,8 +25,6 @@ pub const EXAMINED_MAX: usize = 200;
 pub const NEXT_MAX: usize = 10;
 /// Concurrent reads.
 const CONCURRENCY: usize = 16;
-/// Time without a move after which a call other than one in doubt counts as stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// Dials of one provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]

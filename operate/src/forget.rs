@@ -23,6 +23,7 @@ use serde_json::json;
 use switchhook_domain::{CallId, EventId};
 
 use crate::dead_letters;
+use crate::dials::is_blocked;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::forecast::number_of;
@@ -33,7 +34,7 @@ use crate::stack::Stack;
 pub(crate) use carry_out::carry_out;
 pub use request::{ForgetFilter, ForgetRequest};
 
-use search::{Target, Targets};
+use search::{Target, Targets, spellings};
 
 /// Number of unreadable events that a warning names.
 const WARNED_MAX: usize = 5;
@@ -80,6 +81,7 @@ pub async fn plan(
     let conflicts = bodies.conflicts.into_iter();
     groups.extend(conflicts.map(|event_id| vec![PlanItem::of_event(Action::EraseConflict, event_id, None)]));
     let all: usize = groups.iter().map(Vec::len).sum();
+    let unblocks = groups.iter().flatten().any(|item| item.action == Action::UnblockNumber);
     let mut items: Vec<PlanItem> = Vec::new();
     for group in groups {
         // A call is forgotten as a whole.
@@ -96,6 +98,9 @@ pub async fn plan(
     let draft = Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found };
     let mut plan = draft.work_out(stack).await?;
     plan.warnings.extend(unread_warning(&bodies.unreadable));
+    if request.also_do_not_call && !unblocks {
+        plan.warnings.extend(blocked_warning(stack, &request.filter).await?.map(str::to_owned));
+    }
     plan.store(stack).await?;
     Ok(plan)
 }
@@ -117,6 +122,20 @@ fn unread_warning(ids: &BTreeSet<EventId>) -> Option<String> {
         let (number, named) = (ids.len(), named.join(", "));
         format!("webhooks that cannot be read were not searched for the person ({number}): {named}{more}")
     })
+}
+
+/// Returns a warning if the number that was named is on the do-not-call list. The plan cannot take it off, because no call has it, and the
+/// plan holds no number.
+async fn blocked_warning(stack: &Stack, filter: &ForgetFilter) -> Result<Option<&'static str>, Error> {
+    let ForgetFilter::Number(number) = filter else { return Ok(None) };
+    for number in spellings(number) {
+        if is_blocked(stack, &number).await? {
+            return Ok(Some(
+                "the number stays on the do-not-call list, because no stored call has it: DELETE /do-not-call takes it off",
+            ));
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the items that forget a call or an entity. Empty if nothing is left to do.

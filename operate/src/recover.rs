@@ -69,7 +69,7 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
     let mut calls = selection::open_calls(&stack.calls).await?;
     for shard in stack.calls.wake_shards() {
         let range = TimeRange::Since(since.minus(LATE));
-        let mut pages = stack.calls.wake_queue_pages(WakeQueue::Settled, shard, range, None, None);
+        let mut pages = stack.calls.wake_queue_pages(WakeQueue::Settled, shard, range, None);
         while let Some(page) = pages.next().await? {
             calls.extend(page.items);
         }

@@ -282,7 +282,7 @@ async fn received(
     most: usize,
 ) -> Result<Vec<Candidate>, Error> {
     let mut found = Vec::new();
-    let mut pages = stack.inbox.received_pages(minute, shard, None);
+    let mut pages = stack.inbox.received_pages(minute, shard);
     while let Some(page) = pages.next().await? {
         let is_wanted = |event: &ReceivedEvent| {
             filter.since.is_none_or(|since| since <= event.received_at)

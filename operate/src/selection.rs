@@ -174,7 +174,7 @@ pub(crate) async fn open_calls(calls: &Calls) -> Result<Vec<CallId>, Error> {
     for queue in WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled) {
         for shard in calls.wake_shards() {
             let range = TimeRange::UpTo(Timestamp::from_millis(i64::MAX));
-            let mut pages = calls.wake_queue_pages(queue, shard, range, None, None);
+            let mut pages = calls.wake_queue_pages(queue, shard, range, None);
             while let Some(page) = pages.next().await? {
                 found.extend(page.items);
             }
@@ -186,7 +186,7 @@ pub(crate) async fn open_calls(calls: &Calls) -> Result<Vec<CallId>, Error> {
 async fn received_in(inbox: &Inbox, minute: i64) -> Result<Vec<ReceivedEvent>, Error> {
     let mut found = Vec::new();
     for shard in inbox.received_shards(minute) {
-        let mut pages = inbox.received_pages(minute, shard, None);
+        let mut pages = inbox.received_pages(minute, shard);
         while let Some(page) = pages.next().await? {
             found.extend(page.items.into_iter().filter(|event| !event.decided || is_creation(event)));
         }

@@ -17,10 +17,8 @@ use crate::pages::unmask;
 use crate::parts;
 use crate::query::{Query, url};
 use crate::session::Session;
-use crate::text::{short_duration, visible};
+use crate::text::{SHOWN_BYTES_MAX, short_duration, visible};
 
-/// Largest part of a payload that is shown, in bytes.
-const SHOWN_BYTES_MAX: usize = 256 * 1024;
 /// Largest part of an unknown id that is shown, in characters.
 const ID_SHOWN_MAX: usize = 200;
 /// Time after which an event counts as late.

@@ -18,10 +18,7 @@ use crate::pages::plan::{refuse_form, refused};
 use crate::parts;
 use crate::query::{Query, url};
 use crate::session::Session;
-use crate::text::visible;
-
-/// Largest part of a body that is shown.
-const SHOWN_BYTES_MAX: usize = 256 * 1024;
+use crate::text::{SHOWN_BYTES_MAX, visible};
 
 /// Returns the form that unmasks the body of an event. Empty if the console may change nothing.
 pub(crate) fn form(console: &Console, session: &Session, event_id: &str) -> Markup {

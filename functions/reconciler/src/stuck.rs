@@ -11,12 +11,10 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::dynamodb::Pages;
 use switchhook_aws::inbox::minute_of;
-use switchhook_domain::{AppointmentStatus, Call, CallId, Job, Timestamp};
+use switchhook_domain::{AppointmentStatus, Call, CallId, Job, STUCK_AFTER, Timestamp};
 
 use crate::reconciler::{Reconciler, Report};
 
-/// Time after the last report of an attempt at which a call that is still dialling is stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Minutes between two counts.
 const EVERY_MINUTES: i64 = 10;
 /// Calls that one count reads of a shard before it reads the next shard, those with the earliest wake-up time first.
@@ -42,7 +40,7 @@ impl Reconciler {
         let stop_at = now.plus(COUNT_MAX);
         let mut stuck = 0;
         let pages_of = |queue| {
-            let pages = move |shard| self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_PAGE), None);
+            let pages = move |shard| self.calls.wake_queue_pages(queue, shard, range, Some(CALLS_PER_PAGE));
             self.calls.wake_shards_from(0).map(pages)
         };
         let mut shards: VecDeque<Pages<CallId>> = QUEUES.into_iter().flat_map(pages_of).collect();

@@ -13,7 +13,7 @@ use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Loaded, Merge, Order, Position, Resolved, WakeQueue};
 use switchhook_aws::inbox::ReceivedEvent;
-use switchhook_domain::{Call, CallId, JobState, Provider, Timestamp};
+use switchhook_domain::{Call, CallId, JobState, Provider, STUCK_AFTER, Timestamp};
 
 use super::{CONCURRENCY, StuckCall, StuckKind, judge};
 use crate::error::{Error, Refusal};
@@ -28,8 +28,6 @@ const ROWS_MAX: usize = 200;
 const CHUNK: usize = 50;
 /// Events that are followed to their calls at once.
 const EVENTS_CHUNK: usize = 16;
-/// Time without a move after which a call is in the list of stuck calls.
-const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// List of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

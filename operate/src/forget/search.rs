@@ -348,7 +348,7 @@ fn is_in_body(needles: &[Needle], body: Result<Vec<u8>, switchhook_aws::Error>) 
 pub(super) async fn received_in(stack: &Stack, minute: i64) -> Result<Vec<ReceivedEvent>, Error> {
     let mut found = Vec::new();
     for shard in stack.inbox.received_shards(minute) {
-        let mut pages = stack.inbox.received_pages(minute, shard, None);
+        let mut pages = stack.inbox.received_pages(minute, shard);
         while let Some(page) = pages.next().await? {
             found.extend(page.items);
         }
@@ -357,7 +357,7 @@ pub(super) async fn received_in(stack: &Stack, minute: i64) -> Result<Vec<Receiv
 }
 
 /// Returns the numbers that the text may mean. A call may also have a short number, a name, or no number of the other person.
-fn spellings(number: &PhoneNumber) -> Vec<PhoneNumber> {
+pub(super) fn spellings(number: &PhoneNumber) -> Vec<PhoneNumber> {
     let found = numbers(number.as_str());
     if found.is_empty() { vec![number.clone()] } else { found }
 }

@@ -3,15 +3,11 @@
 //! **A reason agrees with the disposition**, because both come from the same tables: [`Machine::explain`] follows the same
 //! edges as the fold. A test compares them over every short history.
 
-use std::time::Duration;
-
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, Policy};
-use crate::event::{EventKind, Origin, ProviderEvent};
-use crate::fold::{FoldOutcome, fold};
+use crate::call::{Call, HistoryEntry};
+use crate::event::EventKind;
 use crate::lifecycle::{LIFECYCLE, Lifecycle, OUTCOME, Outcome};
 use crate::machine::{Finding, Machine, State, Verdict};
-use crate::provider::ProviderSet;
 use crate::reason::{EntryRef, Reason, Step};
 
 /// Returns the reason for the disposition of the entry at this index of the call's history. `None` if there is no such entry.
@@ -45,39 +41,6 @@ fn explain_entry(call: &Call, attempts: &[AttemptState], index: usize, entry: &H
         Reason::Unnamed { attempts, reason: Box::new(reason) }
     } else {
         reason
-    }
-}
-
-/// Returns the reason why a fold would not add the event to the history. `None` if it would.
-#[must_use]
-pub fn explain_not_folded(call: Option<&Call>, event: &ProviderEvent) -> Option<Reason> {
-    let Some(call) = call else {
-        return (event.origin == Origin::Switchhook).then_some(Reason::NoCall);
-    };
-    // No policy decides which events are added.
-    let policy = Policy { inactivity_timeout: Duration::ZERO, outcome_providers: ProviderSet::ALL };
-    let outcome = fold(Some(call), std::slice::from_ref(event), &policy, event.received_at).outcomes.pop()?;
-    match outcome {
-        FoldOutcome::Folded => None,
-        FoldOutcome::Refused => Some(Reason::NoCall),
-        FoldOutcome::Quarantined => {
-            let is_full = call.attempts().len() >= CALL_ATTEMPTS_MAX;
-            let has_key = |key| call.attempt_records.iter().any(|record| record.key.as_ref() == Some(key));
-            let is_new = event.attempt.as_ref().is_some_and(|key| !has_key(key));
-            Some(if is_full && is_new { Reason::CallFull } else { Reason::AttemptFull })
-        }
-        FoldOutcome::Duplicate => {
-            let same = call.history.iter().position(|entry| entry.source_event_id == event.event_id);
-            let kind = event.call_events.first().map(|call_event| call_event.kind);
-            let newest = || {
-                let of_kind = call.history.iter().enumerate().filter(|(_, entry)| Some(entry.event.kind) == kind);
-                of_kind.max_by_key(|(_, entry)| entry.received_at).map(|(index, _)| index)
-            };
-            match same {
-                Some(index) => Some(Reason::Duplicate { of: entry_ref(call, index)? }),
-                None => Some(Reason::NewerFinding { of: entry_ref(call, newest()?)? }),
-            }
-        }
     }
 }
 

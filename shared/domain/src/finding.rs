@@ -16,6 +16,9 @@ use crate::time::Timestamp;
 /// for its provider, from the end of its inactivity timeout on.
 pub const ALIVE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// Time without a move after which a call that should move counts as stuck. Calls in doubt wait for their provider instead.
+pub const STUCK_AFTER: Duration = Duration::from_secs(10 * 60);
+
 impl EventKind {
     /// True if a call keeps only the latest event of the kind. So such an event is never the source of an announcement.
     pub(crate) fn is_kept_once(self) -> bool {

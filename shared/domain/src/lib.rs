@@ -74,8 +74,8 @@ pub use event::{
     AttemptKey, CallEvent, CallId, DO_NOT_CALL_PREFIX, Direction, ENTITY_PREFIX, EventId, EventKind, NeverDialled,
     Origin, PROVIDER_HEALTH_PREFIX, ProviderEvent, TraceId,
 };
-pub use explain::{explain, explain_all, explain_not_folded};
-pub use finding::ALIVE_MAX;
+pub use explain::{explain, explain_all};
+pub use finding::{ALIVE_MAX, STUCK_AFTER};
 pub use fold::{Fold, FoldOutcome, fold, refold};
 pub use lifecycle::{INCONCLUSIVE, LIFECYCLE, Lifecycle, OUTCOME, Outcome, lifecycle_labels};
 pub use machine::{Input, Machine, MachineFold, State, StateEdges, Verdict};

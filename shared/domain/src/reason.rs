@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::call::{ATTEMPT_EVENTS_MAX, CALL_ATTEMPTS_MAX, Disposition};
+use crate::call::Disposition;
 use crate::event::{EventId, EventKind};
 
 /// Reference to an entry of a call's history, in a reason.
@@ -143,21 +143,6 @@ pub enum Reason {
         attempts: Vec<u8>,
         reason: Box<Reason>,
     },
-
-    /// The id of the event is in the history.
-    Duplicate {
-        of: EntryRef,
-    },
-    /// The call keeps only the latest finding of its kind, and has a newer one.
-    NewerFinding {
-        of: EntryRef,
-    },
-    /// The attempt has as many events as it may have.
-    AttemptFull,
-    /// The call has as many attempts as it may have.
-    CallFull,
-    /// The event is a finding about a call that does not exist.
-    NoCall,
 }
 
 impl Reason {
@@ -175,7 +160,7 @@ impl Reason {
             | Self::RetryMissed { .. }
             | Self::DriftFound => Disposition::Applied,
             Self::NoPath { .. } => Disposition::Parked,
-            Self::Contradicts { .. } | Self::NoCall => Disposition::Refused,
+            Self::Contradicts { .. } => Disposition::Refused,
             Self::Repeated { .. }
             | Self::Outranked { .. }
             | Self::BeganBefore { .. }
@@ -189,8 +174,6 @@ impl Reason {
             | Self::RetryPromisedAgain { .. }
             | Self::NoAttempt => Disposition::Stale,
             Self::Unnamed { reason, .. } => reason.disposition(),
-            Self::Duplicate { .. } | Self::NewerFinding { .. } => Disposition::Duplicate,
-            Self::AttemptFull | Self::CallFull => Disposition::Quarantined,
         }
     }
 
@@ -222,11 +205,6 @@ impl Reason {
             Self::RetryPromisedAgain { .. } => "retry_promised_again",
             Self::NoAttempt => "no_attempt",
             Self::Unnamed { reason, .. } => reason.name(),
-            Self::Duplicate { .. } => "duplicate",
-            Self::NewerFinding { .. } => "newer_finding",
-            Self::AttemptFull => "attempt_full",
-            Self::CallFull => "call_full",
-            Self::NoCall => "no_call",
         }
     }
 
@@ -244,10 +222,7 @@ impl Reason {
             | Self::DeadlineTooEarly { .. }
             | Self::NotOurDial
             | Self::RetryBegan { .. }
-            | Self::NoAttempt
-            | Self::AttemptFull
-            | Self::CallFull
-            | Self::NoCall => Vec::new(),
+            | Self::NoAttempt => Vec::new(),
             Self::RetryPromised { missed: entry, .. } | Self::RetryMissed { promise: entry } => entry.iter().collect(),
             Self::NoPath { waits_with, too_late, .. } => waits_with.iter().chain(too_late).collect(),
             Self::Contradicts { by, .. }
@@ -258,9 +233,7 @@ impl Reason {
             | Self::DeadlineRepeated { by, .. }
             | Self::OfWithdrawnDial { by }
             | Self::DialProved { by }
-            | Self::RetryPromisedAgain { by }
-            | Self::Duplicate { of: by }
-            | Self::NewerFinding { of: by } => vec![by],
+            | Self::RetryPromisedAgain { by } => vec![by],
             Self::Unnamed { reason, .. } => reason.entries(),
         }
     }
@@ -373,17 +346,6 @@ impl fmt::Display for Reason {
                 let (noun, numbers) = (if numbers.len() == 1 { "attempt" } else { "attempts" }, numbers.join(", "));
                 write!(f, "It names no attempt, so it counts for {noun} {numbers}. {reason}")
             }
-            Self::Duplicate { of } => write!(f, "The history already holds {of}, which has the same id."),
-            Self::NewerFinding { of } => {
-                write!(f, "The call keeps only the latest finding of this kind, and {of} is newer.")
-            }
-            Self::AttemptFull => {
-                write!(f, "Its attempt already has {ATTEMPT_EVENTS_MAX} events, and an attempt has room for no more.")
-            }
-            Self::CallFull => {
-                write!(f, "The call already has {CALL_ATTEMPTS_MAX} attempts, and a call has room for no more.")
-            }
-            Self::NoCall => f.write_str("Switchhook itself made it, about a call that does not exist."),
         }
     }
 }

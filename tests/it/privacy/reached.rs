@@ -321,6 +321,19 @@ async fn number_of_a_call_that_has_not_ended_stays_on_the_do_not_call_list() {
     assert_eq!(places(&world).await, BTreeSet::new());
 }
 
+/// The plan holds no number, so it cannot take off one that no call has.
+#[tokio::test(start_paused = true)]
+async fn number_of_no_call_stays_on_the_do_not_call_list_and_the_plan_warns_of_it() {
+    let world = World::new();
+    let stack = stack(&world);
+    assert_eq!(planned(&stack, number(), true).await.warnings, [""; 0]);
+    DoNotCallList::new(&world.calls, &world.inbox).block(&PhoneNumber::new(NUMBER), world.now()).await.unwrap();
+    let plan = planned(&stack, number(), true).await;
+    assert!(plan.items.is_empty() && plan.warnings[0].contains("DELETE /do-not-call takes it off"), "{plan:#?}");
+    assert!(!serde_json::to_string(&plan).unwrap().contains("900123"), "{plan:#?}");
+    assert_eq!(planned(&stack, number(), false).await.warnings, [""; 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn number_stays_on_the_do_not_call_list_if_its_calls_cannot_be_found() {
     let world = World::new();

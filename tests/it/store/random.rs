@@ -159,7 +159,7 @@ async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<
     let queues = WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled);
     for (queue, shard) in queues.flat_map(|queue| (0..SHARDS_DEFAULT).map(move |shard| (queue, shard))) {
         let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
-        let mut pages = world.calls.wake_queue_pages(queue, shard, range, None, None);
+        let mut pages = world.calls.wake_queue_pages(queue, shard, range, None);
         while let Some(page) = pages.next().await.unwrap() {
             indexed.extend(page.items);
         }

@@ -42,17 +42,15 @@ pub struct WakeEntry {
 }
 
 impl Calls {
-    /// Returns the pages of one shard of a wake queue. `limit` is the largest number of calls in a page, and `start`
-    /// the [key](crate::dynamodb::Page::next) at which the first page starts.
+    /// Returns the pages of one shard of a wake queue. `limit` is the largest number of calls in a page.
     pub fn wake_queue_pages(
         &self,
         queue: WakeQueue,
         shard: u64,
         range: TimeRange,
         limit: Option<i32>,
-        start: Option<Item>,
     ) -> Pages<CallId> {
-        Pages::new(self.wake_queue_query(queue, shard, range, limit, start), call_id_of, Error::ListCalls)
+        Pages::new(self.wake_queue_query(queue, shard, range, limit), call_id_of, Error::ListCalls)
     }
 
     fn wake_queue_query(
@@ -61,7 +59,6 @@ impl Calls {
         shard: u64,
         range: TimeRange,
         limit: Option<i32>,
-        start: Option<Item>,
     ) -> QueryFluentBuilder {
         let (condition, time, forward) = match range {
             TimeRange::UpTo(time) => ("wake_key = :key AND wake_at <= :time", time, true),
@@ -76,13 +73,12 @@ impl Calls {
             .expression_attribute_values(":time", number(time.as_millis()))
             .scan_index_forward(forward)
             .set_limit(limit)
-            .set_exclusive_start_key(start)
     }
 
     /// Returns the pages of one shard of the settled calls: those that were settled since this time, the latest first, with that
     /// time.
     pub fn settled_pages(&self, shard: u64, since: Timestamp) -> Pages<(CallId, Timestamp)> {
-        let query = self.wake_queue_query(WakeQueue::Settled, shard, TimeRange::Since(since), None, None);
+        let query = self.wake_queue_query(WakeQueue::Settled, shard, TimeRange::Since(since), None);
         Pages::new(query, due_call_of, Error::ListCalls)
     }
 
@@ -96,7 +92,7 @@ impl Calls {
         limit: u64,
     ) -> Pages<(CallId, Timestamp)> {
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-        let query = self.wake_queue_query(queue, shard, TimeRange::UpTo(until), Some(limit), None);
+        let query = self.wake_queue_query(queue, shard, TimeRange::UpTo(until), Some(limit));
         Pages::new(query, due_call_of, Error::ListCalls)
     }
 

@@ -106,7 +106,7 @@ impl Inbox {
         // All events of a call are in one shard of their minute.
         let shard = self.shard_of_call(call_id, minute);
         let mut ids = Vec::new();
-        let mut index = self.received_pages(minute, shard, None);
+        let mut index = self.received_pages(minute, shard);
         loop {
             if pages.fetch_add(1, Ordering::Relaxed) >= pages_max {
                 return Ok(None);

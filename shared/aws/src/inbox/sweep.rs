@@ -99,11 +99,10 @@ impl ReceivedEvent {
 }
 
 impl Inbox {
-    /// Returns the pages of the events that one shard received in one minute. `start` is the
-    /// [key](crate::dynamodb::Page::next) at which the first page starts.
+    /// Returns the pages of the events that one shard received in one minute.
     #[must_use]
-    pub fn received_pages(&self, minute: i64, shard: u64, start: Option<Item>) -> Pages<ReceivedEvent> {
-        Pages::new(self.received_query(minute, shard, start), ReceivedEvent::parse, Error::ListInbox)
+    pub fn received_pages(&self, minute: i64, shard: u64) -> Pages<ReceivedEvent> {
+        Pages::new(self.received_query(minute, shard), ReceivedEvent::parse, Error::ListInbox)
     }
 
     /// Reads one page of at most `limit` events that one shard received in one minute.
@@ -116,19 +115,19 @@ impl Inbox {
         shard: u64,
         limit: i32,
     ) -> Result<Page<ReceivedEvent>, Error> {
-        let query = self.received_query(position.minute, shard, position.start.clone()).limit(limit);
+        let query =
+            self.received_query(position.minute, shard).set_exclusive_start_key(position.start.clone()).limit(limit);
         let page = Pages::new(query, ReceivedEvent::parse, Error::ListInbox).next().await?;
         Ok(page.unwrap_or(Page { items: Vec::new(), next: None }))
     }
 
-    fn received_query(&self, minute: i64, shard: u64, start: Option<Item>) -> QueryFluentBuilder {
+    fn received_query(&self, minute: i64, shard: u64) -> QueryFluentBuilder {
         self.client
             .query()
             .table_name(&self.table)
             .index_name(BY_RECEIVED)
             .key_condition_expression("received_bucket = :bucket")
             .expression_attribute_values(":bucket", text(&bucket(minute, shard)))
-            .set_exclusive_start_key(start)
     }
 
     /// Reads the newest events that one shard received in one minute, before `until`: at most `limit`, the newest first. Returns

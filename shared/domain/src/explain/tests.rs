@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::*;
-use crate::call::{ATTEMPT_EVENTS_MAX, Disposition};
-use crate::event::{AttemptKey, CallEvent, CallId, EventId, NeverDialled};
+use crate::call::{Disposition, Policy};
+use crate::event::{AttemptKey, CallEvent, CallId, EventId, NeverDialled, Origin, ProviderEvent};
+use crate::fold::fold;
 use crate::number::PhoneNumber;
 use crate::plan::{NewCall, Plan, RetryPolicy};
-use crate::provider::Provider;
+use crate::provider::{Provider, ProviderSet};
 use crate::time::Timestamp;
 
 const LENGTH_MAX: usize = 5;
@@ -175,12 +177,7 @@ fn check_meaning(call: &Call, index: usize, reason: &Reason) {
         | Reason::NotOurDial
         | Reason::RetryBegan { .. }
         | Reason::RetryPromisedAgain { .. }
-        | Reason::NoAttempt
-        | Reason::Duplicate { .. }
-        | Reason::NewerFinding { .. }
-        | Reason::AttemptFull
-        | Reason::CallFull
-        | Reason::NoCall => {}
+        | Reason::NoAttempt => {}
     }
 }
 
@@ -285,37 +282,6 @@ fn invariant_every_reason_in_a_call_of_two_attempts_agrees_with_the_fold() {
         "stepped",
     ];
     every_reason_agrees(None, &alphabet, &expected);
-}
-
-#[test]
-fn event_that_is_not_folded_is_explained() {
-    let ringing = event(letter(EventKind::Ringing, Some("a")), "e0", 0);
-    assert_eq!(explain_not_folded(None, &ringing), None);
-    let call = folded(None, &ringing).expect("new");
-    let duplicate = explain_not_folded(Some(&call), &ringing).expect("in the history");
-    assert_eq!(duplicate.to_string(), "The history already holds ringing (retell:e0), which has the same id.");
-
-    let finding = |name: &str, second| event(letter(EventKind::Alive, Some("a")), name, second);
-    assert_eq!(explain_not_folded(None, &finding("x", 1)), Some(Reason::NoCall));
-    let alive = folded(Some(&call), &finding("late", 9)).expect("new");
-    let older = explain_not_folded(Some(&alive), &finding("early", 5)).expect("older");
-    assert_eq!(
-        older.to_string(),
-        "The call keeps only the latest finding of this kind, and alive (switchhook:late) is newer."
-    );
-
-    let mut full = call.clone();
-    for n in 1..ATTEMPT_EVENTS_MAX {
-        full = folded(Some(&full), &event(letter(EventKind::Ringing, Some("a")), &format!("e{n}"), 1)).expect("room");
-    }
-    let one_more = event(letter(EventKind::Completed, Some("a")), "more", 2);
-    assert_eq!(explain_not_folded(Some(&full), &one_more), Some(Reason::AttemptFull));
-    for n in 1..CALL_ATTEMPTS_MAX {
-        let key: &'static str = Box::leak(n.to_string().into_boxed_str());
-        full = folded(Some(&full), &event(letter(EventKind::Ringing, Some(key)), &format!("a{n}"), 1)).expect("room");
-    }
-    let another = event(letter(EventKind::Ringing, Some("other")), "another", 2);
-    assert_eq!(explain_not_folded(Some(&full), &another), Some(Reason::CallFull));
 }
 
 #[test]
