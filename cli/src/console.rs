@@ -3,8 +3,7 @@
 //! **Standard output carries exactly one line for each link, the first one when the pages are ready.** Each press of Enter prints
 //! a new link, because a link opens the console once.
 
-use std::io::{self, BufRead, Write};
-use std::thread;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -12,13 +11,13 @@ use axum::middleware::{Next, from_fn};
 use clap::{Args, ValueEnum};
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_console::{Console as Pages, LinkError, Options};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use crate::dev::until_stopped;
-use crate::serving::{ListenError, browser_host, listen, stop_signal};
+use crate::serving::{ListenError, browser_host, enter_presses, listen, stop_signal};
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -159,18 +158,4 @@ fn log_to_stderr() {
 fn print_link(pages: &Pages, out: &mut impl Write) -> Result<(), ConsoleError> {
     let link = pages.link()?;
     writeln!(out, "look at it: {link}").and_then(|()| out.flush()).map_err(ConsoleError::Print)
-}
-
-/// Returns a message for each line on standard input.
-fn enter_presses() -> mpsc::Receiver<()> {
-    let (pressed, presses) = mpsc::channel(1);
-    // A blocked read of standard input cannot be cancelled, so no task of the runtime waits for it.
-    thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
-            if line.is_err() || pressed.blocking_send(()).is_err() {
-                return;
-            }
-        }
-    });
-    presses
 }

@@ -37,7 +37,7 @@ use crate::data_dir::{ClockFile, DataDir, UnfinishedDemo};
 use crate::duration;
 use crate::providers_file::{self, ProvidersFileError};
 use crate::running_dev::RunningDev;
-use crate::serving::{FaultLevel, ListenError, behaviours, browser_host, listen, stop_signal};
+use crate::serving::{FaultLevel, ListenError, behaviours, browser_host, enter_presses, listen, stop_signal};
 
 use keys::GeneratedKeys;
 use playground::LocalPlayground;
@@ -58,9 +58,9 @@ The file for --providers has the format of `switchhook providers put`:
    \"twilio\": {\"keys\": [\"…\"], \"public_url\": \"https://example.com\"},
    \"vapi\": {\"keys\": [\"…\"]}, \"telnyx\": {\"keys\": [\"…\"]}, \"generic\": {\"keys\": [\"…\"]}}
 
-The ready line on standard output has a link, which opens the pages of the stack once: calls, events, health and repairs. The page
-Try plays stories: a call whose webhooks come late and twice, a retry, a lost answer, a forgery. It places calls, sends signed
-webhooks, holds the fake provider's webhooks to let them go in any order, and skips time.
+The ready line on standard output has a link, which opens the pages of the stack once: calls, events, health and repairs. Enter
+prints a new link on standard error. The page Try plays stories: a call whose webhooks come late and twice, a retry, a lost answer,
+a forgery. It places calls, sends signed webhooks, holds the fake provider's webhooks to let them go in any order, and skips time.
 
 Programs on this machine need no credentials. Send bodies with the header content-type: application/json. Pages of other sites are
 refused, and so are requests by another name than localhost or 127.0.0.1. Webhooks may come by any name, so that a tunnel works.
@@ -237,6 +237,7 @@ impl Dev {
             }
         };
         let cloud = self.open(providers.clone(), clock)?;
+        self.keep_clock(&clock)?;
         let generated = generated.filter(|_| !cloud.services().secrets_manager().is_restored());
         self.choose_secrets(&cloud, &providers, errors).map_err(DevError::Print)?;
         if frozen {
@@ -264,7 +265,7 @@ impl Dev {
         let ready = format!("listening on {base_url}; look at it: {}", pages.link()?);
         writeln!(out, "{ready}").and_then(|()| out.flush()).map_err(DevError::Print)?;
 
-        let running = tokio::spawn({
+        let mut running = tokio::spawn({
             let cloud = cloud.clone();
             async move { if frozen { std::future::pending().await } else { cloud.run().await } }
         });
@@ -272,12 +273,20 @@ impl Dev {
         let app = by_host(pages_host, pages.router(), app(cloud.clone(), names, stopped.clone(), frozen), cloud);
         let serving = axum::serve(listener, app).with_graceful_shutdown(until_stopped(stopped));
         let serving = tokio::spawn(async move { serving.await });
-        let result = tokio::select! {
-            () = stop => Ok(()),
-            failed = running => Err(match failed {
-                Ok(error) => DevError::Run(Box::new(error)),
-                Err(crash) => DevError::Crash(crash),
-            }),
+        let mut pressed = enter_presses();
+        tokio::pin!(stop);
+        let result = loop {
+            tokio::select! {
+                () = &mut stop => break Ok(()),
+                failed = &mut running => break Err(match failed {
+                    Ok(error) => DevError::Run(Box::new(error)),
+                    Err(crash) => DevError::Crash(crash),
+                }),
+                // Standard output has its one line already.
+                Some(()) = pressed.recv() => {
+                    writeln!(errors, "look at it: {}", pages.link()?).map_err(DevError::Print)?;
+                }
+            }
         };
         pages.close();
         stopping.send_replace(true);
@@ -314,16 +323,26 @@ impl Dev {
             let ahead_ms = match (file.ahead_ms, file.ended_ms) {
                 (Some(ahead_ms), _) => ahead_ms,
                 (None, None) => 0,
-                (None, Some(ended_ms)) => {
-                    let ahead_ms = ended_ms.cast_signed() - Clock::system().now_ms().cast_signed();
-                    data.write_clock(ClockFile { ahead_ms: Some(ahead_ms), ..file }).map_err(failed)?;
-                    ahead_ms
-                }
+                (None, Some(ended_ms)) => ended_ms.cast_signed() - Clock::system().now_ms().cast_signed(),
             };
             return Ok((Clock::ahead_by_ms(ahead_ms), false));
         }
         let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
         Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))
+    }
+
+    /// Starts the clock of a demo, from which it goes on at later starts. The data directory must be locked.
+    fn keep_clock(&self, clock: &Clock) -> Result<(), DevError> {
+        let Some(path) = self.data.as_ref().filter(|_| !self.freeze) else { return Ok(()) };
+        let data = DataDir::new(path);
+        let keep = || {
+            let file = data.clock()?;
+            if file.ended_ms.is_some() && file.ahead_ms.is_none() {
+                data.write_clock(ClockFile { ahead_ms: Some(clock.offset_ms()), ..file })?;
+            }
+            Ok(())
+        };
+        keep().map_err(|source| DevError::Clock { path: path.clone(), source })
     }
 
     /// Reads the metrics that the demo has kept. They belong to the time at which the clock stands still.

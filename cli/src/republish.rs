@@ -27,8 +27,9 @@ the webhooks that its row remembers: ten, as a rule. Use --since for earlier one
 
 --since selects the calls that received an event, or were settled, since that time. --failed reads the messages of the relay's
 failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. It does
-not find a settled call whose last event waited in the queue for more than six hours, as after a redrive: use --call for those. If more
-calls were written than a plan holds (--max), it prints the --since with which --failed goes on. A plan with --since leaves the messages in the queue.
+not find a call that was settled more than three days earlier, and whose last event waited in the queue for more than six hours, as
+after a redrive: use --call for those. If more calls were written than a plan holds (--max), it prints the --since with which --failed
+goes on. A plan with --since leaves the messages in the queue.
 
 Exit status: 0 if done or planned, 1 if there is nothing to publish or the run left something alone, 2 if not all events could be published, 3 if it was refused.";
 

@@ -1,14 +1,18 @@
-//! Shared parts of `switchhook dev` and `switchhook fake`: the port, the stop signal, the option `--delivery-faults`, and the
+//! Shared parts of `switchhook dev` and `switchhook fake`: the port, the stop signal, the key Enter, the option `--delivery-faults`, and the
 //! help about the fake provider's behaviours.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, BufRead, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
 
 use axum::serve::Listener;
 use clap::ValueEnum;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use switchhook_local::fake::DeliveryFaults;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// Help text about the behaviours of the fake provider. A macro, because `concat!` accepts only literals.
 macro_rules! behaviours {
@@ -136,6 +140,29 @@ pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
             _ = terminate.recv() => {}
         }
     })
+}
+
+/// Returns a message for each line on standard input.
+pub(crate) fn enter_presses() -> mpsc::Receiver<()> {
+    let (pressed, presses) = mpsc::channel(1);
+    // Its terminal would stop a program that reads in the background, as after `switchhook dev &`.
+    if is_in_background() {
+        return presses;
+    }
+    // A blocked read of standard input cannot be cancelled, so no task of the runtime waits for it.
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if line.is_err() || pressed.blocking_send(()).is_err() {
+                return;
+            }
+        }
+    });
+    presses
+}
+
+/// True if standard input is a terminal that another program reads from.
+fn is_in_background() -> bool {
+    tcgetpgrp(io::stdin()).is_ok_and(|reader| reader != getpgrp())
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl std::fmt::Debug for Database {
 #[derive(Debug)]
 pub(crate) struct Disk {
     log: Arc<File>,
-    flushes: Flushes,
+    flushes: Arc<Flushes>,
 }
 
 impl Disk {
@@ -97,7 +97,7 @@ impl Disk {
         let path = PathBuf::from(path);
         // SQLite never locks this file, so a second handle cannot release its locks.
         let log = File::open(&path).map_err(|source| LocalError::OpenLog { path, source })?;
-        Ok(Self { log: Arc::new(log), flushes: Flushes::default() })
+        Ok(Self { log: Arc::new(log), flushes: Arc::default() })
     }
 
     /// Returns when every commit before the call is on the disk.
@@ -107,7 +107,7 @@ impl Disk {
             let flushed = tokio::task::spawn_blocking(move || log.sync_data()).await;
             flushed.map_err(std::io::Error::other).flatten()
         };
-        self.flushes.share(flush).await
+        self.flushes.clone().share(flush).await
     }
 }
 
@@ -129,7 +129,18 @@ struct Finished {
 
 impl Flushes {
     /// Runs `flush`, unless a flush of another caller begins after this call and succeeds.
-    async fn share(&self, flush: impl Future<Output = std::io::Result<()>>) -> Result<(), LocalError> {
+    ///
+    /// A flush that has begun ends, even if its caller goes away. Otherwise nobody would hear that it failed, and the next flush
+    /// would succeed without its data.
+    async fn share(
+        self: Arc<Self>,
+        flush: impl Future<Output = std::io::Result<()>> + Send + 'static,
+    ) -> Result<(), LocalError> {
+        let shared = tokio::spawn(self.run(flush)).await;
+        shared.unwrap_or_else(|crash| Err(LocalError::Flush { source: std::io::Error::other(crash) }))
+    }
+
+    async fn run(self: Arc<Self>, flush: impl Future<Output = std::io::Result<()>>) -> Result<(), LocalError> {
         let needed = self.begun.load(Ordering::SeqCst) + 1;
         let mut finished = self.finished.lock().await;
         if finished.has_failed {
@@ -157,15 +168,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_flush_serves_all_who_called_before_it_began() {
-        let (flushes, runs) = (Flushes::default(), AtomicU32::new(0));
+        let (flushes, runs) = (Arc::<Flushes>::default(), Arc::new(AtomicU32::new(0)));
         let call = async |at_ms| {
             tokio::time::sleep(Duration::from_millis(at_ms)).await;
-            let flush = async {
+            let runs = runs.clone();
+            let flush = async move {
                 runs.fetch_add(1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 Ok(())
             };
-            flushes.share(flush).await.unwrap();
+            flushes.clone().share(flush).await.unwrap();
             tokio::time::Instant::now()
         };
         let started = tokio::time::Instant::now();
@@ -177,25 +189,24 @@ mod tests {
         assert_eq!(runs.load(Ordering::SeqCst), 3);
     }
 
-    #[tokio::test]
-    async fn flush_that_was_given_up_serves_nobody() {
-        let (flushes, runs) = (Flushes::default(), AtomicU32::new(0));
-        assert!(flushes.share(std::future::pending()).now_or_never().is_none());
-        for _ in 0..2 {
-            let flush = async {
-                runs.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            };
-            flushes.share(flush).await.unwrap();
-        }
-        assert_eq!(runs.load(Ordering::SeqCst), 2);
+    async fn fails_later() -> std::io::Result<()> {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        Err(std::io::Error::other("the disk is full"))
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nothing_counts_as_written_after_a_failed_flush() {
-        let flushes = Flushes::default();
-        let failed = flushes.share(async { Err(std::io::Error::other("the disk is full")) }).await;
-        assert!(matches!(failed, Err(LocalError::Flush { .. })));
+        let flushes = Arc::<Flushes>::default();
+        assert!(matches!(flushes.clone().share(fails_later()).await, Err(LocalError::Flush { .. })));
+        assert!(matches!(flushes.share(async { Ok(()) }).await, Err(LocalError::FlushFailedBefore)));
+    }
+
+    /// The system may tell of the failure only once. The client of a request may have gone by then.
+    #[tokio::test(start_paused = true)]
+    async fn failure_of_a_flush_whose_caller_went_away_is_kept() {
+        let flushes = Arc::<Flushes>::default();
+        let went_away = tokio::time::timeout(Duration::from_millis(1), flushes.clone().share(fails_later())).await;
+        assert!(went_away.is_err());
         assert!(matches!(flushes.share(async { Ok(()) }).await, Err(LocalError::FlushFailedBefore)));
     }
 

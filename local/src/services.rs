@@ -195,7 +195,7 @@ struct DataDir {
 impl DataDir {
     fn open(path: &Path) -> Result<Self, LocalError> {
         let path = path.to_owned();
-        std::fs::create_dir_all(&path).map_err(|source| LocalError::CreateDataDir { path: path.clone(), source })?;
+        create_dir(&path).map_err(|source| LocalError::CreateDataDir { path: path.clone(), source })?;
         let lock =
             File::create(path.join("lock")).map_err(|source| LocalError::LockDataDir { path: path.clone(), source })?;
         match lock.try_lock() {
@@ -204,6 +204,22 @@ impl DataDir {
             Err(TryLockError::Error(source)) => Err(LocalError::LockDataDir { path, source }),
         }
     }
+}
+
+/// Creates a directory and those above it, so that a power cut loses none of them.
+fn create_dir(path: &Path) -> std::io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if path.exists() {
+        return Ok(());
+    }
+    if !above.exists() {
+        create_dir(above)?;
+    }
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    File::open(above)?.sync_all()
 }
 
 /// Opens the database file, and creates it first if it does not exist.

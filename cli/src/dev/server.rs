@@ -14,8 +14,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::routing::get;
 use futures_util::stream::{Stream, StreamExt, iter, unfold};
 use serde_json::{Value, json};
-use switchhook_local::Cloud;
 use switchhook_local::bus::BusEvent;
+use switchhook_local::{Cloud, LocalError};
 use switchhook_operate::StackNames;
 use tokio::sync::watch;
 use tower::ServiceExt;
@@ -73,10 +73,14 @@ async fn acknowledge(State(cloud): State<Cloud>, request: Request, next: Next) -
     match cloud.services().flush().await {
         Ok(()) => response,
         Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "data of the local stack is not on the disk");
+            log_failed_flush(&error);
             json_response(StatusCode::INTERNAL_SERVER_ERROR, &json!({"message": error.to_string()}))
         }
     }
+}
+
+fn log_failed_flush(error: &LocalError) {
+    tracing::error!(error = error as &dyn std::error::Error, "data of the local stack is not on the disk");
 }
 
 /// Passes a request on to the stack unchanged.
@@ -101,6 +105,11 @@ async fn domain_events(
             let events = cloud.bus().events_since(next);
             if let Some(last) = events.last() {
                 let next = last.index + 1;
+                // After a power cut, an event that was not on the disk might come back with the same id and another content.
+                if let Err(error) = cloud.services().flush().await {
+                    log_failed_flush(&error);
+                    return None;
+                }
                 return Some((iter(events), (cloud, watch, next)));
             }
             watch.changed().await;

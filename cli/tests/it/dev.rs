@@ -43,6 +43,30 @@ fn ctrl_c_and_sigterm_stop_it_cleanly() {
     }
 }
 
+/// Otherwise only a restart would open the pages again, and a stack without `--data` loses its calls by that.
+#[test]
+fn enter_prints_a_new_link_to_the_pages() {
+    fn status(link: &str) -> u16 {
+        let (host, path) = link.strip_prefix("http://").and_then(|link| link.split_once('/')).expect("a link");
+        let port = host.rsplit(':').next().expect("a port");
+        let request = agent().get(format!("http://127.0.0.1:{port}/{path}")).header("host", host);
+        request
+            .header("sec-fetch-site", "none")
+            .header("sec-fetch-mode", "navigate")
+            .call()
+            .expect("an answer")
+            .status()
+            .as_u16()
+    }
+    let mut stack = Stack::start(&[]);
+    let first = stack.link.clone();
+    assert_eq!([status(&first), status(&first)], [200, 403]);
+    stack.press_enter();
+    let line = stack.error_line("look at it: ");
+    let (_, second) = line.trim_end().split_once("look at it: ").expect("a link");
+    assert_eq!(status(second), 200);
+}
+
 #[test]
 fn without_providers_keys_are_made_and_printed_with_commands() {
     let stack = Stack::start(&[]);

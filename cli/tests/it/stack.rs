@@ -122,6 +122,7 @@ impl Stack {
             .args(["dev", "--port", "0", "--seed", "1", "--delivery-faults", "none"])
             .args(arguments)
             .env("XDG_STATE_HOME", &state.0)
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -169,6 +170,11 @@ impl Stack {
                 return line;
             }
         }
+    }
+
+    /// Presses Enter in its terminal.
+    pub(crate) fn press_enter(&mut self) {
+        self.child.stdin.as_mut().expect("standard input").write_all(b"\n").expect("it reads");
     }
 
     /// Kills the process, like `kill -9`.

@@ -226,10 +226,13 @@ impl LocalPlayground {
     /// Moves the clock, and runs what its schedules would have run.
     async fn skip(&self, time: Duration) -> Result<(), PlaygroundError> {
         let clock = self.cloud.clock();
-        clock.skip(time);
+        // The file comes first: a clock that went back after a restart would have rows in its future.
         if let Some(data) = &self.data {
-            data.write_clock(crate::data_dir::ClockFile { ahead_ms: Some(clock.offset_ms()), ..data.clock()? })?;
+            let skipped_ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+            let ahead_ms = Some(clock.offset_ms().saturating_add(skipped_ms));
+            data.write_clock(crate::data_dir::ClockFile { ahead_ms, ..data.clock()? })?;
         }
+        clock.skip(time);
         tokio::time::sleep(PUMP).await;
         self.cloud.schedule().await??;
         self.cloud.reconcile().await??;

@@ -27,6 +27,10 @@ impl Drop for Running {
 }
 
 fn start() -> Running {
+    start_with(None)
+}
+
+fn start_with(data: Option<DataDir>) -> Running {
     let keys = json!({
         "retell": {"keys": ["the key of Retell for this test"], "dial": {"api_key": "an API key for this test"}},
         "twilio": {"keys": ["the token of Twilio for this test"], "public_url": "https://switchhook.example"},
@@ -59,7 +63,7 @@ fn start() -> Running {
         let cloud = cloud.clone();
         async move { drop(cloud.run().await) }
     });
-    Running { playground: Arc::new(LocalPlayground::new(cloud, stack, None)), task }
+    Running { playground: Arc::new(LocalPlayground::new(cloud, stack, data)), task }
 }
 
 impl Running {
@@ -214,4 +218,22 @@ async fn time_goes_forwards_to_the_next_wake_up() {
     let after = running.playground.view().await;
     assert!(after.now >= before.next_wake_up.unwrap(), "{after:?}");
     assert!(after.ahead_ms > before.ahead_ms);
+}
+
+/// Otherwise the next start would turn the clock back, with rows in its future.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn time_that_cannot_be_kept_is_not_skipped() {
+    let path = std::env::temp_dir().join(format!("switchhook-skip-{}", std::process::id()));
+    // The clock cannot be written, because a directory is in its place.
+    std::fs::create_dir_all(path.join("clock.json/full")).unwrap();
+    let running = start_with(Some(DataDir::new(&path)));
+    let skip = || running.playground.act(PlaygroundAction::Skip(Skip::By(Duration::from_secs(900))));
+    skip().await;
+    std::fs::remove_dir_all(path.join("clock.json")).unwrap();
+    let line = running.playground.view().await.log[0].clone();
+    assert!(line.failed && line.text.contains("could not be kept"), "{}", line.text);
+    assert_eq!(running.playground.cloud.clock().offset_ms(), 0);
+    skip().await;
+    assert_eq!(running.playground.cloud.clock().offset_ms(), 900_000);
+    std::fs::remove_dir_all(&path).unwrap();
 }
