@@ -334,16 +334,16 @@ impl Dialer {
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
-                self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
+                let alias = self.write_alias(call, attempt, provider, &provider_call_id, now).await;
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
-                Ok(DialOutcome::Accepted)
+                alias.map(|()| DialOutcome::Accepted)
             }
             // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, refusal } => {
                 let now = self.clock.now();
-                self.write_alias(call, attempt, provider, &provider_call_id, now).await?;
+                let alias = self.write_alias(call, attempt, provider, &provider_call_id, now).await;
                 self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
-                Ok(DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
+                alias.map(|()| DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
             }
             DialAnswer::Busy { reason, .. }
             | DialAnswer::TooManyCalls { reason, .. }
@@ -356,13 +356,16 @@ impl Dialer {
             DialAnswer::Rejected { reason } => {
                 self.delete_dial_record(call, &record).await;
                 let rejection = |call: &Call, now| Some(call.reject(dial_key, &self.policy, now)?.because(reason));
-                self.undo_dial(call, rejection, DialOutcome::Rejected(reason)).await
+                self.undo_dial(call, dial_key, rejection, DialOutcome::Rejected(reason)).await
             }
             DialAnswer::InDoubt => Ok(DialOutcome::InDoubt(UNCLEAR_ANSWER)),
         }
     }
 
     /// Writes an alias from the provider's id to the attempt, for events without our ids. One that leads to another call stays.
+    ///
+    /// If that fails, the event about the answer is submitted all the same. By it, the reconciler finds the call at its provider and writes
+    /// the alias.
     async fn write_alias(
         &self,
         call: &Call,

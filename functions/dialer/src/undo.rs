@@ -1,4 +1,7 @@
 //! Dials that were recorded in the row and not made: the dialer takes them back.
+//!
+//! **A request that fails is repeated.** Only this dialer knows that nobody was dialled. Without its write, the reconciler looks for the dial
+//! at the provider, and at some providers no search proves that there was none. Such a call would end as `inconclusive`.
 
 use std::time::Duration;
 
@@ -8,6 +11,11 @@ use switchhook_domain::{AttemptKey, Call, DialRecords, StopReason, Timestamp, Tr
 
 use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
 use crate::{BACKOFF_MS, Dialer, RACES_MAX};
+
+/// Tries of a request that fails, each with the SDK's own.
+const TRIES_MAX: u32 = 3;
+/// Longest pause between two of them, in milliseconds.
+const PAUSE_MS: u64 = 500;
 
 impl Dialer {
     /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
@@ -27,18 +35,18 @@ impl Dialer {
         let mut call = call.clone();
         for _ in 0..RACES_MAX {
             let Some(undone) = call.recall(dial_key, &records, &self.policy, self.clock.now()) else {
-                return Ok(DialOutcome::InDoubt(EVENTS_RECEIVED));
+                return Ok(undone_or_in_doubt(&call, dial_key, outcome));
             };
-            match self.calls.store(&undone, self.call_retention).await? {
+            match repeated(|| self.calls.store(&undone, self.call_retention)).await? {
                 StoreOutcome::Committed => return Ok(outcome),
                 StoreOutcome::LostRace => {}
             }
-            match self.calls.get_call(&call.call_id).await? {
+            match repeated(|| self.calls.get_call(&call.call_id)).await? {
                 Some(read) => call = read,
                 None => return Ok(DialOutcome::ClaimLost),
             }
             // The booking may have resumed the call meanwhile. It deletes the record of the cancellation before it changes the row.
-            records = self.inbox.dial_records(&call.call_id).await?;
+            records = repeated(|| self.inbox.dial_records(&call.call_id)).await?;
         }
         Err(Error::Contended(RACES_MAX))
     }
@@ -56,7 +64,7 @@ impl Dialer {
         let withdrawal = |call: &Call, now: Timestamp| {
             Some(call.withdraw(dial_key, now.plus(pause), &self.policy, now)?.because(reason))
         };
-        self.undo_dial(call, withdrawal, DialOutcome::Withdrawn(reason)).await
+        self.undo_dial(call, dial_key, withdrawal, DialOutcome::Withdrawn(reason)).await
     }
 
     /// Stores the transition of a call whose dial was not made. If events of the attempt have arrived, the attempt stays: it may
@@ -64,23 +72,41 @@ impl Dialer {
     pub(crate) async fn undo_dial(
         &self,
         call: &Call,
+        dial_key: &str,
         transition: impl Fn(&Call, Timestamp) -> Option<Transition>,
         outcome: DialOutcome,
     ) -> Result<DialOutcome, Error> {
         let mut call = call.clone();
         for _ in 0..RACES_MAX {
             let Some(undone) = transition(&call, self.clock.now()) else {
-                return Ok(DialOutcome::InDoubt(EVENTS_RECEIVED));
+                return Ok(undone_or_in_doubt(&call, dial_key, outcome));
             };
-            match self.calls.store(&undone, self.call_retention).await? {
+            match repeated(|| self.calls.store(&undone, self.call_retention)).await? {
                 StoreOutcome::Committed => return Ok(outcome),
                 StoreOutcome::LostRace => {}
             }
-            match self.calls.get_call(&call.call_id).await? {
+            match repeated(|| self.calls.get_call(&call.call_id)).await? {
                 Some(read) => call = read,
                 None => return Ok(DialOutcome::ClaimLost),
             }
         }
         Err(Error::Contended(RACES_MAX))
     }
+}
+
+/// Returns the outcome for a row that takes no transition back. If the dial is still there, events of it have arrived. If not, an earlier
+/// write took it back, whose answer was lost.
+fn undone_or_in_doubt(call: &Call, dial_key: &str, undone: DialOutcome) -> DialOutcome {
+    if call.started_dial(dial_key).is_some() { DialOutcome::InDoubt(EVENTS_RECEIVED) } else { undone }
+}
+
+/// Repeats a request that fails, after a short pause.
+async fn repeated<T, F: Future<Output = Result<T, Error>>>(request: impl Fn() -> F) -> Result<T, Error> {
+    for _ in 1..TRIES_MAX {
+        match request().await {
+            Ok(answer) => return Ok(answer),
+            Err(_) => tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS / 2..=PAUSE_MS))).await,
+        }
+    }
+    request().await
 }

@@ -305,8 +305,12 @@ impl<'a> Flow<'a> {
         Ok(places)
     }
 
-    /// True if one of the other providers needs a probe.
+    /// True if one of the other providers needs a probe that a call of this one may be. A provider that is only paused soon takes its calls
+    /// itself, and a probe may be in doubt for hours.
     pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+        if self.is_configured(provider) && !self.health(provider).await?.is_open() {
+            return Ok(false);
+        }
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             if self.is_configured(other) && self.health(other).await?.needs_probe(now) {
                 return Ok(true);

@@ -155,13 +155,15 @@ impl Scheduler {
         }
         let soon = now.plus(Duration::from_millis(1))..=until;
         let dials = flow.dials_per_run(provider);
+        // An error of one shard hides no other shard.
+        let mut result = Ok(());
         // Each run starts with another shard, so that no shard is always the last.
         for shard in self.calls.wake_shards_from(minute_of(started).unsigned_abs()) {
             if is_time_up(report, started, self.clock.now()) {
                 break;
             }
             let Some(limit) = limit else {
-                self.look_ahead(queue, shard, soon.clone(), dials, None, report).await?;
+                result = result.and(self.look_ahead(queue, shard, soon.clone(), dials, None, report).await);
                 continue;
             };
             let pages = self.calls.dial_queue_pages(queue, shard, until, limit);
@@ -182,12 +184,18 @@ impl Scheduler {
             }
             // After an error too: the calls of the page that are due are claimed.
             lines.push(line);
-            if let Some(last) = last? {
+            let read = match last {
                 // Calls that are due use up the dial rate before later ones.
-                self.look_ahead(queue, shard, soon.clone(), dials.saturating_sub(due), Some(last), report).await?;
-            }
+                Ok(Some(last)) => {
+                    let later = dials.saturating_sub(due);
+                    self.look_ahead(queue, shard, soon.clone(), later, Some(last), report).await
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            result = result.and(read);
         }
-        Ok(())
+        result
     }
 
     /// Has calls of a shard delivered when they are due in this time: up to `limit` calls after the entry `after`.

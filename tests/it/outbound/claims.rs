@@ -11,7 +11,7 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{CALL_RETENTION, MINUTE, World, is_request_to};
+use switchhook_tests::{CALL_RETENTION, MINUTE, World, down, is_request_to};
 
 use super::provider_health::{policy, schedule};
 use super::providers::all_accounts;
@@ -203,4 +203,53 @@ async fn call_whose_dial_was_recorded_and_not_made_is_placed_soon() {
     assert_eq!(world.logged("dialled_before").len(), 0);
     let attempts: Vec<_> = world.cloud.fake().dials().into_iter().map(|dial| dial.attempt).collect();
     assert_eq!(attempts, ["1"]);
+}
+
+/// Vonage refuses the call. Only the dialer knows that, and its write of the row fails.
+#[tokio::test(start_paused = true)]
+async fn refused_dial_is_taken_back_although_a_write_fails() {
+    for is_applied in [false, true] {
+        let mut world = World::with_secret(&all_accounts());
+        world.stop();
+        world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
+        schedule(&world, "refused", &[Provider::Vonage], Duration::ZERO).await;
+        world.cloud.schedule().await.unwrap().unwrap();
+        let claims = world.take_claims();
+        let writes = AtomicU64::new(0);
+        world.set_fault_hook(move |request| {
+            // The SDK repeats a request whose answer is lost.
+            let last = if is_applied { 4 } else { 3 };
+            let fails = number_of_write(&writes, request, "refused").is_some_and(|write| (2..=last).contains(&write));
+            fails.then(|| if is_applied { Fault::ResponseLost } else { down() })
+        });
+        world.cloud.dialer().handle(claims).await;
+        world.clear_faults();
+        let call = world.call("refused").await;
+        assert_eq!((call.job.as_str(), call.attempt_records.len()), ("PENDING", 0), "applied: {is_applied}");
+        assert_eq!(world.logged("dial_withdrawn").len(), 1, "applied: {is_applied}");
+    }
+}
+
+/// Events of Vonage carry none of our ids. Without the alias, the reconciler needs the provider's id to find the call.
+#[tokio::test(start_paused = true)]
+async fn answer_of_the_provider_is_kept_although_its_alias_cannot_be_written() {
+    let mut world = World::with_secret(&all_accounts());
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    schedule(&world, "accepted", &[Provider::Vonage], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    world.set_fault_hook(|request| {
+        let is_alias = request.sender == Some("dialer")
+            && is_request_to(request, CALLS_TABLE)
+            && String::from_utf8_lossy(request.body).contains("vonage:");
+        is_alias.then(down)
+    });
+    world.cloud.dialer().handle(claims).await;
+    world.clear_faults();
+    assert_eq!(world.logged("dial_failed").len(), 1);
+    world.start();
+    world.wait(MINUTE).await;
+    let call = world.call("accepted").await;
+    assert!(call.attempt_records[0].provider_call_id.is_some(), "{call:#?}");
 }

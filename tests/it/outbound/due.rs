@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use switchhook_aws::dynamodb::shard_of;
 use switchhook_domain::{Provider, ProviderHealth};
+use switchhook_local::DUE_QUEUE;
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::{MINUTE, World, down};
 
 use super::provider_health::{open, schedule};
 use super::{HOUR, call_request, create, send};
@@ -139,4 +141,25 @@ async fn burst_of_calls_is_claimed_no_faster_than_it_is_dialled() {
     assert!((490_000..=595_000).contains(&last), "{last}");
     assert_eq!(world.logged("claim_lost").len(), 0);
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+/// A run reads the due calls of each shard. Those that are due soon go to a queue, which may refuse them.
+#[tokio::test(start_paused = true)]
+async fn queue_of_due_calls_that_is_down_hides_no_shard() {
+    let mut world = World::new();
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    let shards = world.calls.wake_shards();
+    for shard in shards.clone() {
+        let in_shard = |name: &str| {
+            let ids = (0..1_000).map(|n| format!("{name}-{n}"));
+            ids.into_iter().find(|id| shard_of(id, shards.end) == shard).unwrap()
+        };
+        schedule(&world, &in_shard("due"), &[Provider::Retell], Duration::ZERO).await;
+        schedule(&world, &in_shard("soon"), &[Provider::Retell], Duration::from_secs(30)).await;
+    }
+    world.inject_fault("SendMessageBatch", DUE_QUEUE, u64::MAX, down());
+    world.cloud.schedule().await.unwrap().unwrap_err();
+    world.clear_faults();
+    assert_eq!(world.take_claims().records.len() as u64, shards.end);
 }

@@ -303,6 +303,21 @@ async fn second_provider_of_the_calls_gets_its_probe() {
     }
 }
 
+/// The first provider takes calls again within seconds. A probe may be in doubt for hours.
+#[tokio::test(start_paused = true)]
+async fn call_of_a_provider_that_is_only_paused_is_no_probe_of_the_second_one() {
+    let world = stopped_world(&[Provider::Retell, Provider::Vapi]);
+    open(&world, Provider::Vapi, Duration::from_secs(1)).await;
+    let paused_until = Some(world.now().plus(Duration::from_secs(20)));
+    let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
+    world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
+    schedule(&world, "call", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+    world.wait(Duration::from_secs(2)).await;
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0);
+    world.wait(MINUTE).await;
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn calls_of_which_no_provider_has_a_rate_are_reported() {
     for configured in [&[Provider::Retell][..], &[]] {
