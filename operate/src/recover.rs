@@ -98,7 +98,7 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
-/// already stays as it is, except that forgotten persons are erased from it.
+/// already stays as it is, except that forgotten persons are erased from it, and that a cancellation goes which its booking took back.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let mut left = Vec::new();
     for item in items {

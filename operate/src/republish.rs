@@ -253,7 +253,7 @@ pub(crate) async fn delete_failures(stack: &Stack, items: &[PlanItem]) -> Result
 }
 
 /// Returns the calls and events that were written since the first failure, and since `after`, with their times. Such calls are open, or were
-/// settled since then, or received an event since then or shortly before. The events of entities that arrived in this time may have been
+/// settled up to three days before, or received an event since then or shortly before. The events of entities that arrived in this time may have been
 /// folded since the failure.
 async fn written_since_failure(
     stack: &Stack,

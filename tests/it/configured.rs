@@ -313,7 +313,15 @@ fn schema_has_the_names_of_every_entry_of_a_built_in_provider() {
         assert!(violation(&document).is_some(), "{provider}");
         // A name that is called known must not be refused next.
         for name in known {
-            let document = json!({provider.as_str(): {"keys": ["a key, as long as it must be"], name: 1}});
+            let value = match name {
+                "dial" => json!({}),
+                "discover" => json!(true),
+                _ => json!(1),
+            };
+            let mut entry = json!({"keys": ["a key, as long as it must be"], "dial": {}});
+            entry.as_object_mut().unwrap().retain(|field, _| field != "dial" || name == "discover");
+            entry[name] = value;
+            let document = json!({provider.as_str(): entry});
             let problems = match ProvidersFile::from_json(&document.to_string()) {
                 Ok(_) => Vec::new(),
                 Err(error) => error.problems().to_vec(),

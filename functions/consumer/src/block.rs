@@ -18,8 +18,9 @@ impl Consumer {
     /// before the fold, and `after` the one after it. `None` if there is no such row, or the fold changes nothing.
     ///
     /// Call this before the fold is stored, so that a failure here repeats both. **A wish counts once, so it does not block a number again
-    /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. The inbox has a note about
-    /// an event for which there was no room. Another event about the same phone call reports no new wish. Example: a second analysis by Retell.
+    /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. Another event about the same
+    /// phone call reports no new wish. Example: a second analysis by Retell. In a call without room each event counts by itself, and the
+    /// inbox has a note about it.
     pub(crate) async fn block_numbers<'a>(
         &self,
         before: Option<&Call>,

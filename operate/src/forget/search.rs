@@ -233,8 +233,8 @@ impl Targets {
     ) -> Result<(Vec<Nameless>, BTreeSet<CallId>), Error> {
         let now = stack.now();
         // The events may have been stored with a longer retention than the present one.
-        let searched =
-            || self.first_created_at(stack, now).max(now.minus(stack.inbox_retention().max(RETENTION_DEFAULT)));
+        let oldest = now.minus(stack.inbox_retention().max(RETENTION_DEFAULT));
+        let searched = || self.first_created_at().map_or(oldest, |first| first.max(oldest));
         let minutes = minute_of(request.since.unwrap_or_else(searched))..=minute_of(now);
         let all = minutes.clone().count() as u64;
         let (mut nameless, mut others) = (Vec::new(), BTreeSet::new());
@@ -274,13 +274,13 @@ impl Targets {
         })
     }
 
-    /// Returns the earliest time at which an event of the calls may have arrived. A guessed call without a row does not count: most
-    /// such calls never existed, and all minutes of the retention would be read for them.
-    fn first_created_at(&self, stack: &Stack, now: Timestamp) -> Timestamp {
+    /// Returns the earliest time at which an event of the calls may have arrived. `None` if a call has no row. A guessed call without a row
+    /// does not count: most such calls never existed, and all minutes of the retention would be read for them.
+    fn first_created_at(&self) -> Option<Timestamp> {
         let is_complete = self.targets.values().all(|target| target.row.is_some() || target.is_guessed);
         let rows = self.targets.values().filter_map(|target| target.row.as_ref());
         let first = rows.map(|call| call.created_at).min().filter(|_| is_complete);
-        first.map_or_else(|| now.minus(stack.inbox_retention()), |first| first.minus(BEFORE_CREATION))
+        first.map(|first| first.minus(BEFORE_CREATION))
     }
 
     /// Returns the texts to search for in bodies: the ids of the calls and entities, their ids at their providers, the number and the

@@ -172,7 +172,7 @@ pub enum EndReason {
     Stopped(StopReason),
     /// The call has made as many attempts as the retry policy allows.
     AttemptsUsed,
-    /// The retry policy never retries an attempt that ended like the latest one.
+    /// The retry policy never retries an attempt that ended like the latest one, or a person had answered an earlier attempt.
     NotRetryable,
     /// Nobody knows whether the person answered the latest attempt, and the retry policy does not retry such an attempt.
     Unheard,

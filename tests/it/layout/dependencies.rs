@@ -85,12 +85,23 @@ fn every_dependency_is_used() {
             // The suffix is part of a package's name, and mostly not of its crate's.
             let crate_name = crate_name.trim_end_matches("_rs");
             let is_for_features = name == "switchhook-tests" && dependency["kind"].is_null();
-            if !is_for_features && !own().any(|(_, source)| source.contains(crate_name)) {
+            if !is_for_features && !own().any(|(_, source)| names_crate(source, crate_name)) {
                 unused.push(format!("{crate_name} of {name}"));
             }
         }
     }
     assert!(unused.is_empty(), "remove these dependencies: {unused:?}");
+}
+
+/// True if a path, an import or an attribute begins with the name of the crate.
+fn names_crate(source: &str, name: &str) -> bool {
+    let begins = |rest: &str| ["::", ";", " as ", "("].iter().any(|next| rest.starts_with(next));
+    source.match_indices(name).any(|(at, _)| {
+        let (before, rest) = (&source[..at], &source[at + name.len()..]);
+        let is_word = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        let is_path = rest.starts_with("::") && !is_word;
+        is_path || (["use ", "#["].iter().any(|start| before.ends_with(start)) && begins(rest))
+    })
 }
 
 /// Layer of a package. It may depend on packages of lower layers.

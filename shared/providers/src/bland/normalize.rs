@@ -3,9 +3,9 @@
 //! Bland sends one webhook per call, after its end. It sends no event id. Nothing reports the beginning of a call, so the webhook
 //! implies what came before.
 //!
-//! **A call counts as unanswered only if a field has a word for that.** `completed` says that the call is over, and the meaning of a length
-//! without an answer is not documented. So where no field proves an answer or its absence, the ending stays unclear, and nobody is
-//! called again.
+//! **A call counts as unanswered only if a field has a word for that.** `completed` with a length says that somebody or a machine answered. The
+//! meaning of a length without that word is not documented. So where no field proves an answer or its absence, the ending stays unclear,
+//! and nobody is called again.
 
 use switchhook_domain::{Direction, EventId, Provider, Timestamp};
 

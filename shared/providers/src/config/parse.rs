@@ -150,7 +150,8 @@ pub(super) fn entry(
             let webhook = webhook(provider, shared.clone(), &mut fields);
             let account = account(provider, shared, &mut fields);
             if account.is_none() && fields.flag("discover") == Some(true) {
-                fields.problem("discover", "needs dial, the account whose calls are listed");
+                let needs_dial = || "needs dial, the account whose calls are listed".to_owned();
+                fields.problem("discover", &places_no_calls(provider).unwrap_or_else(needs_dial));
             }
             let known = [webhook_field_names(provider), Shared::field_names(provider), account_field_names(provider)];
             fields.reject_unknown(known.join(", ").trim_end_matches(", "));
@@ -171,7 +172,7 @@ pub(super) fn entry(
             }
             let shared = Shared::read(provider, &mut fields);
             if !fields.has("dial") {
-                fields.problem("dial", "missing");
+                fields.problem("dial", &places_no_calls(provider).unwrap_or_else(|| "missing".to_owned()));
             }
             let account = account(provider, shared, &mut fields);
             let known = format!("{}, {}", Shared::field_names(provider), account_field_names(provider));
@@ -208,6 +209,11 @@ fn account_field_names(provider: Provider) -> &'static str {
         Some(_) if provider == Provider::LiveKit => "dial",
         Some(_) => "dial, discover",
     }
+}
+
+/// Message about a field of an account. `None` if Switchhook places calls with the provider.
+fn places_no_calls(provider: Provider) -> Option<String> {
+    api_url(provider).is_none().then(|| format!("not for {provider}, with which Switchhook places no calls"))
 }
 
 /// Settings of both halves.
@@ -413,10 +419,11 @@ fn dial(provider: Provider, fields: &mut Fields<'_>) -> Option<(Account, Option<
         fields.problem("dial", "not an object");
         return None;
     };
-    let Some(url) = api_url(provider) else {
-        fields.problem("dial", &format!("not for {provider}, with which Switchhook places no calls"));
+    if let Some(message) = places_no_calls(provider) {
+        fields.problem("dial", &message);
         return None;
-    };
+    }
+    let url = api_url(provider)?;
     let mut fields = fields.inner("dial", object);
     let base_url = match url {
         ApiUrl::Fixed(_) => None,

@@ -435,10 +435,13 @@ fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
     }
     match cause? {
         0 => Some(CallStatus::Ended),
+        // A machine answered, or another leg of the same dial. Plivo asks for the instructions of an outbound call after its answer.
+        9000 | 9100 => Some(CallStatus::Ended),
+        7011 | 8011 if text(call, "call_direction") == Some("outbound") => Some(CallStatus::Ended),
         1000 => Some(CallStatus::Cancel),
         cause if is_canceled_by_plivo(cause) => Some(CallStatus::Failed),
         // Errors of the request, of a network, of the answer URL or its XML, and of Plivo.
-        2000..=2070 | 3030..=3090 | 3120..=3140 | 5000..=5020 | 7011 | 8011 | 9000 | 9100 => Some(CallStatus::Failed),
+        2000..=2070 | 3030..=3090 | 3120..=3140 | 5000..=5020 | 7011 | 8011 => Some(CallStatus::Failed),
         3010 | 3020 | 3100 | 3110 => Some(CallStatus::Busy),
         // Nobody answered within the ring timeout, whose end Plivo or the network noticed.
         3000 | 6010 => Some(CallStatus::NoAnswer),

@@ -58,7 +58,8 @@ fn network_code<'a>(answer: &'a Map<String, Value>, errors: &[&'a Map<String, Va
 }
 
 /// Meaning of a code of Telnyx's network: <https://support.telnyx.com/en/articles/4409457-telnyx-sip-response-codes>. A code that is not
-/// listed here is one of the account, for example D17 (account disabled) and D38 (no outbound profile).
+/// listed here is one of the account, for example D17 (account disabled) and D38 (no outbound profile). So is D10, about which Telnyx's
+/// pages disagree: too many calls at once, a header that nobody may send, or an account that is disabled.
 fn network_refusal(code: &str) -> Option<Refusal> {
     match code {
         // Invalid, an emergency number, or a special number.
@@ -74,7 +75,7 @@ fn network_refusal(code: &str) -> Option<Refusal> {
         "D34" | "D35" | "D36" | "D46" | "D49" | "D51" | "D53" | "D54" | "D63" | "D64" => {
             Some(Refusal::CallingNumber("invalid_calling_number"))
         }
-        "D1" | "D2" | "D3" | "D10" | "D22" => Some(Refusal::Capacity("concurrency_limit")),
+        "D1" | "D2" | "D3" | "D22" => Some(Refusal::Capacity("concurrency_limit")),
         _ => None,
     }
 }

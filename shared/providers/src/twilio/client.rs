@@ -93,12 +93,14 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 /// - 21215 means that the account may not call this country, or these numbers of it. 13227 and 32205 are the same for `<Dial>` and for
 ///   trunks.
 /// - 21219 and 573005 mean that a trial account has not verified this number.
-/// - 13224 means that the number is invalid. Or no carrier can reach it at present, as in an outage of the networks there:
-///   <https://www.twilio.com/docs/api/errors/13224>.
+///
+/// 13224 means that the number is invalid. In an outage of the networks there, Twilio answers it too:
+/// <https://www.twilio.com/docs/api/errors/13224>. The number counts, because it is the usual cause: without an end, calls to numbers that
+/// do not exist would be dialled again and again, and would open the circuit for all others.
 pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {
         // Invalid, not reachable, a premium number, or a number that Twilio does not support.
-        13_223 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
+        13_223 | 13_224 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
             Some(Refusal::Number("invalid_number"))
         }
         10_004 => Some(Refusal::Capacity("concurrency_limit")),
@@ -106,7 +108,6 @@ pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
         21_210 | 21_212 | 21_213 => Some(Refusal::CallingNumber("invalid_calling_number")),
         13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::NumberOrAccount("call_blocked")),
         13_225 | 21_216 => Some(Refusal::Number("call_blocked")),
-        13_224 => Some(Refusal::NumberOrAccount("destination_unreachable")),
         13_227 | 21_215 | 32_205 => Some(Refusal::NumberOrAccount("country_not_enabled")),
         21_219 | 573_005 => Some(Refusal::NumberOrAccount("trial_account")),
         _ => None,

@@ -215,11 +215,12 @@ fn is_to_a_person(call: &Map<String, Value>) -> bool {
     kind.is_none_or(|kind| matches!(kind, "phone" | "sip"))
 }
 
-/// Places of the earliest legs of the conversations on a page. A leg without a start counts as later than the others.
+/// Places of the earliest legs to persons of the conversations on a page. A leg without a start counts as later than the others.
 fn first_legs(calls: &[Map<String, Value>]) -> BTreeMap<&str, usize> {
     let mut legs: Vec<_> = calls
         .iter()
         .enumerate()
+        .filter(|(_, call)| is_to_a_person(call))
         .filter_map(|(place, call)| Some((text(call, "conversation_uuid")?, place, started_at(call))))
         .collect();
     // The first leg comes last, so its place replaces those of the others.

@@ -427,7 +427,7 @@ fn twilios_refusals_are_read_from_their_code() {
     400 {"code":21215,"status":400} -> number or account: country_not_enabled
     400 {"code":21216,"status":400} -> number or account: call_blocked
     400 {"code":21219,"status":400} -> number or account: trial_account
-    400 {"code":13224,"status":400} -> number or account: destination_unreachable
+    400 {"code":13224,"status":400} -> rejected: invalid_number
     400 {"code":13225,"status":400} -> number or account: call_blocked
     400 {"code":13227,"status":400} -> number or account: country_not_enabled
     400 {"code":32205,"status":400} -> number or account: country_not_enabled

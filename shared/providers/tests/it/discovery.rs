@@ -230,8 +230,8 @@ fn legs_that_a_vonage_call_added_are_no_calls() {
     };
     let phone = || json!({"type": "phone", "number": "442079460018"});
     let at = |second: u32| json!(format!("2025-10-20 12:13:{second}"));
-    let of_other_conversation = |mut leg: Value| {
-        leg["conversation_uuid"] = json!("c2");
+    let of_conversation = |id: &str, mut leg: Value| {
+        leg["conversation_uuid"] = json!(id);
         leg
     };
     let calls = [
@@ -242,15 +242,16 @@ fn legs_that_a_vonage_call_added_are_no_calls() {
         leg("call", "outbound", at(55), phone()),
         // A caller who is moved into a conversation called by themselves.
         leg("caller", "inbound", at(58), phone()),
-        of_other_conversation(leg(
-            "other-call",
-            "outbound",
-            at(57),
-            json!([{"type": "sip", "uri": "sip:desk@example.com"}]),
-        )),
+        of_conversation(
+            "c2",
+            leg("other-call", "outbound", at(57), json!([{"type": "sip", "uri": "sip:desk@example.com"}])),
+        ),
+        // The agent's program was called first, and then the customer.
+        of_conversation("c3", leg("first-agent", "outbound", at(55), json!({"type": "app", "user": "anna"}))),
+        of_conversation("c3", leg("customer", "outbound", at(57), phone())),
     ];
     let page = read(Provider::Vonage, None, &json!({"count": calls.len(), "_embedded": {"calls": calls}}));
-    let ids = ["call", "caller", "other-call"].map(|id| format!("vonage:{id}:completed:call_record"));
+    let ids = ["call", "caller", "other-call", "customer"].map(|id| format!("vonage:{id}:completed:call_record"));
     assert_eq!(events(&page).0, ids);
 }
 

@@ -96,17 +96,22 @@ fn record_says_how_an_unanswered_call_ended() {
         (3120, "User Does Not Exist Anywhere"),
         (3140, "DNO Caller ID"),
         (5000, "Network Error"),
-        (7011, "Error Reaching Answer URL"),
-        (8011, "Invalid Answer XML"),
-        (9000, "Multiparty Call Error"),
-        (9100, "Multiparty Call Error"),
     ];
     for (cause, name) in failures {
         assert_eq!(kinds(ended(cause, name)), [EventKind::Failed], "{cause}");
     }
     assert_eq!(kinds(ended(1010, "Canceled (Out Of Credits)")), [EventKind::Failed]);
-    // The call is over, and Plivo does not know why. That is no status which it may report later.
-    assert_eq!(kinds(ended(0, "Unknown")), [EventKind::Completed]);
+    // The call is over, and Plivo does not know why. That is no status which it may report later. With the other causes, somebody or a
+    // machine answered, so nobody may be called again.
+    let answered = [
+        (7011, "Error Reaching Answer URL"),
+        (8011, "Invalid Answer XML"),
+        (9000, "Lost Race"),
+        (9100, "Machine Detected"),
+    ];
+    for (cause, name) in [(0, "Unknown")].into_iter().chain(answered) {
+        assert_eq!(kinds(ended(cause, name)), [EventKind::Completed], "{cause}");
+    }
     assert_eq!(ended(9999, "New"), LookupAnswer::UnknownValue { field: "hangup_cause_code" });
     let unfinished = json!({"call_uuid": "p1", "end_time": null, "bill_duration": 1});
     let answer = play(Some("p1"), &[not_found(), (200, unfinished)]).1;
