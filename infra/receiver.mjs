@@ -67,12 +67,14 @@ function isKey(presented) {
 // Nothing here waits, so no other request comes between the look for a file and the write.
 function store(id, body) {
     const name = createHash('sha256').update(id).digest('hex');
-    if (existsSync(join(WAITING, name)) || existsSync(join(DONE, name))) return;
-    // A reader must never see half of a file.
-    const unfinished = join(WAITING, `${name}.new`);
-    flushed(unfinished, 'w', (file) => writeFileSync(file, body));
-    renameSync(unfinished, join(WAITING, name));
-    // The new name is on the disk only after this.
+    if (existsSync(join(DONE, name))) return;
+    if (!existsSync(join(WAITING, name))) {
+        // A reader must never see half of a file.
+        const unfinished = join(WAITING, `${name}.new`);
+        flushed(unfinished, 'w', (file) => writeFileSync(file, body));
+        renameSync(unfinished, join(WAITING, name));
+    }
+    // The new name is on the disk only after this, which may have failed the first time.
     flushed(WAITING, 'r', () => {});
     setImmediate(workOff);
 }

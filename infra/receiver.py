@@ -95,16 +95,17 @@ def is_key(presented: str) -> bool:
 def store(event_id: str, body: bytes):
     name = hashlib.sha256(event_id.encode()).hexdigest()
     with files:
-        if (WAITING / name).exists() or (DONE / name).exists():
+        if (DONE / name).exists():
             return
-        # A reader must never see half of a file.
-        unfinished = WAITING / f"{name}.new"
-        with unfinished.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.rename(WAITING / name)
-        # The new name is on the disk only after this.
+        if not (WAITING / name).exists():
+            # A reader must never see half of a file.
+            unfinished = WAITING / f"{name}.new"
+            with unfinished.open("wb") as file:
+                file.write(body)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.rename(WAITING / name)
+        # The new name is on the disk only after this, which may have failed the first time.
         folder = os.open(WAITING, os.O_RDONLY)
         try:
             os.fsync(folder)

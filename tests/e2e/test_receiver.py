@@ -24,6 +24,17 @@ SAMPLES = {
         "    if (existsSync('broken')) throw new Error('the other system is down');\n",
     ),
 }
+# The line of each sample that waits until the name of a new file is on the disk, and a line before it that fails once while a file exists.
+FLUSHES = {
+    "receiver.py": (
+        "            os.fsync(folder)\n",
+        "            if os.path.exists('full'): os.rename('full', 'free'); raise OSError('the disk is full')\n",
+    ),
+    "receiver.mjs": (
+        "    flushed(WAITING, 'r', () => {});\n",
+        "    if (existsSync('full')) { renameSync('full', 'free'); throw new Error('the disk is full'); }\n",
+    ),
+}
 KEY, OLD_KEY = "new-key-of-the-test", "old-key-of-the-test"
 EVENT = {"schema_version": 1, "id": "appointment:apt_1/7", "type": "appointment.confirmed", "appointment_id": "apt_1"}
 
@@ -62,12 +73,13 @@ def interpreter(sample: str) -> str:
 
 @contextmanager
 def running(sample: str, folder: Path, **environment: str):
-    """Runs a receiver whose work fails while the file `broken` exists in the folder."""
+    """Runs a receiver whose work fails while the file `broken` exists in the folder, and whose disk fails once if there is a file `full`."""
     program = interpreter(sample)
-    line, failing = SAMPLES[sample]
     source = (ROOT / "infra" / sample).read_text()
-    assert source.count(line) == 1
-    (folder / sample).write_text(source.replace(line, failing + line))
+    for line, failing in (SAMPLES[sample], FLUSHES[sample]):
+        assert source.count(line) == 1
+        source = source.replace(line, failing + line)
+    (folder / sample).write_text(source)
     port = free_port()
     receiver = Receiver(folder, port)
     settings = {"SWITCHHOOK_KEYS": f"{KEY},{OLD_KEY}", "EVENTS_FOLDER": str(folder / "events"), "PORT": str(port), "RETRY_SECONDS": "0.1"}
@@ -155,3 +167,10 @@ def test_an_event_that_cannot_be_stored_is_repeated_by_eventbridge(sample, tmp_p
         (tmp_path / "events" / "waiting").rmdir()
         (tmp_path / "events" / "waiting").touch()
         assert receiver.post(EVENT) == 500
+
+
+def test_an_event_whose_flush_failed_is_worked_on_after_its_repetition(sample, tmp_path):
+    with running(sample, tmp_path) as receiver:
+        (tmp_path / "full").touch()
+        assert [receiver.post(EVENT) for _ in range(2)] == [500, 200]
+        receiver.expect(EVENT["id"])

@@ -826,6 +826,20 @@ def test_the_throttles_of_every_table_and_index_wake_somebody():
     assert sorted(watched, key=str) == sorted(wanted, key=str)
 
 
+def test_an_alarm_on_throttles_has_no_gaps():
+    """The reference of PutMetricAlarm says that such an alarm keeps its state without values. It would never tell of a second time."""
+    for name, alarm in ALARMS.items():
+        if any(namespace == "AWS/DynamoDB" for namespace, _, _ in metrics_of(alarm)):
+            (expression,) = [query["Expression"] for query in alarm["Metrics"] if query.get("ReturnData") is True]
+            assert re.fullmatch(r"FILL\(.*, 0\)", expression), name
+
+
+def test_tables_with_indexes_are_made_one_after_the_other():
+    """CloudFormation's reference of AWS::DynamoDB::Table asks for it: DynamoDB may refuse to make several at once."""
+    tables = [name for name, resource in TEMPLATE["Resources"].items() if resource["Type"] == "AWS::DynamoDB::Table"]
+    assert [TEMPLATE["Resources"][name].get("DependsOn") for name in sorted(tables, reverse=True)] == [None, "InboxTable"]
+
+
 @pytest.mark.parametrize("name", ALARMS)
 def test_an_alarm_looks_at_no_more_metrics_than_cloudwatch_allows_and_at_each_of_them(name):
     queries = ALARMS[name].get("Metrics", [])
