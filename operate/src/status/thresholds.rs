@@ -187,7 +187,7 @@ pub(super) const EVENTS_AGE: Threshold = unalarmed(
 );
 /// Seconds.
 pub(super) const DIAL_AGE: Threshold =
-    watch("P2DialQueueAgeAlarm", 240.0, "claimed calls are not dialled in time", "switchhook stuck");
+    watch("P2DialQueueAgeAlarm", 240.0, "claimed calls are not dialled in time", "switchhook stuck --for 2m");
 /// Seconds for which the longest due call is overdue.
 pub(super) const DUE: Threshold = unalarmed(
     "P2DialUnconfiguredAlarm",
