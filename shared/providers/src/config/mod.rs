@@ -2,7 +2,7 @@
 //!
 //! A **providers file** is one JSON object with one object per provider. A deployed stack stores its two
 //! halves in two secrets. Only ingress reads the webhook keys. Only the functions that call the providers' APIs read the dial
-//! accounts. So no function holds more than it uses. `public_url` is in both halves: it is not secret.
+//! accounts. So no function holds more than it uses. `public_url` and `decision` are in both halves: they are not secret.
 //!
 //! **A wrong entry disables its provider alone.** A providers file is checked before it is stored, and refused with all its
 //! problems. A stored half that is wrong nevertheless is read entry by entry.
