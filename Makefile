@@ -1,4 +1,4 @@
-# One target per task; `make` alone lists them.
+# One target per task; `make` alone lists the main ones.
 #
 # Requirements: Rust (rustup, or a cargo that is new enough), Python 3.11 or newer with venv, make, a C compiler. Everything else is
 # installed into .venv/ and .make/ of this folder when a target first needs it.
