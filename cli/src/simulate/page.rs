@@ -13,7 +13,7 @@ use switchhook_operate::scale::{
 const OPENING: &str = "\
 # Scaling
 
-How much a stack carries, what it costs, and which limit it meets first. `switchhook simulate` prints this page, and a test compares
+This page says how much a stack carries, what it costs, and which limit it meets first. `switchhook simulate` prints it, and a test compares
 the two. Every number comes from one place: units that tests measure in the local cloud, constants of the code, defaults of the
 template, list prices and default quotas of AWS in us-east-1. Nothing here was measured on AWS. For other traffic:
 
@@ -62,7 +62,7 @@ const LEFT_OUT: &str = "\
 - Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.
 - Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
 - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
-- Discovery of calls that nobody reported. Of each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
+- Discovery of calls that nobody reported. In each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
   The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` says what it leaves out.
 - Refolds. A refold reads the index entries of the minutes of a call, from 2 before its start until 15 after its end. It reads at most 160
   pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
@@ -168,7 +168,7 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
          those of a stack that is older.\n\n\
          The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by {} hours.\n\
          In a minute it asks a provider at most {lookups} times, less the questions about silent calls. It needs its requests in {} hours of the\n\
-         day: in the busy ones, and in those by which it may fall behind. That is enough for all calls of {all} webhooks a day. Of more\n\
+         day: in the busy ones, and in those by which it may fall behind. That is enough for all calls of {all} webhooks a day. With more\n\
          calls, it leaves out those that it has not reached by then. The metric `drift_skipped_ms` says how much it leaves out.\n",
         table(["load", "at the mean", "limit", "beyond it"], rows),
         number(quota::NEW_TABLE_PARTITIONS),
@@ -285,7 +285,11 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         .map_or_else(|| "asks about none of".to_owned(), |hours| format!("needs {} hours to ask about", number(hours)));
     let share = discovery_share(traffic, reconciler);
     let found = if share < 1.0 {
-        format!("so it leaves out {} % of all calls", number(100.0 * (1.0 - share)))
+        format!(
+            "so it falls behind. It then reads each call once, {} per hour, and leaves out {} % of all calls",
+            number(reconciler.discovered_calls),
+            number(100.0 * (1.0 - share))
+        )
     } else if calls > reconciler.discovered_calls_in_time {
         "so it finds them hours later".to_owned()
     } else {
@@ -300,7 +304,7 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     }
     format!(
         "{asked} Nothing is\n  stored about the other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, \
-         and looks back {} hours.\n  This traffic has {} per hour on average, {found}. At the busiest time, an hour has {} times as many.\n",
+         and looks back {} hours.\n  This traffic has {} per hour on average, {found}.\n  At the busiest time, an hour has {} times as many.\n",
         number(calls - dialled),
         number(reconciler.discovered_calls_in_time),
         number(reconciler.discovery_look_back_h),

@@ -125,7 +125,7 @@ async fn costs_with(calls: u64) -> Vec<(&'static str, Cost)> {
     world.wait(MINUTE).await;
     reset_counters(&world);
     world.reconciler.run("test").await.unwrap();
-    costs.push(("reconciler run that finds nothing", Cost::of(&world)));
+    costs.push(("reconciler run that sweeps five events and finds nothing to repair", Cost::of(&world)));
     costs
 }
 
