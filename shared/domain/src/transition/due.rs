@@ -1,6 +1,7 @@
 //! Transitions of the scheduler for a call that is due and cannot be dialled now.
 //!
-//! **They need no claim and no provider.** So a call also ends, or waits for its calling window, while no provider takes calls.
+//! **They need no claim and no provider.** So a call also ends, or waits for its calling window, while no provider takes calls. The scheduler
+//! reads no calls of providers without a rate, so these wait until one has a rate.
 
 use super::WINDOW_CLOSED;
 use crate::call::{Call, Policy};
