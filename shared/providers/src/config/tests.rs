@@ -421,7 +421,7 @@ fn half_in_the_wrong_secret_is_named() {
             "generic.keys: belongs in the secret of the webhook keys",
             "generic.window_seconds: belongs in the secret of the webhook keys",
             "generic.allowed_sources: belongs in the secret of the webhook keys",
-            "generic.dial: missing",
+            "generic.dial: not for generic, with which Switchhook places no calls",
             "retell.keys: belongs in the secret of the webhook keys",
             "twilio.keys: belongs in the secret of the webhook keys",
             "twilio.shared_keys: belongs in the secret of the webhook keys",

@@ -388,7 +388,7 @@ fn retells_refusals_are_read_from_their_text() {
 
 #[test]
 fn twilios_refusals_are_read_from_their_code() {
-    let numbers = [13_223, 13_226, 21_201, 21_211, 21_214, 21_217, 21_401];
+    let numbers = [13_223, 13_224, 13_226, 21_201, 21_211, 21_214, 21_217, 21_401];
     for code in numbers {
         let body = json!({"code": code, "message": "…", "status": 400}).to_string();
         let answer = read_dial_answer(Provider::Twilio, &number(), 400, None, body.as_bytes());
@@ -410,7 +410,6 @@ fn twilios_refusals_are_read_from_their_code() {
         (400, error(21_215)),
         (400, error(21_216)),
         (400, error(21_219)),
-        (400, error(13_224)),
         (400, error(13_225)),
         (400, error(13_227)),
         (400, error(32_205)),
@@ -427,7 +426,6 @@ fn twilios_refusals_are_read_from_their_code() {
     400 {"code":21215,"status":400} -> number or account: country_not_enabled
     400 {"code":21216,"status":400} -> number or account: call_blocked
     400 {"code":21219,"status":400} -> number or account: trial_account
-    400 {"code":13224,"status":400} -> rejected: invalid_number
     400 {"code":13225,"status":400} -> number or account: call_blocked
     400 {"code":13227,"status":400} -> number or account: country_not_enabled
     400 {"code":32205,"status":400} -> number or account: country_not_enabled
