@@ -80,6 +80,7 @@ def test_page_of_another_origin_learns_nothing(context: BrowserContext, dev: Dev
     for path in ("/", "/calls", f"/call?id={dev.calls[0]}", "/live?page=/", "/search", "/assets/0/console.css"):
         for name, learned in zip(ATTACKS, page.evaluate(attack_all, dev.pages + path)):
             assert learned in ("", "nothing") or "opens only with the link" in learned, f"{name} {path}: {learned[:200]}"
+    assert answers, "the attacks reach the console"
     assert all(statuses <= {403} for statuses in answers.values()), answers
 
 
