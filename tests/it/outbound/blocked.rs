@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CALL_ATTEMPTS_MAX, EventId, PhoneNumber, Provider};
 use switchhook_local::{CloudOptions, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, all_providers, options};
+use switchhook_tests::{MINUTE, World, all_providers, down, options};
 
 use super::{HOUR, call_request, call_state, create, get_call, post_stored_only, report_drift, send};
 
@@ -180,4 +180,27 @@ async fn wish_that_a_refold_finds_blocks_the_number() {
     report_drift(&world, "appointment:apt_0", "another").await;
     world.quiesce().await;
     assert!(!list.contains(&number).await.unwrap());
+}
+
+/// A fold that is stored makes the event a duplicate, which blocks nothing. So the number must be on the list before.
+#[tokio::test(start_paused = true)]
+async fn wish_that_cannot_be_noted_is_not_folded_before_it_is() {
+    let world = World::new();
+    // Neither table takes the entry, because an entry in one of them blocks the number.
+    world.set_fault_hook(|call| {
+        let is_entry = String::from_utf8_lossy(call.body).contains("do-not-call:");
+        (call.operation == "PutItem" && is_entry).then(down)
+    });
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.wait(MINUTE).await;
+    assert!(!world.logged("retried").is_empty(), "the consumer has tried");
+    assert!(world.load("appointment:apt_0").await.is_none(), "the fold waits for the entry");
+    world.clear_faults();
+    world.wait(MINUTE * 5).await;
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    assert!(list.contains(&PhoneNumber::new("+15550199")).await.unwrap());
+    assert_eq!(
+        call_state(&world, "appointment:apt_0").await,
+        "job COMPLETED, appointment Declined, attempts [completed]"
+    );
 }
