@@ -133,6 +133,24 @@ async fn idle_connection_that_the_provider_closes_leaves_no_dial_in_doubt() {
     assert_eq!(requests.lock().unwrap().len(), 3);
 }
 
+/// The provider has acted on a request whose answer begins, so the phone may ring.
+#[tokio::test]
+async fn answer_that_breaks_off_or_never_ends_leaves_the_dial_in_doubt() {
+    const HEAD: &str = "HTTP/1.1 201 Created\r\ncontent-type: application/json\r\n";
+    let broken = format!("{HEAD}content-length: 27\r\n\r\n{{\"sid\":");
+    let endless =
+        format!("{HEAD}content-length: {}\r\n\r\n{}", RESPONSE_BYTES_MAX * 2, " ".repeat(RESPONSE_BYTES_MAX + 1));
+    for (response, cause) in [(broken, "connection lost"), (endless, "response too large")] {
+        let responses: &[&str] = Box::leak(Box::new([&*response.leak()]));
+        let (address, requests) = serve(Duration::ZERO, responses).await;
+        // Twilio has no idempotency key, so this is the only request.
+        let api = ProviderApi::new(ApiUrls::default().with(Provider::Twilio, &address));
+        let answer = api.dial(Provider::Twilio, &number(), dial(), &clock(0)).await;
+        assert_eq!(answer, Err(SendError::NoResponse(cause)));
+        assert_eq!(requests.lock().unwrap().len(), 1, "{cause}");
+    }
+}
+
 #[tokio::test]
 async fn dial_in_doubt_is_repeated_once_where_that_is_safe() {
     let accepted = || Ok(DialAnswer::Accepted { provider_call_id: "c1".to_owned() });
