@@ -137,7 +137,7 @@ async fn dialling_costs_four_reads_four_writes_and_one_message() {
     let dial = [("GetItem", 4), ("PutItem", 2), ("SendMessage", 1), ("UpdateItem", 2)];
     assert_eq!(world.requests(), request_counts(&dial));
     let units = world.capacity();
-    println!("capacity units of a dial: {units:?}");
+    assert_eq!(units["GetItem"].read_units, 4.0, "four small items, each by a consistent read");
     assert_eq!(units["PutItem"].index_write_units, 2.0, "the index of the inbox, and the place in flight in `by_wake`");
     assert_eq!(world.cloud.fake().requests(), 1);
 

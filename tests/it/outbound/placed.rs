@@ -6,9 +6,9 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::PhoneNumber;
-use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
-use switchhook_tests::{MINUTE, World};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, down, is_request_to};
 
 use super::{HOUR, call_request, call_state, create, get_call, send};
 
@@ -120,6 +120,27 @@ async fn number_on_the_do_not_call_list_is_not_called() {
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE * 5).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+}
+
+/// The list is in two tables. The number is in both, and one of them cannot be read.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_dialled_while_the_do_not_call_list_cannot_be_read() {
+    for table in [CALLS_TABLE, INBOX_TABLE] {
+        let world = World::new();
+        let list = DoNotCallList::new(&world.calls, &world.inbox);
+        list.block(&PhoneNumber::new("+15550199"), world.now()).await.unwrap();
+        world.set_fault_hook(move |call| {
+            let is_entry = String::from_utf8_lossy(call.body).contains("do-not-call:");
+            (call.operation == "GetItem" && is_entry && is_request_to(call, table)).then(down)
+        });
+        let call_id = create(&world, &call_request("confirms")).await;
+        world.wait(MINUTE * 3).await;
+        assert!(!world.logged("dial_failed").is_empty(), "{table}");
+        world.clear_faults();
+        world.wait(MINUTE * 15).await;
+        assert_eq!(world.cloud.fake().dials(), [], "{table}");
+        assert_eq!(call_state(&world, &call_id).await, "job FAILED, appointment Blocked, attempts []", "{table}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
