@@ -2,13 +2,15 @@
 //! phone ring that had rung after the backup. The scheduler runs on, which is worse than the page allows.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_tests::{MINUTE, World};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, down, is_request_to};
 
 use super::{back_up, dials, found, repair, restore, stack, states, verified};
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create, send};
@@ -54,6 +56,32 @@ async fn pending_call_that_was_dialled_after_the_backup_is_not_dialled_again() {
     repair(&stack, began).await;
     world.quiesce().await;
     assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+/// A dialer that cannot record a dial deletes the record, because perhaps only the answer was lost.
+#[tokio::test(start_paused = true)]
+async fn dialer_that_cannot_record_its_dial_leaves_the_record_of_the_earlier_one() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("confirms", "2026-01-01T00:10:00Z")).await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    world.wait(HOUR).await;
+    let dials_key = format!("dials:{call_id}");
+    let record = world.item(INBOX_TABLE, &dials_key).await;
+    restore(&world, &backup).await;
+    // The record fails once, and the deletion after it is carried out.
+    let is_first = AtomicBool::new(true);
+    world.set_fault_hook(move |call| {
+        let is_update = call.operation == "UpdateItem" && is_request_to(call, INBOX_TABLE);
+        let is_of_dialer = call.sender == Some("dialer") && is_update;
+        (is_of_dialer && is_first.swap(false, Ordering::Relaxed)).then(down)
+    });
+    world.wait(MINUTE * 3).await;
+    world.clear_faults();
+    assert_eq!(world.logged("dial_failed").len(), 1);
+    assert_eq!(world.item(INBOX_TABLE, &dials_key).await, record);
+    world.wait(MINUTE * 10).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!((dials(&world)[&call_id], world.cloud.fake().duplicate_dials()), (1, 0));
 }
 
 /// Vonage echoes none of our ids, so the inbox has its webhooks under an id of its own.
@@ -130,6 +158,23 @@ async fn call_that_was_canceled_after_the_backup_stays_canceled() {
     let call_id = create(&world, &due_at("confirms", "2026-01-01T01:00:00Z")).await;
     let backup = back_up(&world, CALLS_TABLE).await;
     send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    restore(&world, &backup).await;
+    world.wait(MINUTE * 70).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
+    assert_eq!(dials(&world).get(&call_id), None);
+}
+
+/// The row of the call is canceled, and the client repeats the request because of the error.
+#[tokio::test(start_paused = true)]
+async fn cancellation_whose_record_failed_is_recorded_by_its_repetition() {
+    let world = World::new();
+    let call_id = create(&world, &due_at("confirms", "2026-01-01T01:00:00Z")).await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    let cancel = async || send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await.0;
+    world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
+    assert_eq!(cancel().await, StatusCode::INTERNAL_SERVER_ERROR);
+    world.clear_faults();
+    assert_eq!(cancel().await, StatusCode::OK);
     restore(&world, &backup).await;
     world.wait(MINUTE * 70).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
