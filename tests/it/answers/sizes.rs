@@ -1,6 +1,7 @@
 //! Bodies up to the limit are stored byte for byte, larger ones are refused.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
@@ -9,7 +10,7 @@ use switchhook_aws::inbox::BODY_BYTES_MAX;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::{EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{KEY, World};
+use switchhook_tests::{KEY, World, is_request_to};
 
 use super::{OK, answer, event_of_size, id_of, storage_failure, with_header};
 use crate::traffic::noise;
@@ -75,6 +76,30 @@ async fn duplicate_of_a_large_body_writes_nothing() {
     // The first conflicting body is stored, with its chunks. Later ones are not.
     assert_eq!(post(&other).await.1["PutItem"], 1 + 3);
     assert!(!post(&other).await.1.contains_key("PutItem"));
+    let id = EventId::new("generic:large");
+    let stored = world.inbox.get(&id).await.unwrap().unwrap();
+    assert!(world.inbox.read_body(&stored).await.unwrap() == first.as_bytes(), "the first body must keep its chunks");
+    assert!(world.inbox.get_conflict(&id).await.unwrap().unwrap().body == other.as_bytes());
+}
+
+/// Ingress dies before each write of the body and of the event in turn. The id must not be taken before the body is complete.
+#[tokio::test(start_paused = true)]
+async fn large_event_that_was_stored_in_part_is_accepted_when_it_is_repeated() {
+    for done in 0..4 {
+        let world = World::new();
+        let (body, puts) = (event_of_size(1_000_000), AtomicU64::new(0));
+        world.set_fault_hook(move |call| {
+            let is_put = call.operation == "PutItem" && is_request_to(call, INBOX_TABLE);
+            let is_last = is_put && puts.fetch_add(1, Ordering::Relaxed) == done;
+            assert!(!is_last, "the function crashes here, as the test demands");
+            None
+        });
+        assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+        world.clear_faults();
+        assert_eq!(world.post(Provider::Generic, &body).await, answer("accepted", "generic:large"), "{done} writes");
+        world.quiesce().await;
+        assert_eq!(world.status(&EventId::new("generic:large")).await["status"], "processed", "{done} writes");
+    }
 }
 
 #[tokio::test(start_paused = true)]
