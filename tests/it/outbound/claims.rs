@@ -6,14 +6,14 @@ use std::time::Duration;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{CallId, Provider, StopReason};
+use switchhook_domain::{CallId, Job, Plan, Provider, StopReason};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_scheduler::ClaimOutcome;
 use switchhook_tests::{CALL_RETENTION, MINUTE, World, down, is_request_to};
 
-use super::provider_health::{policy, schedule};
+use super::provider_health::{plan, policy, schedule, schedule_plan};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create};
 
@@ -252,4 +252,20 @@ async fn answer_of_the_provider_is_kept_although_its_alias_cannot_be_written() {
     world.wait(MINUTE).await;
     let call = world.call("accepted").await;
     assert!(call.attempt_records[0].provider_call_id.is_some(), "{call:#?}");
+}
+
+/// The scheduler claims the call in time, and the dialer gets the claim after the appointment has begun.
+#[tokio::test(start_paused = true)]
+async fn claim_that_comes_too_late_ends_the_call() {
+    let world = World::stopped();
+    let due = plan(&world, &[Provider::Retell], Duration::ZERO);
+    schedule_plan(&world, "late", Plan { not_after: Some(world.now().plus(MINUTE)), ..due }).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    assert_eq!(claims.records.len(), 1);
+    world.wait(MINUTE + Duration::from_secs(1)).await;
+    world.cloud.dialer().handle(claims).await;
+    let call = world.call("late").await;
+    assert_eq!((call.job, call.stop_reason), (Job::Failed, Some(StopReason::TooLate)));
+    assert_eq!(world.cloud.fake().dials(), []);
 }
