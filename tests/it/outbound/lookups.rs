@@ -9,8 +9,8 @@ use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
 use switchhook_domain::{CallId, EventKind, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_local::{Cloud, CloudOptions};
-use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, options};
+use switchhook_local::{Cloud, CloudOptions, EVENTS_QUEUE};
+use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, down, options};
 use tokio::task::JoinError;
 
 use super::{HOUR, call_request, call_state, create, get_call};
@@ -158,6 +158,10 @@ async fn events_that_came_before_their_alias_are_adopted() {
     let outcome =
         world.calls.write_alias(&CallId::new("retell:p1"), &alias, INBOX_RETENTION, world.now()).await.unwrap();
     assert!(matches!(outcome, AliasOutcome::Leads { orphaned_events } if orphaned_events.len() == 1));
+    // At first, the reconciler cannot queue them either.
+    world.inject_fault("SendMessage", EVENTS_QUEUE, u64::MAX, down());
+    world.wait(MINUTE * 3).await;
+    world.clear_faults();
     world.wait(MINUTE * 5).await;
     let item = world.item(switchhook_local::CALLS_TABLE, "retell:p1").await;
     assert!(!item.contains_key("wake_at"), "the adoption is finished");

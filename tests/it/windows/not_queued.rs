@@ -333,5 +333,9 @@ async fn event_of_switchhook_whose_call_became_an_alias_is_refused_by_the_sweep(
         assert_eq!(world.attention(AttentionKind::Retrying).await, [], "queued: {is_queued}");
         let status = status(&world, &EventId::new(&deadline), &["status", "disposition"]).await;
         assert_eq!(status, "status: processed\ndisposition: refused", "queued: {is_queued}");
+        // Only the webhook was adopted. The event of Switchhook describes the call that it was made for.
+        let adopted = world.queued().into_iter().filter(|message| message["event"]["call_id"] == "ours");
+        let adopted: Vec<String> = adopted.map(|message| text(&message["event"]["event_id"])).collect();
+        assert_eq!(adopted, ["generic:e1"], "queued: {is_queued}");
     }
 }
