@@ -4,12 +4,14 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::{EventId, Provider};
+use switchhook_domain::{EventId, Job, Provider};
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::status;
+use crate::bookings::{HOUR_S, call_id, canceled, created, receive, secret};
+use crate::outbound::{call_request, call_state, create};
 
 #[tokio::test(start_paused = true)]
 async fn row_of_a_later_version_is_published_by_the_later_program() {
@@ -89,4 +91,69 @@ async fn inbox_item_of_a_later_version_is_not_acknowledged_by_this_one() {
     world.put_item(INBOX_TABLE, item).await;
     assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(world.logged("storage_failure")[0]["cause"], "newer_schema");
+}
+
+#[tokio::test(start_paused = true)]
+async fn booking_of_a_later_version_is_left_to_the_later_program() {
+    let world = World::with_secret(&secret());
+    receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+    let call_id = call_id(&world, "b1").await.unwrap();
+    let key = "entity:x-calcom:b1";
+    let current = world.item(CALLS_TABLE, key).await;
+    let mut later = current.clone();
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("later".to_owned(), AttributeValue::S("unknown to us".to_owned()));
+    world.put_item(CALLS_TABLE, later.clone()).await;
+
+    receive(&world, &[canceled("b1", 10)]).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.item(CALLS_TABLE, key).await, later, "the older version must not change the row");
+    assert!(world.logged("retried").iter().all(|line| line["cause"] == "newer_schema"));
+    assert_eq!((world.queued().len(), world.dead_letters()), (1, vec![]), "the message must wait");
+
+    // The newer version is deployed again.
+    world.put_item(CALLS_TABLE, current).await;
+    world.wait(MINUTE * 15).await;
+    assert_eq!(world.call(&call_id).await.job, Job::Canceled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn health_of_a_later_version_is_left_to_the_later_program() {
+    let world = World::new();
+    create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 2).await;
+    let key = "provider-health:retell";
+    let current = world.item(CALLS_TABLE, key).await;
+    let mut later = current.clone();
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    later.insert("later".to_owned(), AttributeValue::S("unknown to us".to_owned()));
+    world.put_item(CALLS_TABLE, later.clone()).await;
+
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.item(CALLS_TABLE, key).await, later, "the older version must not change the row");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job PENDING, appointment Pending, attempts []");
+
+    // The newer version is deployed again.
+    world.put_item(CALLS_TABLE, current).await;
+    world.wait(MINUTE * 15).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_of_a_later_version_and_those_behind_it_stay_in_the_queue() {
+    let world = World::stopped();
+    create(&world, &call_request("confirms")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let mut claims = world.take_claims();
+    let mut later = claims.records[0].clone();
+    let mut body: Value = serde_json::from_str(later.body.as_deref().unwrap()).unwrap();
+    assert_eq!(body["schema_version"], 1);
+    body["schema_version"] = json!(2);
+    later.body = Some(body.to_string());
+    later.message_id = Some("later".to_owned());
+    claims.records.insert(0, later);
+    let response = world.cloud.dialer().handle(claims).await;
+    assert_eq!(response.batch_item_failures.len(), 2);
+    assert_eq!(world.cloud.fake().dials(), []);
 }
