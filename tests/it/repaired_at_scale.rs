@@ -246,6 +246,22 @@ async fn less_urgent_work_leaves_requests_to_more_urgent_work() {
     assert!(take(480).await, "the next minute has a budget of its own");
 }
 
+/// The counter of an earlier minute may be gone when a worker gives requests of it back.
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_given_back_add_nothing_to_the_budget_of_a_minute() {
+    let world = World::stopped();
+    let (inbox, now) = (&world.inbox, world.now());
+    let give_back = async |count| inbox.return_lookups(Provider::Retell, minute_of(now), count).await.unwrap();
+    let take = async |count| inbox.take_lookups(Provider::Retell, now, count, 20).await.unwrap();
+    give_back(5).await;
+    assert!(take(20).await);
+    assert!(!take(5).await);
+    give_back(5).await;
+    assert!(take(5).await);
+    give_back(21).await;
+    assert!(!take(1).await);
+}
+
 // Workers
 
 /// A stack with one shard, in which so many attempts have been silent for so long that the reconciler ends them.
