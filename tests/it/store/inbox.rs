@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_dynamo::AttributeValue;
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{NewEvent, Note, PutOutcome, ReceivedEvent, Reread, SweepCursor, SweepPosition};
+use switchhook_aws::inbox::{
+    NewEvent, Note, PutOutcome, ReceivedEvent, Reread, SweepCursor, SweepPosition, creation_id,
+};
 use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_providers::UserDecision;
+use switchhook_providers::{ProvidersFile, UserDecision};
 use switchhook_tests::{Item, World, generic};
 
 use super::provider_event;
@@ -67,6 +69,38 @@ async fn decision_of_a_rule_counts_whenever_the_event_is_read_again() {
         assert!(event.call_events.iter().any(|event| event.kind == EventKind::UserDeclined), "{:?}", event.call_events);
         assert!(world.inbox.erase(&event.event_id, at(9)).await.unwrap());
         assert!(!world.item(INBOX_TABLE, id).await.contains_key("decision"));
+    }
+}
+
+/// An operator has an event read again. Since it was read, another operator stored a decision, or the person was forgotten.
+#[tokio::test(start_paused = true)]
+async fn decision_is_added_to_no_event_that_has_one_or_is_erased() {
+    let world = World::stopped();
+    let body = r#"{"event": "call_analyzed", "call": {"call_id": "p1", "call_status": "ended",
+        "disconnection_reason": "user_hangup", "start_timestamp": 1760962400000, "end_timestamp": 1760962440000,
+        "call_analysis": {"custom_analysis_data": {"will_come": "yes"}}}}"#;
+    let file = |confirmed: &str, declined: &str| {
+        let pointer = "/call/call_analysis/custom_analysis_data/will_come";
+        let rule = serde_json::json!({"pointer": pointer, "confirmed": [confirmed], "declined": [declined]});
+        let entry = serde_json::json!({"keys": [switchhook_tests::KEY], "decision": rule});
+        ProvidersFile::from_json(&serde_json::json!({"retell": entry}).to_string()).unwrap()
+    };
+    let (one, other) = (file("yes", "no"), file("no", "yes"));
+    let (one, other) =
+        (one.webhook_keys().config(Provider::Retell).unwrap(), other.webhook_keys().config(Provider::Retell).unwrap());
+    for is_erased in [false, true] {
+        let id = format!("retell:{is_erased}");
+        let event = NewEvent { origin: Origin::Provider(Provider::Retell), ..new_event(&id, body) };
+        assert!(matches!(world.inbox.put(&event).await.unwrap(), PutOutcome::Stored));
+        let read = world.inbox.get(&event.event_id).await.unwrap().unwrap();
+        if is_erased {
+            assert!(world.inbox.erase(&event.event_id, at(9)).await.unwrap());
+        } else {
+            drop(world.inbox.make_foldable(&read, Some(one)).await.unwrap());
+        }
+        drop(world.inbox.make_foldable(&read, Some(other)).await.unwrap());
+        let decision = world.item(INBOX_TABLE, &id).await.get("decision").cloned();
+        assert_eq!(decision, (!is_erased).then(|| AttributeValue::S("confirmed".to_owned())), "{id}");
     }
 }
 
@@ -200,4 +234,11 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     });
     let call_id = crate::outbound::create(&world, &request).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
+    // So do the record of its creation, and that of its cancellation.
+    let creation = creation_id(&CallId::new(&call_id));
+    assert_eq!(days(&world.item(INBOX_TABLE, creation.as_str()).await), 364 + 30);
+    let cancel = format!("/call/cancel?id={call_id}");
+    let (code, _) = crate::outbound::send(&world, "POST", &cancel, None, &serde_json::Value::Null).await;
+    assert_eq!(code, http::StatusCode::OK);
+    assert_eq!(days(&world.item(INBOX_TABLE, &format!("dials:{call_id}")).await), 364 + 30);
 }
