@@ -135,3 +135,29 @@ async fn booking_that_the_inbox_lost_gets_its_call_from_its_dead_letter() {
     assert_scheduled(&world).await;
     assert_eq!(world.dead_letters().len(), 0);
 }
+
+/// The request of the call is recorded and its row is not there, so a repair would build the row again.
+#[tokio::test(start_paused = true)]
+async fn call_without_a_row_stays_called_off_when_it_is_rebuilt() {
+    let world = World::with_secret(&secret());
+    world.set_fault_hook(|call| {
+        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        let is_row = body["Item"]["call_id"]["S"].as_str().is_some_and(|id| id.starts_with("booking-"));
+        (call.operation == "PutItem" && is_row && is_request_to(call, CALLS_TABLE)).then(down)
+    });
+    receive(&world, &[created("b1", 0, STARTS)]).await;
+    // Its event becomes a dead letter, so the cancellation is folded next.
+    world.wait(HOUR * 6).await;
+    world.clear_faults();
+    assert_eq!(world.dead_letters().len(), 1);
+    let id = call_id(&world, "b1").await.unwrap();
+    receive(&world, &[canceled("b1", 10)]).await;
+    assert_eq!(world.load(&id).await, None);
+    let stack = stack(&world);
+    let plan = plan_repair(&stack, &VerifyFilter::Since, &verified(&stack).await, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (1, 0), "{plan:?}");
+    carry_out(&stack, &plan).await;
+    world.quiesce().await;
+    let call = world.call(&id).await;
+    assert_eq!((call.job, call.stop_reason), (Job::Canceled, Some(StopReason::BookingChanged)));
+}
