@@ -6,6 +6,7 @@ mod moved;
 
 use std::ops::ControlFlow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use http::{Request, StatusCode};
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
+use switchhook_aws::inbox::creation_id;
 use switchhook_domain::{CallId, Entity, EventId, Job, PhoneNumber, StopReason, Timestamp};
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE, WEBHOOK_KEYS_SECRET};
@@ -372,6 +374,7 @@ async fn run_that_is_killed_at_any_request_moves_the_booking_in_the_end() {
         );
         requests += 1;
     }
+    assert!(requests > 10, "{requests}");
 }
 
 fn with_number(mut body: Value, number: &Value) -> Value {
@@ -382,26 +385,65 @@ fn with_number(mut body: Value, number: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn consumer_that_dies_at_any_request_leaves_nothing_undone() {
     // With the move, the consumer reads and writes two rows and two calls, and looks at the call of the replaced booking.
-    for step in 1..=16 {
+    let mut dies = true;
+    let mut requests = 0;
+    while dies {
         let mut world = World::with_options(options(&secret()));
         world.start();
         receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
         world.stop();
         post(&world, &moved("b1", "b2", 10, 6 * HOUR_S)).await;
-        let count = AtomicU64::new(0);
-        world.set_fault_hook(move |_| {
-            assert!(
-                count.fetch_add(1, Ordering::Relaxed) + 1 != step,
-                "the function crashes here, as the test demands"
-            );
+        let count = Arc::new(AtomicU64::new(0));
+        let counter = count.clone();
+        world.set_fault_hook(move |call| {
+            let is_last = call.sender == Some("consumer") && counter.fetch_add(1, Ordering::Relaxed) == requests;
+            assert!(!is_last, "the function crashes here, as the test demands");
             None
         });
         world.start();
         world.wait(MINUTE * 10).await;
         world.clear_faults();
         world.wait(MINUTE * 10).await;
-        assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"], "{step}");
+        assert_eq!(
+            outcome(&world, &["b1", "b2"]).await,
+            ["b1: no call", "b2: PENDING", "dials: 0"],
+            "after {requests} requests"
+        );
+        dies = count.load(Ordering::Relaxed) > requests;
+        requests += 1;
     }
+    assert!(requests > 12, "{requests}");
+}
+
+/// Ingress dies at each of its requests in turn, and the calendar does not repeat the webhook.
+#[tokio::test(start_paused = true)]
+async fn ingress_that_dies_at_any_request_schedules_no_call_too_many() {
+    let mut is_killed = true;
+    let mut requests = 0;
+    while is_killed {
+        let mut world = World::with_secret(&secret());
+        receive(&world, &[created("b1", 0, 5 * HOUR_S)]).await;
+        world.stop();
+        let count = AtomicU64::new(0);
+        world.set_fault_hook(move |call| {
+            let is_last = call.sender == Some("ingress") && count.fetch_add(1, Ordering::Relaxed) == requests;
+            assert!(!is_last, "the function crashes here, as the test demands");
+            None
+        });
+        is_killed = world.send(signed(&world, CALCOM, &moved("b1", "b2", 10, 6 * HOUR_S))).await.0 != StatusCode::OK;
+        world.clear_faults();
+        let queued: Vec<String> = world.queued().iter().map(|message| text(&message["event"]["call_id"])).collect();
+        let order = ["entity:x-calcom:b1", "entity:x-calcom:b2"];
+        assert_eq!(queued, order[..queued.len()], "after {requests} requests");
+        world.start();
+        world.wait(MINUTE * 10).await;
+        assert!(waiting_calls(&world).await <= 1, "after {requests} requests");
+        if !is_killed {
+            assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"]);
+        }
+        requests += 1;
+    }
+    assert!(requests > 5, "{requests}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -609,13 +651,20 @@ async fn webhook_that_cal_com_did_not_sign_is_refused() {
 async fn row_of_a_booking_is_kept_until_after_its_start() {
     let world = World::with_secret(&secret());
     let days = |days: i64| days * 24 * HOUR_S;
-    let starts = i64::try_from(START_S).unwrap() + days(300);
+    let expires_at = async |table, key: String| {
+        let item = world.item(table, &key).await;
+        let AttributeValue::N(seconds) = &item["expires_at"] else { panic!("{item:?}") };
+        seconds.parse::<i64>().unwrap() - i64::try_from(START_S).unwrap()
+    };
+    receive(&world, &[created("b1", 0, days(300))]).await;
+    let row = || expires_at(CALLS_TABLE, "entity:x-calcom:b1".to_owned());
+    assert!(row().await > days(300));
     // A canceled booking could be reported again, when the inbox has forgotten the events.
-    for webhook in [created("b1", 0, days(300)), canceled("b1", 1)] {
-        receive(&world, &[webhook]).await;
-        let row = world.item(CALLS_TABLE, "entity:x-calcom:b1").await;
-        let AttributeValue::N(expires_at) = &row["expires_at"] else { panic!("{row:?}") };
-        let expires_at: i64 = expires_at.parse().unwrap();
-        assert!(expires_at > starts, "{expires_at}");
+    let id = CallId::new(call_id(&world, "b1").await.unwrap());
+    receive(&world, &[canceled("b1", 1)]).await;
+    assert!(row().await > days(300));
+    // The records of its call are kept for the retention of the inbox after the call was due.
+    for key in [creation_id(&id).to_string(), format!("dials:{id}")] {
+        assert_eq!(expires_at(INBOX_TABLE, key.clone()).await, days(330) - HOUR_S, "{key}");
     }
 }
