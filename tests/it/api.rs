@@ -204,7 +204,7 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
     assert_eq!(
         (again.status(), body(&again)),
         (StatusCode::OK, body(&canceled)),
-        "a repeated cancel must write nothing"
+        "a repeated cancel must leave the call as it is"
     );
 
     let claimed = create(&world, json!({})).await;
