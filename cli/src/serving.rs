@@ -4,9 +4,12 @@
 use std::io::{self, BufRead, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
+use std::time::Duration;
 
 use axum::serve::Listener;
 use clap::ValueEnum;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use switchhook_local::fake::DeliveryFaults;
@@ -109,6 +112,9 @@ async fn listen_once(port: u16) -> Result<(LoopbackListener, SocketAddr), Listen
     Ok((LoopbackListener { v4, v6 }, bound))
 }
 
+/// Time after which a wait for input looks again whether this program is in the background.
+const LOOK_AGAIN: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
 /// Value of `--delivery-faults`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FaultLevel {
@@ -142,22 +148,33 @@ pub(crate) fn stop_signal() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Returns a message for each line on standard input.
+/// Returns a message for each time that Enter is pressed on standard input.
 pub(crate) fn enter_presses() -> mpsc::Receiver<()> {
     let (pressed, presses) = mpsc::channel(1);
-    // Its terminal would stop a program that reads in the background, as after `switchhook dev &`.
-    if is_in_background() {
-        return presses;
-    }
     // A blocked read of standard input cannot be cancelled, so no task of the runtime waits for it.
-    thread::spawn(move || {
-        for line in io::stdin().lock().lines() {
-            if line.is_err() || pressed.blocking_send(()).is_err() {
-                return;
-            }
-        }
-    });
+    thread::spawn(move || while read_input().is_ok() && pressed.blocking_send(()).is_ok() {});
     presses
+}
+
+/// Waits for input, and takes it. Fails at the end of standard input.
+fn read_input() -> io::Result<()> {
+    let stdin = io::stdin();
+    loop {
+        let mut input = [PollFd::new(&stdin, PollFlags::IN)];
+        let is_ready = match poll(&mut input, Some(&LOOK_AGAIN)) {
+            Err(error) if error != Errno::INTR => return Err(error.into()),
+            ready => ready.is_ok_and(|count| count > 0),
+        };
+        // Its terminal would stop a program that reads in the background, as after `switchhook dev &`.
+        if is_in_background() {
+            thread::sleep(Duration::from_secs(1));
+        } else if is_ready {
+            let mut stdin = stdin.lock();
+            let length = stdin.fill_buf()?.len();
+            stdin.consume(length);
+            return if length > 0 { Ok(()) } else { Err(ErrorKind::UnexpectedEof.into()) };
+        }
+    }
 }
 
 /// True if standard input is a terminal that another program reads from.

@@ -20,6 +20,7 @@
 
 mod health;
 mod outcome;
+mod repeated;
 mod undo;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ use crate::outcome::{
     ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
     pause_after, signal,
 };
+use crate::repeated::repeated;
 
 /// Maximum number of tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
@@ -334,16 +336,16 @@ impl Dialer {
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
-                let alias = self.write_alias(call, attempt, provider, &provider_call_id, now).await;
+                repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
                 self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
-                alias.map(|()| DialOutcome::Accepted)
+                Ok(DialOutcome::Accepted)
             }
             // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, refusal } => {
                 let now = self.clock.now();
-                let alias = self.write_alias(call, attempt, provider, &provider_call_id, now).await;
+                repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
                 self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
-                alias.map(|()| DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
+                Ok(DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
             }
             DialAnswer::Busy { reason, .. }
             | DialAnswer::TooManyCalls { reason, .. }
@@ -364,8 +366,7 @@ impl Dialer {
 
     /// Writes an alias from the provider's id to the attempt, for events without our ids. One that leads to another call stays.
     ///
-    /// If that fails, the event about the answer is submitted all the same. By it, the reconciler finds the call at its provider and writes
-    /// the alias.
+    /// Call this before the event about the answer is submitted: a row that knows the provider's id always has its alias.
     async fn write_alias(
         &self,
         call: &Call,
@@ -382,7 +383,7 @@ impl Dialer {
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
     /// and the reconciler looks for this dial at the provider. That costs time, but nobody is dialled twice.
     async fn delete_dial_record(&self, call: &Call, dial: &DialRecord) {
-        if let Err(error) = self.inbox.delete_dial(&call.call_id, dial).await {
+        if let Err(error) = repeated(|| self.inbox.delete_dial(&call.call_id, dial)).await {
             let now = self.clock.now();
             let decision = Decision {
                 function: "dialer",

@@ -10,12 +10,8 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{AttemptKey, Call, DialRecords, StopReason, Timestamp, Transition};
 
 use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
+use crate::repeated::repeated;
 use crate::{BACKOFF_MS, Dialer, RACES_MAX};
-
-/// Tries of a request that fails, each with the SDK's own.
-const TRIES_MAX: u32 = 3;
-/// Longest pause between two of them, in milliseconds.
-const PAUSE_MS: u64 = 500;
 
 impl Dialer {
     /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
@@ -98,15 +94,4 @@ impl Dialer {
 /// write took it back, whose answer was lost.
 fn undone_or_in_doubt(call: &Call, dial_key: &str, undone: DialOutcome) -> DialOutcome {
     if call.started_dial(dial_key).is_some() { DialOutcome::InDoubt(EVENTS_RECEIVED) } else { undone }
-}
-
-/// Repeats a request that fails, after a short pause.
-async fn repeated<T, F: Future<Output = Result<T, Error>>>(request: impl Fn() -> F) -> Result<T, Error> {
-    for _ in 1..TRIES_MAX {
-        match request().await {
-            Ok(answer) => return Ok(answer),
-            Err(_) => tokio::time::sleep(Duration::from_millis(fastrand::u64(PAUSE_MS / 2..=PAUSE_MS))).await,
-        }
-    }
-    request().await
 }

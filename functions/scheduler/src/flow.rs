@@ -305,12 +305,13 @@ impl<'a> Flow<'a> {
         Ok(places)
     }
 
-    /// True if one of the other providers needs a probe that a call of this one may be. A provider that is only paused soon takes its calls
-    /// itself, and a probe may be in doubt for hours.
+    /// True if the provider has a rate and takes calls again after its pause. For a provider that takes no calls now.
+    async fn is_only_paused(&mut self, provider: Provider) -> Result<bool, Error> {
+        Ok(self.is_configured(provider) && !self.health(provider).await?.is_open())
+    }
+
+    /// True if one of the other providers needs a probe.
     pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
-        if self.is_configured(provider) && !self.health(provider).await?.is_open() {
-            return Ok(false);
-        }
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             if self.is_configured(other) && self.health(other).await?.needs_probe(now) {
                 return Ok(true);
@@ -320,21 +321,23 @@ impl<'a> Flow<'a> {
     }
 
     /// Finds a provider for the call, in the order that the call names. If a provider needs a probe, the call becomes that
-    /// probe, unless [it is spared](ProviderHealth::spares_calls_of_others) and another provider takes it. With `forced`, every open circuit
-    /// gets a probe. `None` if no provider takes the call now.
+    /// probe, unless [it is spared](ProviderHealth::spares_calls_of_others) and another provider takes it, now or after a short pause. With
+    /// `forced`, every open circuit gets a probe. `None` if no provider takes the call now.
     pub(crate) async fn route(&mut self, call: &Call, forced: bool, now: Timestamp) -> Result<Option<Route>, Error> {
-        let mut available = None;
+        let (mut available, mut has_paused) = (None, false);
         for provider in call.dial_providers() {
             if self.is_available(provider, now).await? {
                 available = Some(Route::AtRate(provider));
                 break;
             }
+            has_paused |= self.is_only_paused(provider).await?;
         }
+        let is_taken = available.is_some() || (has_paused && !forced);
         for provider in call.dial_providers() {
             if self.is_available(provider, now).await? {
                 break;
             }
-            if available.is_some() && self.health(provider).await?.spares_calls_of_others(now) {
+            if is_taken && self.health(provider).await?.spares_calls_of_others(now) {
                 continue;
             }
             if self.is_configured(provider) && self.start_probe(provider, &call.call_id, forced, now).await? {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use serde_json::json;
-use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::calls::{Found, StoreOutcome};
 use switchhook_domain::{CallId, Job, Plan, Provider, StopReason};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
@@ -230,28 +230,32 @@ async fn refused_dial_is_taken_back_although_a_write_fails() {
     }
 }
 
-/// Events of Vonage carry none of our ids. Without the alias, the reconciler needs the provider's id to find the call.
+/// Events of Vonage carry none of our ids. Without the alias, they would make a call of their own.
 #[tokio::test(start_paused = true)]
-async fn answer_of_the_provider_is_kept_although_its_alias_cannot_be_written() {
+async fn alias_of_an_accepted_dial_is_written_although_a_write_fails() {
     let mut world = World::with_secret(&all_accounts());
     world.stop();
-    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
     schedule(&world, "accepted", &[Provider::Vonage], Duration::ZERO).await;
     world.cloud.schedule().await.unwrap().unwrap();
     let claims = world.take_claims();
-    world.set_fault_hook(|request| {
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
         let is_alias = request.sender == Some("dialer")
+            && request.operation == "UpdateItem"
             && is_request_to(request, CALLS_TABLE)
             && String::from_utf8_lossy(request.body).contains("vonage:");
-        is_alias.then(down)
+        (is_alias && writes.fetch_add(1, Ordering::Relaxed) < 2).then(down)
     });
     world.cloud.dialer().handle(claims).await;
     world.clear_faults();
-    assert_eq!(world.logged("dial_failed").len(), 1);
+    assert_eq!(world.logged("dialled").len(), 1);
     world.start();
-    world.wait(MINUTE).await;
+    world.wait(MINUTE * 10).await;
     let call = world.call("accepted").await;
-    assert!(call.attempt_records[0].provider_call_id.is_some(), "{call:#?}");
+    let of_vonage = CallId::new(format!("vonage:{}", call.attempt_records[0].provider_call_id.as_ref().unwrap()));
+    assert!(matches!(world.calls.find(&of_vonage).await.unwrap(), Found::Alias(_)));
+    assert!(call.is_settled(), "{call:#?}");
 }
 
 /// The scheduler claims the call in time, and the dialer gets the claim after the appointment has begun.
@@ -268,4 +272,28 @@ async fn claim_that_comes_too_late_ends_the_call() {
     let call = world.call("late").await;
     assert_eq!((call.job, call.stop_reason), (Job::Failed, Some(StopReason::TooLate)));
     assert_eq!(world.cloud.fake().dials(), []);
+}
+
+/// Vonage refuses the call. If the inbox kept the record of the dial, the next dial would be taken for a repetition, and not be made.
+#[tokio::test(start_paused = true)]
+async fn record_of_a_refused_dial_is_deleted_although_a_write_fails() {
+    let mut world = World::with_secret(&all_accounts());
+    world.stop();
+    world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
+    schedule(&world, "refused", &[Provider::Vonage], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        let is_of_dials = request.sender == Some("dialer")
+            && request.operation == "UpdateItem"
+            && is_request_to(request, INBOX_TABLE)
+            && String::from_utf8_lossy(request.body).contains("dials:");
+        // The first one makes the record.
+        (is_of_dials && (1..=2).contains(&writes.fetch_add(1, Ordering::Relaxed))).then(down)
+    });
+    world.cloud.dialer().handle(claims).await;
+    world.clear_faults();
+    assert_eq!(world.logged("record_not_deleted").len(), 0);
+    assert_eq!(world.inbox.dial_records(&CallId::new("refused")).await.unwrap().dials.len(), 0);
 }

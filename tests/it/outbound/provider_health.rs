@@ -359,7 +359,12 @@ pub(super) async fn schedule(world: &World, id: &str, providers: &[Provider], de
 
 /// Opens the circuit of a provider. The first probe is due after this time.
 pub(super) async fn open(world: &World, provider: Provider, probe_after: Duration) {
-    let (now, failure) = (world.now(), DialFailure::AccountProblem);
+    open_after(world, provider, probe_after, DialFailure::AccountProblem).await;
+}
+
+/// Opens the circuit of a provider by this failure. The first probe is due after this time.
+pub(super) async fn open_after(world: &World, provider: Provider, probe_after: Duration, failure: DialFailure) {
+    let now = world.now();
     let signal = DialSignal::Failed { failure, cause: "test", retry_after: Some(probe_after) };
     for _ in 0..3 {
         let failed = |health: &ProviderHealth| {

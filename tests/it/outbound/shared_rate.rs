@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_domain::{Pace, Provider, ProviderHealth, Slowdown};
+use switchhook_domain::{DialFailure, Pace, Provider, ProviderHealth, Slowdown};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CloudOptions, DIAL_QUEUE};
 use switchhook_tests::{MINUTE, World, dial_rates, options};
 
-use super::provider_health::{open, schedule};
+use super::provider_health::{open, open_after, schedule};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, create};
 use crate::outbound_budget::wake_scheduler;
@@ -303,19 +303,23 @@ async fn second_provider_of_the_calls_gets_its_probe() {
     }
 }
 
-/// The first provider takes calls again within seconds. A probe may be in doubt for hours.
+/// The first provider takes calls again within seconds. A probe of one that gives no clear answers may be in doubt for hours.
 #[tokio::test(start_paused = true)]
 async fn call_of_a_provider_that_is_only_paused_is_no_probe_of_the_second_one() {
-    let world = stopped_world(&[Provider::Retell, Provider::Vapi]);
-    open(&world, Provider::Vapi, Duration::from_secs(1)).await;
-    let paused_until = Some(world.now().plus(Duration::from_secs(20)));
-    let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
-    world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
-    schedule(&world, "call", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
-    world.wait(Duration::from_secs(2)).await;
-    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0);
-    world.wait(MINUTE).await;
-    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 1);
+    for configured in [&[Provider::Retell, Provider::Vapi][..], &[Provider::Retell, Provider::Vapi, Provider::Telnyx]] {
+        let world = stopped_world(configured);
+        open_after(&world, Provider::Vapi, Duration::from_secs(1), DialFailure::UnclearAnswer).await;
+        let paused_until = Some(world.now().plus(Duration::from_secs(20)));
+        let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
+        world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
+        schedule(&world, "call", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+        world.wait(Duration::from_secs(2)).await;
+        assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0, "{configured:?}");
+        world.wait(MINUTE).await;
+        assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 1, "{configured:?}");
+        let claim = &world.take_claims().records[0];
+        assert!(claim.body.as_ref().unwrap().contains("\"provider\":\"retell\""), "{claim:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
