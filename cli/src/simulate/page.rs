@@ -286,7 +286,7 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let share = discovery_share(traffic, reconciler);
     let found = if share < 1.0 {
         format!(
-            "so it falls behind. It then reads each call once, {} per hour, and leaves out {} % of all calls",
+            "so it falls behind.\n  It then reads no call twice, so it reads {} per hour, and leaves out {} % of all calls",
             number(reconciler.discovered_calls),
             number(100.0 * (1.0 - share))
         )
