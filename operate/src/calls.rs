@@ -141,7 +141,7 @@ pub(crate) async fn open_calls(stack: &Stack, queues: Vec<(WakeQueue, TimeRange)
     Ok(OpenCalls { calls, unreadable: unreadable.into_iter().map(|(id, _)| id).collect(), examined, more })
 }
 
-/// Returns at most `most` items. Short lists are taken whole, and the longer ones share what is left, each from its start.
+/// Returns at most `most` items. Short lists are taken whole, and the longer ones share the rest, each from its start.
 fn shared_out<T>(mut lists: Vec<Vec<T>>, most: usize) -> Vec<T> {
     lists.sort_by_key(Vec::len);
     let mut shared = Vec::new();

@@ -63,7 +63,7 @@ const LEFT_OUT: &str = "\
 - Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
 - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
 - Discovery of calls that nobody reported. In each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
-  The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` says what it leaves out.
+  The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` counts the time that it leaves out.
 - Refolds. A refold reads the index entries of the minutes of a call, from 2 before its start until 15 after its end. It reads at most 160
   pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
   million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use aws_lambda_events::event::sqs::SqsEvent;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::{Found, StoreOutcome};
@@ -205,16 +206,23 @@ async fn call_whose_dial_was_recorded_and_not_made_is_placed_soon() {
     assert_eq!(attempts, ["1"]);
 }
 
+/// Returns a stack that stands still, and the claim of a call that Vonage is to place.
+async fn claimed_for_vonage(id: &str) -> (World, SqsEvent) {
+    let mut world = World::with_secret(&all_accounts());
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    schedule(&world, id, &[Provider::Vonage], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    (world, claims)
+}
+
 /// Vonage refuses the call. Only the dialer knows that, and its write of the row fails.
 #[tokio::test(start_paused = true)]
 async fn refused_dial_is_taken_back_although_a_write_fails() {
     for is_applied in [false, true] {
-        let mut world = World::with_secret(&all_accounts());
-        world.stop();
+        let (world, claims) = claimed_for_vonage("refused").await;
         world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
-        schedule(&world, "refused", &[Provider::Vonage], Duration::ZERO).await;
-        world.cloud.schedule().await.unwrap().unwrap();
-        let claims = world.take_claims();
         let writes = AtomicU64::new(0);
         world.set_fault_hook(move |request| {
             // The SDK repeats a request whose answer is lost.
@@ -233,12 +241,7 @@ async fn refused_dial_is_taken_back_although_a_write_fails() {
 /// Events of Vonage carry none of our ids. Without the alias, they would make a call of their own.
 #[tokio::test(start_paused = true)]
 async fn alias_of_an_accepted_dial_is_written_although_a_write_fails() {
-    let mut world = World::with_secret(&all_accounts());
-    world.stop();
-    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
-    schedule(&world, "accepted", &[Provider::Vonage], Duration::ZERO).await;
-    world.cloud.schedule().await.unwrap().unwrap();
-    let claims = world.take_claims();
+    let (mut world, claims) = claimed_for_vonage("accepted").await;
     let writes = AtomicU64::new(0);
     world.set_fault_hook(move |request| {
         let is_alias = request.sender == Some("dialer")
@@ -277,12 +280,8 @@ async fn claim_that_comes_too_late_ends_the_call() {
 /// Vonage refuses the call. If the inbox kept the record of the dial, the next dial would be taken for a repetition, and not be made.
 #[tokio::test(start_paused = true)]
 async fn record_of_a_refused_dial_is_deleted_although_a_write_fails() {
-    let mut world = World::with_secret(&all_accounts());
-    world.stop();
+    let (world, claims) = claimed_for_vonage("refused").await;
     world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
-    schedule(&world, "refused", &[Provider::Vonage], Duration::ZERO).await;
-    world.cloud.schedule().await.unwrap().unwrap();
-    let claims = world.take_claims();
     let writes = AtomicU64::new(0);
     world.set_fault_hook(move |request| {
         let is_of_dials = request.sender == Some("dialer")

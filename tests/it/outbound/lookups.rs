@@ -205,7 +205,7 @@ async fn drift_run_finds_what_no_webhook_told() {
     world.cloud.check_drift().await.unwrap().unwrap();
     world.quiesce().await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
-    // As the runbook says, the report of the provider is published as such, and no repair of the row.
+    // The runbook says that the report of the provider is published as usual, and not as a repair of the row.
     let published = world.published_types(&call_id);
     assert!(published.contains(&"call.completed".to_owned()), "{published:?}");
     assert!(!published.contains(&"call.drift_repaired".to_owned()), "{published:?}");

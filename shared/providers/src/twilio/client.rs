@@ -95,8 +95,8 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 /// - 21219 and 573005 mean that a trial account has not verified this number.
 ///
 /// 13224 means that the number is invalid. In an outage of the networks there, Twilio answers it too:
-/// <https://www.twilio.com/docs/api/errors/13224>. The number counts, because it is the usual cause: without an end, calls to numbers that
-/// do not exist would be dialled again and again, and would open the circuit for all others.
+/// <https://www.twilio.com/docs/api/errors/13224>. It counts for the number, because that is the usual cause. Otherwise calls to numbers
+/// that do not exist would be dialled without an end, and would open the circuit for all others.
 pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {
         // Invalid, not reachable, a premium number, or a number that Twilio does not support.
