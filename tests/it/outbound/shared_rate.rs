@@ -308,12 +308,13 @@ async fn second_provider_of_the_calls_gets_its_probe() {
 async fn call_of_a_provider_that_is_only_paused_is_no_probe_of_the_second_one() {
     for configured in [&[Provider::Retell, Provider::Vapi][..], &[Provider::Retell, Provider::Vapi, Provider::Telnyx]] {
         let world = stopped_world(configured);
-        open_after(&world, Provider::Vapi, Duration::from_secs(1), DialFailure::UnclearAnswer).await;
-        let paused_until = Some(world.now().plus(Duration::from_secs(20)));
+        open_after(&world, Provider::Vapi, Duration::from_secs(30), DialFailure::UnclearAnswer).await;
+        let paused_until = Some(world.now().plus(MINUTE));
         let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
         world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
         schedule(&world, "call", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
-        world.wait(Duration::from_secs(2)).await;
+        world.wait(Duration::from_secs(40)).await;
+        assert!(world.calls.provider_health(Provider::Vapi).await.unwrap().needs_probe(world.now()));
         assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0, "{configured:?}");
         world.wait(MINUTE).await;
         assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 1, "{configured:?}");
