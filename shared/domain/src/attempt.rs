@@ -113,11 +113,19 @@ impl Call {
     }
 
     /// Returns the start of each attempt record, with its index, in the order of the starts. Contains the dials that reached nobody.
+    ///
+    /// Events without an attempt have one of their own [only before a dial](Self::is_before_dials). If a later report shows that an attempt
+    /// of another system began before all dials, they belong to that one, and the record without a key is left out: the order of the
+    /// reports must not change the number of attempts.
     pub(crate) fn starts(&self) -> Vec<(Timestamp, usize)> {
         let records = self.attempt_records.iter().enumerate();
         let mut starts: Vec<(Timestamp, &AttemptRecord, usize)> =
             records.map(|(index, record)| (self.started_at(index), record, index)).collect();
         starts.sort_by(|a, b| (a.0, &a.1.key).cmp(&(b.0, &b.1.key)));
+        let first_with_key = starts.iter().find(|(_, record, _)| record.key.is_some());
+        if first_with_key.is_some_and(|(_, first, _)| first.dialled_at.is_none()) {
+            starts.retain(|(_, record, _)| record.key.is_some());
+        }
         starts.into_iter().map(|(started_at, _, index)| (started_at, index)).collect()
     }
 

@@ -235,6 +235,7 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
         event.received_at = at(received);
         event
     };
+    let other_rang = ProviderEvent { received_at: at(302), ..reports("other-rang", "7", EventKind::Ringing, 100) };
     let missed = unnamed_late("missed", EventKind::NoAnswer, 20, 210);
     let rang = unnamed_late("rang", EventKind::Ringing, 198, 211);
     let confirmed = unnamed_late("wish", EventKind::UserConfirmed, 230, 231);
@@ -242,7 +243,9 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
         vec![accepted.clone(), missed.clone(), rang.clone(), confirmed],
         vec![accepted.clone(), missed.clone(), rang.clone(), not_made("1", 212)],
         vec![accepted.clone(), missed.clone(), rang, of_other(300, 301)],
-        vec![accepted, missed, of_other(100, 301)],
+        vec![accepted.clone(), missed.clone(), of_other(100, 301)],
+        // Their attempt lasts from before the dial until after it.
+        vec![accepted, missed, of_other(300, 301), other_rang],
     ] {
         let calls = in_every_order(&call, &events);
         for other in &calls {
