@@ -171,7 +171,7 @@ struct CallCost {
     log_before: usize,
 }
 
-/// Plays one placed call for some hours. It runs the schedules itself, so nothing else causes cost. No relay trims the
+/// Plays one placed call until some minutes after it is settled, at most for some hours. It runs the schedules itself, so nothing else causes cost. No relay trims the
 /// stream, so the stream keeps every write of the call's row.
 async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32) -> CallCost {
     let world = World::stopped();
@@ -180,7 +180,14 @@ async fn play_call(behaviour: &str, delivery_faults: DeliveryFaults, hours: u32)
     start_metering(&world, &mut cost);
     let call_id = create(&world, &without_appointment(behaviour)).await;
     add_usage(&world, &mut cost);
+    let mut minutes_since = 0;
     for _ in 0..hours * 60 {
+        if world.load(&call_id).await.is_some_and(|call| call.settled_at.is_some()) {
+            minutes_since += 1;
+        }
+        if minutes_since > 15 {
+            break;
+        }
         deliver_for_a_minute(&world, &mut cost).await;
         for run in ["schedule", "reconcile"] {
             // A run that finds nothing is not charged to the call.

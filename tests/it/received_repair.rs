@@ -246,7 +246,7 @@ async fn dead_letter_of_an_entity_is_redriven_and_deleted() {
     let world = World::with_secret(&secret());
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     post(&world, &payment("e1", 10)).await;
-    world.wait(HOUR * 12).await;
+    world.wait_for_dead_letters(1).await;
     world.clear_faults();
     assert_eq!(world.dead_letters().len(), 1);
     let stack = stack_of(&world);

@@ -32,7 +32,9 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
 use crate::contract;
-use crate::fixtures::{INBOX_RETENTION, KEY, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text};
+use crate::fixtures::{
+    INBOX_RETENTION, KEY, MINUTE, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text,
+};
 use crate::log_buffer::LogBuffer;
 use crate::recorded;
 
@@ -154,6 +156,27 @@ impl World {
         self.stop();
         self.wait(time).await;
         self.start();
+    }
+
+    /// Lets hours pass in which little is due. The event sources and the schedules run in the last two minutes of each hour.
+    pub async fn pass_hours(&mut self, hours: u32) {
+        for _ in 0..hours {
+            self.skip(MINUTE * 58).await;
+            self.wait(MINUTE * 2).await;
+        }
+    }
+
+    /// Waits until the condition holds, at most this long. It is checked every five minutes.
+    pub async fn wait_until(&self, limit: Duration, mut holds: impl AsyncFnMut() -> bool) {
+        let end = self.now().plus(limit);
+        while self.now() < end && !holds().await {
+            self.wait(MINUTE * 5).await;
+        }
+    }
+
+    /// Waits until so many messages are dead letters. That takes some two hours, because each is received 20 times.
+    pub async fn wait_for_dead_letters(&self, count: usize) {
+        self.wait_until(MINUTE * 360, async || self.dead_letters().len() >= count).await;
     }
 
     /// Waits two seconds. In this time, queued messages are consumed and their domain events published.

@@ -180,7 +180,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     let world = World::new();
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(1).await;
     assert_eq!(world.dead_letters().len(), 1);
     assert_eq!(world.logged("dead_lettered")[0]["provider"], "generic");
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);

@@ -182,6 +182,7 @@ async fn million_webhooks_cost_about_eight_dollars_at_most() {
         add_row("reconciler runs that find nothing, per month", runs);
         add_row("index of numbers (`IndexNumbers`)", numbers);
         add_row("**together**", as_budgeted + numbers);
+        add_row("together, with every domain event of these calls", as_played + numbers);
         let by_url = as_budgeted - 1e6 * (price::HTTP_API + access_log_bytes() / 1e9 * price::LOG_GB);
         assert!(by_url <= DOLLARS_BY_URL_MAX, "{kind}: {by_url}");
         add_row("by the URL of ingress, without the index of numbers", by_url);

@@ -17,7 +17,7 @@ use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{World, down, generic, is_request_to, text};
 
-use super::{HOUR, MAX, carry_out, carry_out_in_two, options, stack};
+use super::{MAX, carry_out, carry_out_in_two, options, stack};
 
 /// Time of a slow request: less than an attempt of the client may take.
 const SLOW: Duration = Duration::from_millis(900);
@@ -36,7 +36,7 @@ pub(crate) async fn with_dead_letters() -> World {
     });
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(2).await;
     world.clear_faults();
     world
 }

@@ -46,6 +46,19 @@ fn seconds(dials: &[Dial], places: i64) -> (i64, i64) {
     (work / places / 1_000, (last - first) / 1_000)
 }
 
+/// Waits until all calls are settled, at most this long.
+async fn wait_for_all(world: &World, limit: Duration, created: &[String]) {
+    let all_are_settled = async || {
+        for call_id in created {
+            if world.call(call_id).await.settled_at.is_none() {
+                return false;
+            }
+        }
+        true
+    };
+    world.wait_until(limit, all_are_settled).await;
+}
+
 async fn assert_all_completed(world: &World, created: &[String]) {
     for call_id in created {
         let call = world.call(call_id).await;
@@ -62,7 +75,7 @@ async fn provider_never_has_more_calls_than_configured_and_its_places_are_used()
         for _ in 0..120 {
             created.push(create(&world, &request(provider)).await);
         }
-        world.wait(HOUR).await;
+        wait_for_all(&world, HOUR, &created).await;
         assert_all_completed(&world, &created).await;
         let dials = world.cloud.fake().dials();
         assert_eq!(most_at_once(&dials), 10, "{provider}");
@@ -101,8 +114,8 @@ async fn calls_that_are_created_later_take_no_place_from_those_that_wait() {
             }
             created.insert(call_id, world.now().as_millis());
         }
-        world.wait(HOUR * 3).await;
         let ids: Vec<String> = created.keys().cloned().collect();
+        wait_for_all(&world, HOUR * 3, &ids).await;
         assert_all_completed(&world, &ids).await;
         let overtakers = overtakers(&world.cloud.fake().dials(), &created, 10_000);
         assert!(overtakers.is_empty(), "{provider}: {} of {}", overtakers.len(), created.len());
@@ -219,7 +232,7 @@ async fn refusals_teach_the_number_of_calls_that_a_provider_takes() {
         for _ in 0..120 {
             created.push(create(&world, &request(provider)).await);
         }
-        world.wait(MINUTE * 90).await;
+        wait_for_all(&world, MINUTE * 90, &created).await;
         assert_all_completed(&world, &created).await;
         let dials = world.cloud.fake().dials();
         // Retell accepts surplus calls and reports them seconds later. Meanwhile further calls are placed.

@@ -7,7 +7,7 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
-use switchhook_domain::{CallId, EventKind, Provider};
+use switchhook_domain::{CallId, EventKind, Job, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{Cloud, CloudOptions, EVENTS_QUEUE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, down, options};
@@ -38,7 +38,15 @@ async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
     assert!(requests < 10 * 40, "{requests} requests in an hour for 40 calls");
     fake.set_down(false);
     fake.set_delivery_faults(DeliveryFaults::USUAL);
-    world.wait(HOUR * 8).await;
+    let all_are_completed = async || {
+        for call_id in &calls {
+            if world.call(call_id).await.job != Job::Completed {
+                return false;
+            }
+        }
+        true
+    };
+    world.wait_until(HOUR * 8, all_are_completed).await;
     for call_id in &calls {
         let call = get_call(&world, call_id).await;
         assert_eq!(
@@ -251,7 +259,8 @@ async fn drift_run_that_dies_anywhere_leaves_nothing_that_two_others_do_not_fini
 async fn check_crash_at_each_request(after: Duration, run: impl AsyncFn(&Cloud) -> Result<bool, JoinError>) {
     let mut requests = 0;
     loop {
-        let world = World::stopped();
+        let index_shards = "1".parse().unwrap();
+        let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
         world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
         let call_id = create(&world, &call_request("declines")).await;
         world.cloud.schedule().await.unwrap().unwrap();

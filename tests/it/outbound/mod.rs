@@ -69,6 +69,12 @@ pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
     call
 }
 
+/// Waits until the call is settled, at most half a day.
+pub(crate) async fn wait_for_the_end(world: &World, call_id: &str) {
+    let is_settled = async || world.load(call_id).await.is_some_and(|call| call.settled_at.is_some());
+    world.wait_until(HOUR * 12, is_settled).await;
+}
+
 /// The state of a call as `GET /call?id={call_id}` shows it, with the lifecycle of each attempt. For example `job
 /// PENDING, appointment Retrying, attempts [busy, no_answer]`.
 pub(crate) async fn call_state(world: &World, call_id: &str) -> String {

@@ -10,7 +10,7 @@ use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, is_request_to};
 
-use super::{HOUR, call_request, call_state, create, get_call, send};
+use super::{HOUR, call_request, call_state, create, get_call, send, wait_for_the_end};
 
 #[tokio::test(start_paused = true)]
 async fn call_is_created_claimed_dialled_and_settled() {
@@ -51,7 +51,9 @@ async fn every_behaviour_ends_as_it_truly_did() {
     for behaviour in behaviours {
         calls.push((behaviour, create(&world, &call_request(behaviour)).await));
     }
-    world.wait(HOUR * 12).await;
+    for (_, call_id) in &calls {
+        wait_for_the_end(&world, call_id).await;
+    }
     let mut endings = Vec::new();
     for (behaviour, call_id) in calls {
         endings.push(format!("{behaviour}: {}", call_state(&world, &call_id).await));
@@ -77,7 +79,7 @@ async fn all_webhooks_dropped_and_the_call_still_ends_with_its_true_ending() {
     let world = World::new();
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("no_answer,declines")).await;
-    world.wait(HOUR * 6).await;
+    wait_for_the_end(&world, &call_id).await;
     assert_snapshot!(
         call_state(&world, &call_id).await,
         @"job COMPLETED, appointment Declined, attempts [no_answer, completed]"

@@ -9,7 +9,7 @@ use switchhook_domain::{AttemptKey, CallId, EventKind, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::{INBOX_RETENTION, MINUTE, PUBLIC_URL, World, all_providers};
 
-use super::{call_request, call_state, create};
+use super::{call_request, call_state, create, wait_for_the_end};
 
 /// Providers that place calls.
 const PROVIDERS: [Provider; 10] = [
@@ -61,7 +61,7 @@ pub(crate) fn all_accounts() -> Value {
 }
 
 /// Places a call with the provider for each behaviour. Checks that each rang one phone, and that the drift checks agree with
-/// each call, while it goes on and when it is over. Returns their states after an hour.
+/// each call, while it goes on and when it is over. Returns their states after 40 minutes.
 async fn place<const N: usize>(
     provider: Provider,
     behaviours: [&str; N],
@@ -80,14 +80,14 @@ async fn place<const N: usize>(
     // The local cloud has no key that signs for Telnyx, so the test posts these webhooks.
     fake.hold(provider == Provider::Telnyx);
     let (mut checked, mut lookups) = (0, 0);
-    for minute in 1..=60 {
+    for minute in 1..=40 {
         world.wait(MINUTE).await;
         for webhook in fake.held() {
             world.accept(provider, &webhook.body).await;
             fake.drop_held(&[webhook.number]);
         }
         // At the first check, webhooks may still be on their way. At the others, lookups have found what no webhook reported.
-        if [7, 30, 60].contains(&minute) {
+        if [7, 25, 40].contains(&minute) {
             let report = world.cloud.check_drift().await.unwrap().unwrap();
             (checked, lookups) = (checked + report.checked, lookups + report.lookups);
         }
@@ -191,7 +191,7 @@ async fn rule_of_the_configuration_decides_for_webhooks_and_lookups_alike() {
         let world = World::with_secret(&secret);
         world.cloud.fake().set_delivery_faults(delivery_faults);
         let call_id = create(&world, &call_request("confirms")).await;
-        world.wait(MINUTE * 60).await;
+        wait_for_the_end(&world, &call_id).await;
         assert_eq!(call_state(&world, &call_id).await, "job COMPLETED, appointment Declined, attempts [completed]");
         let call = world.call(&call_id).await;
         let decided = call.history.iter().find(|entry| entry.event.kind == EventKind::UserDeclined).unwrap();
@@ -218,7 +218,7 @@ async fn lost_dial_never_takes_the_call_of_another_dial_to_the_same_person() {
         let alias = Alias { call_id: CallId::new("other"), attempt: AttemptKey::new("1") };
         let outcome = world.calls.write_alias(&from, &alias, INBOX_RETENTION, world.now()).await.unwrap();
         assert!(matches!(outcome, AliasOutcome::Leads { .. }), "{provider}");
-        world.wait(MINUTE * 90).await;
+        wait_for_the_end(&world, &call_id).await;
         let state = call_state(&world, &call_id).await;
         assert_eq!(state, "job FAILED, appointment Inconclusive, attempts [inconclusive]", "{provider}");
         assert_eq!(world.call(&call_id).await.attempt_records[0].provider_call_id, None, "{provider}");
@@ -247,7 +247,7 @@ async fn lost_dial_never_takes_the_call_of_the_attempt_before() {
         fake.set_mode_of(provider, Mode::Normal);
         let dials: Vec<_> = world.call(&call_id).await.attempt_records.iter().filter_map(|it| it.dialled_at).collect();
         assert!(dials[1].millis_since(dials[0]) < 60_000, "{provider}: {dials:?}");
-        world.wait(MINUTE * 90).await;
+        wait_for_the_end(&world, &call_id).await;
         let state = call_state(&world, &call_id).await;
         // Twilio's list of requests proves that the one call is the first attempt's. So the second was never placed, and is made again.
         let (expected, dials) = if provider == Provider::Twilio {

@@ -5,7 +5,7 @@ use switchhook_domain::Provider;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 
-use super::{HOUR, all_accounts, call_request, call_state, create};
+use super::{all_accounts, call_request, call_state, create, wait_for_the_end};
 
 /// A stack that lost all webhooks of a call at Vapi, and the call after its end. The second value is its id, the third the call as Vapi's API
 /// shows it.
@@ -48,7 +48,7 @@ async fn ending_that_a_status_update_without_times_leaves_open_is_found_by_the_l
     }});
     world.accept(Provider::Vapi, &update.to_string()).await;
     // The report is lost. The lookup tells that nobody answered, so the person is called again.
-    world.wait(HOUR * 4).await;
+    wait_for_the_end(&world, &call_id).await;
     assert_eq!(
         call_state(&world, &call_id).await,
         "job COMPLETED, appointment Confirmed, attempts [failed, completed]"

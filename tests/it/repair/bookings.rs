@@ -15,7 +15,7 @@ use switchhook_tests::{World, down, is_request_to};
 
 use super::{everything, options, plan_replay};
 use crate::bookings::{CALCOM, booking, call_id, canceled, created, receive, secret};
-use crate::operator::{HOUR, MAX, stack};
+use crate::operator::{MAX, stack};
 
 const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: None, all: true };
 /// Id of the event that books `b1`.
@@ -31,7 +31,7 @@ async fn dead_letter(world: &World, body: &Value, operation: &'static str, table
         (is_consumer && is_of_call && is_request_to(call, table)).then(down)
     });
     receive(world, std::slice::from_ref(body)).await;
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(1).await;
     world.clear_faults();
     assert_eq!(world.dead_letters().len(), 1);
     assert!(!booking(world, CALCOM, "b1").await.booking.unwrap().calls_agree);
@@ -147,7 +147,7 @@ async fn call_without_a_row_stays_called_off_when_it_is_rebuilt() {
     });
     receive(&world, &[created("b1", 0, STARTS)]).await;
     // Its event becomes a dead letter, so the cancellation is folded next.
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(1).await;
     world.clear_faults();
     assert_eq!(world.dead_letters().len(), 1);
     let id = call_id(&world, "b1").await.unwrap();
