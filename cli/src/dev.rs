@@ -282,10 +282,10 @@ impl Dev {
                     Ok(error) => DevError::Run(Box::new(error)),
                     Err(crash) => DevError::Crash(crash),
                 }),
-                // Standard output has its one line already.
-                Some(()) = pressed.recv() => {
-                    writeln!(errors, "look at it: {}", pages.link()?).map_err(DevError::Print)?;
-                }
+                // Standard output has its one line already. If nobody reads standard error any more, the stack goes on.
+                Some(()) = pressed.recv() => if let Ok(link) = pages.link() {
+                    drop(writeln!(errors, "look at it: {link}"));
+                },
             }
         };
         pages.close();

@@ -67,6 +67,16 @@ fn enter_prints_a_new_link_to_the_pages() {
     assert_eq!(status(second), 200);
 }
 
+/// As with `switchhook dev 2>&1 | head -1`.
+#[test]
+fn enter_does_not_end_it_if_nobody_reads_standard_error() {
+    let mut stack = Stack::start(&[]);
+    stack.close_errors();
+    stack.press_enter();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(stack.get("/call?id=none"), None, "it answers that there is no such call");
+}
+
 #[test]
 fn without_providers_keys_are_made_and_printed_with_commands() {
     let stack = Stack::start(&[]);

@@ -172,6 +172,11 @@ impl Stack {
         }
     }
 
+    /// Closes the reading end of its standard error.
+    pub(crate) fn close_errors(&mut self) {
+        self.errors = None;
+    }
+
     /// Presses Enter in its terminal.
     pub(crate) fn press_enter(&mut self) {
         self.child.stdin.as_mut().expect("standard input").write_all(b"\n").expect("it reads");
