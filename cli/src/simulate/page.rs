@@ -112,7 +112,7 @@ fn assumptions(traffic: &Traffic) -> String {
         ),
         ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
-        ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer (`LANE_SECONDS`)".to_owned()),
+        ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer, at least (`LANE_SECONDS`): at 1 dial per second it is 3 s".to_owned()),
         (
             "q",
             format!("{QUEUE_S} s"),
@@ -144,7 +144,7 @@ fn units(traffic: &Traffic) -> String {
         .map(|(((name, webhook), (_, dial)), (_, all))| [name.to_owned(), number(webhook), number(dial), number(all)]);
     format!(
         "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\
-         The calls have appointments, so a webhook announces more than the one domain event of [cost](cost.md).\n\n{}",
+         A webhook announces more than the one domain event that most sums of [cost](cost.md) count.\n\n{}",
         table(["unit", "per webhook", "per dial", "per webhook, with dials"], rows)
     )
 }

@@ -305,7 +305,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                     parameter::DIAL_RATE * BOOKED_SHARE,
                     format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
                 ),
-                "`DialRates`, at most 200 for each provider, or more providers",
+                "`DialRates` without `*`, at most 200 for each provider, or more providers",
                 Effect::Delays,
                 "Calls are placed later than they are due",
             ),
