@@ -58,7 +58,7 @@ const NUMBERS_WITHOUT_METRIC: [&str; 19] = [
 const SERIES_DOLLARS: f64 = 0.30;
 
 /// Metrics of states that the runs of this file do not reach.
-const EMITTED_ELSEWHERE: [(&str, &str); 60] = [
+const EMITTED_ELSEWHERE: [(&str, &str); 61] = [
     ("consumer", "call_booked"),
     ("consumer", "call_called_off"),
     ("consumer", "booking_without_call"),
@@ -80,6 +80,7 @@ const EMITTED_ELSEWHERE: [(&str, &str); 60] = [
     ("consumer", "number_unknown"),
     ("consumer", "parked"),
     ("consumer", "refold_too_long"),
+    ("consumer", "refold_unreadable"),
     ("consumer", "unparked"),
     ("dialer", "circuit_closed"),
     ("dialer", "circuit_open"),

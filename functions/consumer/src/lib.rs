@@ -37,7 +37,7 @@ use switchhook_domain::{
     WebhookQuarantined, fold,
 };
 
-use crate::refold::{Refolder, added, is_drift_event};
+use crate::refold::{Refolded, Refolder, added, is_drift_event};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
 /// the queue.
@@ -253,18 +253,13 @@ impl Consumer {
             let (folded, read) = match (&call, events.as_slice()) {
                 (Some(call), [drift]) if is_drift_event(drift) => {
                     let refolder = Refolder::new(&self.inbox, &self.policy);
-                    let Some(refolded) = refolder.refold(call, drift, invoked_at, now).await? else {
-                        self.log_refold_skipped(first, started);
-                        let note = Note {
-                            disposition: Some(Disposition::Refused),
-                            error: Some("reading the events of the call takes too long".to_owned()),
-                            cause: Some("refold_too_long".to_owned()),
-                            ..Note::default()
-                        };
-                        self.inbox.put_note(&first.event, &note, now).await?;
-                        return Ok(Counts::new());
-                    };
-                    refolded
+                    match refolder.refold(call, drift, invoked_at, now).await? {
+                        Refolded::Done(folded, read) => (*folded, read),
+                        Refolded::Skipped(reason) => {
+                            refolder.skip(first, &reason, started, self.clock.now()).await?;
+                            return Ok(Counts::new());
+                        }
+                    }
                 }
                 (_, _) => (fold(call.as_ref(), &events, &self.policy, now), Vec::new()),
             };
@@ -437,23 +432,6 @@ impl Consumer {
             ..Decision::default()
         };
         decision.log(now, false);
-    }
-
-    fn log_refold_skipped(&self, message: &Message, started: Timestamp) {
-        let now = self.clock.now();
-        let event = &message.event;
-        let decision = Decision {
-            function: "consumer",
-            message: "call not refolded, reading its events takes too long",
-            action_taken: "refold_too_long",
-            event_id: Some(event.event_id.as_str()),
-            call_id: Some(event.call_id.as_str()),
-            duration_ms: Some(now.millis_since(started)),
-            trace_id: Some(&message.trace_id),
-            counts: vec![("received", 1)],
-            ..Decision::default()
-        };
-        decision.log(now, true);
     }
 }
 

@@ -106,6 +106,20 @@ impl Error {
         }
     }
 
+    /// True if one stored item cannot be read, because it is damaged or because a newer version wrote it. Each try fails alike until somebody
+    /// repairs it, so **it must stop no work but its own**.
+    #[must_use]
+    pub const fn is_unreadable(&self) -> bool {
+        matches!(
+            self,
+            Self::DecodeInbox(_)
+                | Self::DecodeHealth(_)
+                | Self::DecodeEntity(_)
+                | Self::DecodeCall(_)
+                | Self::NewerSchema(_)
+        )
+    }
+
     /// Text of the error and of each of its causes, separated by colons. For a log.
     #[must_use]
     pub fn with_causes(&self) -> String {

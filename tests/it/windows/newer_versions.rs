@@ -5,6 +5,7 @@ use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_domain::{EventId, Job, Provider};
+use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, generic};
@@ -12,6 +13,7 @@ use switchhook_tests::{MINUTE, World, generic};
 use super::status;
 use crate::bookings::{HOUR_S, call_id, canceled, created, receive, secret};
 use crate::outbound::{call_request, call_state, create};
+use crate::reconciled::consume_all;
 
 #[tokio::test(start_paused = true)]
 async fn row_of_a_later_version_is_published_by_the_later_program() {
@@ -91,6 +93,34 @@ async fn inbox_item_of_a_later_version_is_not_acknowledged_by_this_one() {
     world.put_item(INBOX_TABLE, item).await;
     assert_eq!(world.post(Provider::Generic, &body).await.0, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(world.logged("storage_failure")[0]["cause"], "newer_schema");
+}
+
+/// A refold is a repair that can be asked for again. The webhooks behind it need nothing of the inbox.
+#[tokio::test(start_paused = true)]
+async fn inbox_item_of_a_later_version_stops_a_refold_and_no_webhook_behind_it() {
+    let world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    consume_all(&world).await;
+    world.alter_text("c1", "job", "FAILED").await;
+    assert_eq!(world.reconciler.check_drift("test").await.unwrap().drifted, 1);
+    let behind = world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 3)).await;
+    let received = world.receive();
+    // An error that may pass keeps the refold in the queue.
+    world.inject_fault("GetItem", INBOX_TABLE, u64::MAX, Fault::NotSent);
+    assert_eq!((received.len(), world.invoke_consumer(&received).await.len()), (2, 0));
+    world.clear_faults();
+
+    let mut later = world.item(INBOX_TABLE, id.as_str()).await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(INBOX_TABLE, later).await;
+    assert_eq!(world.consume(&received).await, 2, "both messages must be deleted");
+    assert!(world.call("c1").await.contains_event(&behind));
+    let lines = world.logged("refold_unreadable");
+    assert_eq!(lines.len(), 1);
+    assert_eq!(json!([lines[0]["call_id"], lines[0]["cause"]]), json!(["c1", "newer_schema"]));
+    let drift = EventId::new(lines[0]["event_id"].as_str().unwrap());
+    let note = world.inbox.get_note(&drift).await.unwrap().unwrap();
+    assert_eq!(note.cause.as_deref(), Some("refold_unreadable"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,6 +78,7 @@ pub const METRICS: &[Metric] = &[
     count("consumer", "dead_lettered", "Messages that failed for the last time"),
     count("consumer", "backoff_failed", "Batches whose failed messages got no backoff time"),
     count("consumer", "refold_too_long", "Repairs of a call that would read too much"),
+    count("consumer", "refold_unreadable", "Repairs of a call that has an event which cannot be read"),
     count("consumer", "number_blocked", "Numbers put on the do-not-call list, as the person asked"),
     count("consumer", "number_unknown", "Such wishes without a number to block"),
     count("consumer", "circuit_open", "Circuits that opened, because the provider dialled nobody"),
