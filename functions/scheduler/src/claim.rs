@@ -74,10 +74,7 @@ impl Scheduler {
                             report.waiting += 1;
                             flow.note_if_unconfigured(&call);
                             for provider in call.dial_providers() {
-                                if let Err(error) = flow.await_resumption(provider, now).await {
-                                    fail(report, error);
-                                    break;
-                                }
+                                flow.await_resumption(provider, now).await;
                             }
                         }
                         Err(error) => fail(report, error),
@@ -124,7 +121,7 @@ impl Scheduler {
                 Err(error) => fail(report, error),
             }
         }
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err).and(flow.take_error())
     }
 
     /// Returns the step for a due call that must not be dialled now. `None` if nothing in the row speaks against a dial.

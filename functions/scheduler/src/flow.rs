@@ -73,6 +73,10 @@ pub(crate) struct Flow<'a> {
     unconfigured: BTreeSet<Provider>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
+    /// Providers that counted as unavailable, because their health or their calls in flight could not be read.
+    unread: BTreeSet<Provider>,
+    /// The first of these errors that nobody has taken.
+    error: Option<Error>,
 }
 
 impl<'a> Flow<'a> {
@@ -89,6 +93,8 @@ impl<'a> Flow<'a> {
             paused: BTreeMap::new(),
             unconfigured: BTreeSet::new(),
             behind: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            error: None,
         }
     }
 
@@ -140,8 +146,23 @@ impl<'a> Flow<'a> {
         Ok(Some(Pace { interval, ahead: turn.ahead(), calls_max, in_flight, is_in_turn }))
     }
 
+    /// Takes the first error of a provider that counted as unavailable. Whoever asks this flow for providers returns it after its work.
+    pub(crate) fn take_error(&mut self) -> Result<(), Error> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    /// Returns what was read of a provider. After an error it is the default, which says that the provider takes no calls: **a provider that
+    /// cannot be read keeps no call from the others.**
+    fn or_unavailable<T: Default>(&mut self, provider: Provider, read: Result<T, Error>) -> T {
+        read.unwrap_or_else(|error| {
+            self.unread.insert(provider);
+            self.error.get_or_insert(error);
+            T::default()
+        })
+    }
+
     /// True if the provider gets calls other than probes.
-    pub(crate) async fn is_available(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
+    async fn is_available(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
         Ok(self.is_configured(provider) && self.health(provider).await?.is_available(now))
     }
 
@@ -166,13 +187,13 @@ impl<'a> Flow<'a> {
     }
 
     /// Notes that calls may wait for the provider until its pause ends, if it is paused.
-    pub(crate) async fn await_resumption(&mut self, provider: Provider, now: Timestamp) -> Result<(), Error> {
-        if self.is_configured(provider)
-            && let Some(until) = self.health(provider).await?.pause_end(now)
-        {
-            self.paused.insert(provider, until);
+    pub(crate) async fn await_resumption(&mut self, provider: Provider, now: Timestamp) {
+        if !self.is_configured(provider) {
+            return;
         }
-        Ok(())
+        let until = self.health(provider).await.map(|health| health.pause_end(now));
+        let until = self.or_unavailable(provider, until);
+        self.paused.extend(until.map(|until| (provider, until)));
     }
 
     /// Notes that due calls wait for the provider, which has no dial rate.
@@ -207,9 +228,13 @@ impl<'a> Flow<'a> {
     }
 
     /// True if the provider has as many calls as it may have.
-    pub(crate) async fn has_no_place(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
-        let Some(pace) = self.pace(provider, Turn::OldestFirst, now).await? else { return Ok(false) };
-        Ok(self.health(provider).await?.is_full(&pace, now))
+    pub(crate) async fn has_no_place(&mut self, provider: Provider, now: Timestamp) -> bool {
+        let is_full = match self.pace(provider, Turn::OldestFirst, now).await {
+            Ok(Some(pace)) => self.health(provider).await.map(|health| health.is_full(&pace, now)),
+            Ok(None) => Ok(false),
+            Err(error) => Err(error),
+        };
+        self.or_unavailable(provider, is_full)
     }
 
     /// Number of claims that the provider's dial rate and its calls in flight allow.
@@ -289,20 +314,36 @@ impl<'a> Flow<'a> {
         std::mem::take(&mut self.behind)
     }
 
+    /// Number of claims that the provider allows. `None` if it gets no calls other than probes.
+    pub(crate) async fn places(&mut self, provider: Provider, turn: Turn, now: Timestamp) -> Option<u64> {
+        let places = match self.is_available(provider, now).await {
+            Ok(true) => self.free_places(provider, turn, now).await.map(Some),
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.or_unavailable(provider, places)
+    }
+
+    /// The other providers, without those that [could not be read](Self::or_unavailable).
+    fn others(&self, provider: Provider) -> Vec<Provider> {
+        let others = Provider::ALL.into_iter().filter(|other| *other != provider && !self.unread.contains(other));
+        others.collect()
+    }
+
     /// Number of claims that the other providers allow. `None` if no other provider gets calls.
     pub(crate) async fn free_places_of_others(
         &mut self,
         provider: Provider,
         turn: Turn,
         now: Timestamp,
-    ) -> Result<Option<u64>, Error> {
+    ) -> Option<u64> {
         let mut places = None;
-        for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
-            if self.is_available(other, now).await? {
-                places = Some(places.unwrap_or(0) + self.free_places(other, turn, now).await?);
+        for other in self.others(provider) {
+            if let Some(free) = self.places(other, turn, now).await {
+                places = Some(places.unwrap_or(0) + free);
             }
         }
-        Ok(places)
+        places
     }
 
     /// True if the provider has a rate and takes calls again after its pause. For a provider that takes no calls now.
@@ -310,14 +351,23 @@ impl<'a> Flow<'a> {
         Ok(self.is_configured(provider) && !self.health(provider).await?.is_open())
     }
 
+    /// True if the provider needs a probe.
+    pub(crate) async fn needs_probe(&mut self, provider: Provider, now: Timestamp) -> bool {
+        if !self.is_configured(provider) {
+            return false;
+        }
+        let needs_probe = self.health(provider).await.map(|health| health.needs_probe(now));
+        self.or_unavailable(provider, needs_probe)
+    }
+
     /// True if one of the other providers needs a probe.
-    pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
-        for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
-            if self.is_configured(other) && self.health(other).await?.needs_probe(now) {
-                return Ok(true);
+    pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> bool {
+        for other in self.others(provider) {
+            if self.needs_probe(other, now).await {
+                return true;
             }
         }
-        Ok(false)
+        false
     }
 
     /// Finds a provider for the call, in the order that the call names. If a provider needs a probe, the call becomes that
@@ -326,21 +376,28 @@ impl<'a> Flow<'a> {
     pub(crate) async fn route(&mut self, call: &Call, forced: bool, now: Timestamp) -> Result<Option<Route>, Error> {
         let (mut available, mut has_paused) = (None, false);
         for provider in call.dial_providers() {
-            if self.is_available(provider, now).await? {
+            let is_available = self.is_available(provider, now).await;
+            if self.or_unavailable(provider, is_available) {
                 available = Some(Route::AtRate(provider));
                 break;
             }
-            has_paused |= self.is_only_paused(provider).await?;
+            let is_only_paused = self.is_only_paused(provider).await;
+            has_paused |= self.or_unavailable(provider, is_only_paused);
         }
         let is_taken = available.is_some() || (has_paused && !forced);
         for provider in call.dial_providers() {
-            if self.is_available(provider, now).await? {
+            if available == Some(Route::AtRate(provider)) {
                 break;
             }
-            if is_taken && self.health(provider).await?.spares_calls_of_others(now) {
+            if !self.is_configured(provider) {
                 continue;
             }
-            if self.is_configured(provider) && self.start_probe(provider, &call.call_id, forced, now).await? {
+            let health = self.health(provider).await.map(Some);
+            let Some(health) = self.or_unavailable(provider, health) else { continue };
+            if is_taken && health.spares_calls_of_others(now) {
+                continue;
+            }
+            if self.start_probe(provider, &call.call_id, forced, now).await? {
                 return Ok(Some(Route::Probe(provider)));
             }
         }

@@ -268,6 +268,9 @@ impl Scheduler {
             // Somebody wants to know whether the provider works again.
             None => flow.route(&call, true, now).await?,
         };
+        if route.is_none() {
+            flow.take_error()?;
+        }
         let place = match route {
             Some(Route::Probe(_)) => Some(None),
             Some(Route::AtRate(provider)) => flow.book(provider, 1, Turn::Woken, now).await?.pop().map(Some),

@@ -119,6 +119,7 @@ impl Scheduler {
             }
             result = result.and(self.claim_all(flow, batch, Turn::OldestFirst, report, trace_id).await);
         }
+        result = result.and(flow.take_error());
         let now = self.clock.now();
         if result.is_ok() && !is_time_up(report, started, now) {
             for provider in providers {
@@ -143,7 +144,7 @@ impl Scheduler {
         started: Timestamp,
     ) -> Result<(), Error> {
         let now = self.clock.now();
-        let pool = self.pool_of(queue, provider, flow, report, now).await?;
+        let pool = self.pool_of(queue, provider, flow, report, now).await;
         let is_only_counted = !flow.is_configured(provider) && (pool.is_none() || queue == WakeQueue::Dial(provider));
         let (limit, until) = match pool {
             _ if is_only_counted => (Some(1), now),
@@ -151,7 +152,7 @@ impl Scheduler {
             None => (None, now.plus(ahead)),
         };
         if limit.is_none() {
-            flow.await_resumption(provider, now).await?;
+            flow.await_resumption(provider, now).await;
         }
         let soon = now.plus(Duration::from_millis(1))..=until;
         let dials = flow.dials_per_run(provider);
@@ -236,7 +237,7 @@ impl Scheduler {
     }
 
     /// Takes the oldest calls of all lines, as many as can be claimed now. Drops lines whose calls cannot be claimed in this run. Returns
-    /// the first error beside the calls: a provider whose health cannot be read delays no other.
+    /// the first error beside the calls.
     async fn take_oldest(
         &self,
         lines: &mut Vec<Line>,
@@ -248,13 +249,11 @@ impl Scheduler {
         let mut pools = BTreeMap::new();
         let mut usable = Vec::new();
         for line in lines.drain(..) {
-            match self.pool_of(line.queue, line.provider, flow, report, now).await {
-                Ok(Some((pool, calls @ 1..))) if !(line.is_read && line.due.is_empty()) => {
-                    pools.insert(pool, calls.min(BATCH_MAX));
-                    usable.push((line, pool));
-                }
-                Ok(_) => {}
-                Err(error) => result = result.and(Err(error)),
+            if let Some((pool, calls @ 1..)) = self.pool_of(line.queue, line.provider, flow, report, now).await
+                && !(line.is_read && line.due.is_empty())
+            {
+                pools.insert(pool, calls.min(BATCH_MAX));
+                usable.push((line, pool));
             }
         }
         let mut batch = Vec::new();
@@ -284,32 +283,27 @@ impl Scheduler {
         flow: &mut Flow<'_>,
         report: &Report,
         now: Timestamp,
-    ) -> Result<Option<(Pool, u64)>, Error> {
-        if flow.is_available(provider, now).await? {
-            let places = match flow.free_places(provider, Turn::OldestFirst, now).await? {
-                // One call shows whether any waits.
-                0 if !flow.is_full(provider) && flow.has_no_place(provider, now).await? => 1,
-                places => places,
-            };
-            return Ok(Some((Pool::Places(provider), places)));
+    ) -> Option<(Pool, u64)> {
+        if let Some(places) = flow.places(provider, Turn::OldestFirst, now).await {
+            // One call shows whether any waits.
+            let shows_waiting = places == 0 && !flow.is_full(provider) && flow.has_no_place(provider, now).await;
+            return Some((Pool::Places(provider), if shows_waiting { 1 } else { places }));
         }
-        let needs_probe = flow.is_configured(provider) && flow.health(provider).await?.needs_probe(now);
-        let probe = needs_probe.then_some((Pool::Probe(provider), PROBE_PAGE));
+        let probe = flow.needs_probe(provider, now).await.then_some((Pool::Probe(provider), PROBE_PAGE));
         if queue == WakeQueue::Dial(provider) {
-            return Ok(probe);
+            return probe;
         }
-        let places = flow.free_places_of_others(provider, Turn::OldestFirst, now).await?;
+        let places = flow.free_places_of_others(provider, Turn::OldestFirst, now).await;
         let may_read_on = report.waiting < FALLBACK_WAITING_MAX;
-        let others = match places {
+        match places {
             Some(1..) if may_read_on => Some((Pool::Others, FALLBACK_PAGE)),
             // Nobody else may have a call that can be the probe.
-            _ if probe.is_none() && may_read_on && flow.others_need_probe(provider, now).await? => {
+            _ if probe.is_none() && may_read_on && flow.others_need_probe(provider, now).await => {
                 Some((Pool::Others, FALLBACK_PAGE))
             }
             Some(_) => probe.or(Some((Pool::Others, 0))),
             None => probe,
-        };
-        Ok(others)
+        }
     }
 }
 

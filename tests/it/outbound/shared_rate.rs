@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{DialFailure, Pace, Provider, ProviderHealth, Slowdown};
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_local::{CloudOptions, DIAL_QUEUE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_QUEUE};
 use switchhook_tests::{MINUTE, World, dial_rates, options};
 
 use super::provider_health::{open, open_after, schedule};
@@ -268,6 +269,26 @@ async fn calls_whose_first_provider_has_no_rate_go_to_the_next_one_from_every_sh
     }
     let report = world.cloud.schedule().await.unwrap().unwrap();
     assert_eq!((report.claimed, report.unconfigured), (40, 0));
+}
+
+/// A later version wrote the health of a third provider, which the calls do not name, or name before the one that takes them.
+#[tokio::test(start_paused = true)]
+async fn provider_whose_health_cannot_be_read_keeps_no_call_from_the_next_one() {
+    let world = stopped_world(&[Provider::Retell, Provider::Telnyx, Provider::Bland]);
+    open(&world, Provider::Retell, MINUTE * 15).await;
+    open(&world, Provider::Bland, MINUTE * 15).await;
+    let mut later = world.item(CALLS_TABLE, "provider-health:bland").await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+    schedule(&world, "unnamed", &[Provider::Retell, Provider::Telnyx], Duration::ZERO).await;
+    schedule(&world, "between", &[Provider::Retell, Provider::Bland, Provider::Telnyx], Duration::ZERO).await;
+    schedule(&world, "first", &[Provider::Bland, Provider::Telnyx], Duration::ZERO).await;
+    // The alarm of failed runs must see it.
+    let error = world.cloud.schedule().await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("schema version 2"), "{error}");
+    for id in ["unnamed", "between", "first"] {
+        assert_eq!(world.call(id).await.job.as_str(), "CLAIMED", "{id}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
