@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use insta::assert_snapshot;
+use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::inbox::{DiscoveryCursor, DriftCursor};
 use switchhook_domain::{Call, CallId, Direction, EventId, PhoneNumber, Provider};
@@ -18,7 +19,9 @@ use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic, is_request_to, options, text};
 
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
-use crate::reconciled::{consume_all, place_outside, slow_down, store_copies, store_overdue};
+use crate::reconciled::{
+    consume_all, ended_without_our_ids, place_outside, post, slow_down, started, store_copies, store_overdue,
+};
 
 /// Calls of 63 pages of Retell's list. A run reads 60.
 const CALLS: usize = 630;
@@ -341,6 +344,24 @@ async fn run_that_fails_in_the_middle_of_a_page_loses_no_call_of_it() {
     assert_eq!((requests, report.discovered), (2, 10));
     assert_eq!(page().await, Some(None));
     assert_known_once(&world, &ids).await;
+}
+
+/// A later version wrote the row of one call, and the stored event of another one.
+#[tokio::test(start_paused = true)]
+async fn call_that_cannot_be_read_keeps_no_call_behind_it_from_being_found() {
+    let (world, ids) = after_calls(25).await;
+    let (row, event_id) = (format!("retell:{}", ids[0]), post(&world, &ended_without_our_ids(&world, &ids[1])).await);
+    post(&world, &started(&ids[0], &Value::Null, world.now())).await;
+    consume_all(&world).await;
+    world.delete_item(CALLS_TABLE, &format!("retell:{}", ids[1])).await;
+    for (table, key) in [(CALLS_TABLE, row.as_str()), (INBOX_TABLE, event_id.as_str())] {
+        let mut later = world.item(table, key).await;
+        later.insert("schema_version".to_owned(), AttributeValue::N("999".to_owned()));
+        world.put_item(table, later).await;
+    }
+    assert_eq!(run(&world).await.0.discovered, 23);
+    assert_known_once(&world, &ids[2..]).await;
+    assert_eq!(world.logged("not_requeued").len(), 1);
 }
 
 /// A page of Telnyx' list has all webhooks of a call. Each in turn cannot be stored.

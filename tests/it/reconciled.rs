@@ -63,7 +63,7 @@ pub(crate) fn started(provider_call_id: &str, metadata: &Value, at: Timestamp) -
 }
 
 /// The webhook of an ended call, without the metadata that the provider should have sent back.
-fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
+pub(crate) fn ended_without_our_ids(world: &World, provider_call_id: &str) -> String {
     let mut call = look_up_at_provider(world, provider_call_id);
     assert!(call["call_analysis"].is_object(), "{call}");
     call.as_object_mut().unwrap().remove("metadata");
@@ -401,6 +401,37 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     let requests = fake.requests();
     world.wait(HOUR / 2).await;
     assert_eq!((fake.requests(), fake.duplicate_dials()), (requests, 0), "no lookup must be left");
+}
+
+/// Of the two webhooks that made another call, a later version stored one. The second time it is the one that the lookup finds, so nobody can
+/// tell what the person decided.
+#[tokio::test(start_paused = true)]
+async fn event_that_cannot_be_read_keeps_no_other_event_of_its_call_from_being_taken_over() {
+    for (unreadable, outcome) in [("call_ended", "Confirmed"), ("call_analyzed", "Inconclusive")] {
+        let world = World::new();
+        let fake = world.cloud.fake();
+        fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+        let call_id = create(&world, &call_request("response_lost")).await;
+        world.wait(MINUTE * 4).await;
+        let id = fake.dials()[0].provider_call_id.clone();
+        let analyzed = ended_without_our_ids(&world, &id);
+        let mut ended: Value = serde_json::from_str(&analyzed).unwrap();
+        ended["event"] = "call_ended".into();
+        ended["call"].as_object_mut().unwrap().remove("call_analysis");
+        let ids = [post(&world, &ended.to_string()).await, post(&world, &analyzed).await];
+        world.quiesce().await;
+        let event_id = ids.iter().find(|id| id.as_str().contains(unreadable)).unwrap();
+        let mut later = world.item(INBOX_TABLE, event_id.as_str()).await;
+        later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+        world.put_item(INBOX_TABLE, later).await;
+
+        world.wait(MINUTE * 15).await;
+        let state = call_state(&world, &call_id).await;
+        assert_eq!(state, format!("job COMPLETED, appointment {outcome}, attempts [completed]"), "{unreadable}");
+        let alias = world.item(CALLS_TABLE, &format!("retell:{id}")).await;
+        assert!(!alias.contains_key("wake_at"), "{unreadable}: {alias:?}");
+        assert_eq!(world.logged("reconcile_failed"), [] as [Value; 0], "{unreadable}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

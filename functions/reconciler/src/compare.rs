@@ -169,8 +169,8 @@ impl Reconciler {
         match drift {
             Drift::Ended(ending, _) => match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New | StoredEnding::Known { .. } => {}
-                // The report is about another attempt.
-                StoredEnding::OfAnotherAttempt => return Ok(false),
+                // The report is about another attempt, or a refold could not read it either.
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => return Ok(false),
             },
             // The attempt was ended too early. This event restarts its inactivity timeout.
             Drift::Alive => {

@@ -234,7 +234,8 @@ impl Reconciler {
         Ok(skipped_ms)
     }
 
-    /// Stores and queues an event of a call that is unknown. Returns true if it is new in the inbox.
+    /// Stores and queues an event of a call that is unknown. Returns true if it is new in the inbox. An event that is stored already and
+    /// cannot be read is left out, and logged.
     async fn store(
         &self,
         provider: Provider,
@@ -242,8 +243,9 @@ impl Reconciler {
         event: &ProviderEvent,
         trace_id: &str,
     ) -> Result<bool, Error> {
-        let outcome = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await?;
-        let is_new = matches!(outcome, PutOutcome::Stored);
+        let submitted = submit(&self.inbox, &self.queue, &NewEvent::from_lookup(webhook, event, trace_id), event).await;
+        let outcome = self.if_readable(&event.event_id, &event.call_id, submitted)?;
+        let is_new = matches!(outcome, Some(PutOutcome::Stored));
         let now = self.clock.now();
         if let Some(field) = read_with_notes(webhook, now).1.unknown_value.filter(|_| is_new) {
             log_unknown_value(provider, Some(&event.call_id), field, "read_without_it", now);
@@ -253,7 +255,7 @@ impl Reconciler {
 
     /// True if Switchhook has an attempt with this provider call id, under the call that an event names or under the derived id. Also
     /// true if an alias leads from that id to an attempt, or if a webhook reported the call. An attempt has one provider call id, and a
-    /// call may have two.
+    /// call may have two. **A row or an event that exists and cannot be read is known too**, so the calls behind it are found.
     async fn is_known(
         &self,
         provider: Provider,
@@ -261,7 +263,11 @@ impl Reconciler {
         named: Option<&CallId>,
     ) -> Result<bool, Error> {
         for call_id in named.cloned().into_iter().chain([CallId::new(derived_call_id(provider, provider_call_id))]) {
-            let Resolved { call, alias } = self.calls.resolve(&call_id).await?;
+            let Resolved { call, alias } = match self.calls.resolve(&call_id).await {
+                Ok(resolved) => resolved,
+                Err(error) if error.is_unreadable() => return Ok(true),
+                Err(error) => return Err(error),
+            };
             let is_known = call.is_some_and(|call| {
                 call.attempt_records.iter().any(|record| record.provider_call_id.as_deref() == Some(provider_call_id))
             });
@@ -270,8 +276,11 @@ impl Reconciler {
             }
         }
         for event_id in reporting_event_ids(provider, provider_call_id) {
-            if self.inbox.get(&event_id).await?.is_some() {
-                return Ok(true);
+            match self.inbox.get(&event_id).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Ok(true),
+                Err(error) if error.is_unreadable() => return Ok(true),
+                Err(error) => return Err(error),
             }
         }
         Ok(false)

@@ -17,6 +17,8 @@ pub(crate) enum StoredEnding {
     Known { since: Timestamp },
     /// Nothing was stored: the call that the provider reported belongs to another attempt.
     OfAnotherAttempt,
+    /// The inbox has the ending already, and this version cannot read it. So nobody can tell how the attempt ended.
+    Unreadable,
 }
 
 /// Result of storing a provider call id.
@@ -50,9 +52,11 @@ impl Reconciler {
             return Ok(StoredEnding::OfAnotherAttempt);
         }
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
-        let known_since = match submit(&self.inbox, &self.queue, &new_event, event).await? {
-            PutOutcome::Stored => None,
-            PutOutcome::Duplicate { stored, .. } => {
+        let submitted = submit(&self.inbox, &self.queue, &new_event, event).await;
+        let known_since = match self.if_readable(&event.event_id, &call.call_id, submitted)? {
+            None => return Ok(StoredEnding::Unreadable),
+            Some(PutOutcome::Stored) => None,
+            Some(PutOutcome::Duplicate { stored, .. }) => {
                 // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges
                 // that call into this one.
                 let elsewhere = provider_call_id.filter(|_| stored.call_id.as_ref() != Some(&call.call_id));
@@ -67,14 +71,9 @@ impl Reconciler {
         let mut is_new = false;
         for (webhook, event) in &ending.others {
             let new_event = NewEvent::from_lookup(webhook, event, trace_id);
-            match submit(&self.inbox, &self.queue, &new_event, event).await {
-                Ok(outcome) => is_new |= matches!(outcome, PutOutcome::Stored),
-                // An unreadable event must not keep the call from being settled.
-                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
-                    self.log_unreadable(&event.event_id, &call.call_id, &error);
-                }
-                Err(error) => return Err(error),
-            }
+            let submitted = submit(&self.inbox, &self.queue, &new_event, event).await;
+            let outcome = self.if_readable(&event.event_id, &call.call_id, submitted)?;
+            is_new |= matches!(outcome, Some(PutOutcome::Stored));
         }
         Ok(match known_since {
             Some(since) if !is_new => StoredEnding::Known { since },

@@ -52,7 +52,7 @@ impl Reconciler {
                 match self.calls.get_call(&id).await {
                     Ok(call) => Ok(call.is_some_and(|call| is_stuck_dialing(&call, silent_since))),
                     // The row of a later version, for example, must not hide the others. It is logged when its call is due.
-                    Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => Ok(false),
+                    Err(error) if error.is_unreadable() => Ok(false),
                     Err(error) => Err(error),
                 }
             };

@@ -219,7 +219,7 @@ impl Reconciler {
         let Resolved { call, alias } = match self.calls.resolve_eventual(call_id).await {
             Ok(resolved) => resolved,
             // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
-            Err(Error::DecodeCall(_) | Error::NewerSchema(_)) => Resolved { call: None, alias: None },
+            Err(error) if error.is_unreadable() => Resolved { call: None, alias: None },
             Err(error) => return Err(error),
         };
         let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
@@ -235,15 +235,7 @@ impl Reconciler {
                 Some(forgotten_at) => self.inbox.erase(event_id, forgotten_at).await.map(|_| false),
                 None => self.requeue(event_id, alias.as_ref()).await,
             };
-            match handled {
-                Ok(true) => requeued.events += 1,
-                Ok(false) => {}
-                // An unreadable event must not stop the sweep.
-                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
-                    self.log_unreadable(event_id, call_id, &error)
-                }
-                Err(error) => return Err(error),
-            }
+            requeued.events += u64::from(self.if_readable(event_id, call_id, handled)? == Some(true));
         }
         Ok(requeued)
     }
@@ -260,7 +252,7 @@ impl Reconciler {
         let entity = match self.calls.entity_eventual(key).await {
             Ok(entity) => entity,
             // The consumer reports the same error for each event, and retries.
-            Err(Error::DecodeEntity(_) | Error::NewerSchema(_)) => None,
+            Err(error) if error.is_unreadable() => None,
             Err(error) => return Err(error),
         };
         for event in events.iter().filter(|event| event.decided) {
@@ -269,13 +261,8 @@ impl Reconciler {
                 requeued.is_incomplete = true;
                 break;
             }
-            match self.inbox.erase(&event.event_id, forgotten_at).await {
-                Ok(_) => {}
-                Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
-                    self.log_unreadable(&event.event_id, key, &error);
-                }
-                Err(error) => return Err(error),
-            }
+            let erased = self.inbox.erase(&event.event_id, forgotten_at).await;
+            self.if_readable(&event.event_id, key, erased)?;
         }
         let is_latest = |id: &EventId| {
             let has_agreed = |entity: &&Entity| entity.booking.as_ref().is_none_or(|booking| booking.calls_agree);
@@ -309,15 +296,7 @@ impl Reconciler {
             Ok(stored) => self.inbox.renormalize(&stored).await.map(|event| event.map(|event| (stored, event))),
             Err(error) => Err(error),
         };
-        let (stored, event) = match read {
-            Ok(Some(read)) => read,
-            Ok(None) => return Ok(false),
-            Err(error @ (Error::DecodeInbox(_) | Error::NewerSchema(_))) => {
-                self.log_unreadable(event_id, key, &error);
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        };
+        let Some((stored, event)) = self.if_readable(event_id, key, read)?.flatten() else { return Ok(false) };
         if entity.is_some_and(|entity| entity.includes_event(&event)) {
             return Ok(false);
         }
@@ -337,7 +316,11 @@ impl Reconciler {
         }
         self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
         match alias {
-            Some(alias) => adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?,
+            Some(alias) => {
+                if let Some((_, error)) = adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?.pop() {
+                    return Err(error);
+                }
+            }
             None => self.queue.send(&event, &stored.trace_id).await?,
         }
         Ok(true)
@@ -352,6 +335,24 @@ impl Reconciler {
             self.inbox.put_note(event, &Note::no_call(), self.clock.now()).await?;
         }
         Ok(())
+    }
+
+    /// Returns the result of work on a stored event. If the event [cannot be read](Error::is_unreadable), logs that and returns `None`: it must
+    /// not stop the work on others.
+    pub(crate) fn if_readable<T>(
+        &self,
+        event_id: &EventId,
+        call_id: &CallId,
+        result: Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if error.is_unreadable() => {
+                self.log_unreadable(event_id, call_id, &error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     pub(crate) fn log_unreadable(&self, event_id: &EventId, call_id: &CallId, error: &Error) {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::calls::{Found, StoreOutcome, WakeEntry, WakeQueue};
-use switchhook_aws::inbox::{minute_of, write_alias_and_adopt};
+use switchhook_aws::calls::{Alias, AliasOutcome, Found, StoreOutcome, WakeEntry, WakeQueue};
+use switchhook_aws::inbox::{adopt, minute_of};
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
@@ -217,9 +217,7 @@ impl Reconciler {
             Found::Call(call) => call,
             // A function began to adopt the events of a call, and did not finish.
             Found::Alias(alias) => {
-                let (inbox, queue) = (&self.inbox, &self.queue);
-                // It is the alias that is stored, so it is not refused.
-                write_alias_and_adopt(&self.calls, inbox, queue, call_id, &alias, None, now).await?;
+                self.end_adoption(call_id, &alias, now).await?;
                 return Ok(woken);
             }
             // The index may lag behind the row, and the row may have been deleted.
@@ -310,6 +308,20 @@ impl Reconciler {
         Ok(woken)
     }
 
+    /// Adopts the events of a call that became an alias, as far as they can be read, and logs the others. No later try would read them.
+    async fn end_adoption(&self, from: &CallId, alias: &Alias, now: Timestamp) -> Result<(), Error> {
+        // It is the alias that is stored, so it is not refused.
+        let outcome = self.calls.write_alias(from, alias, self.inbox.retention(), now).await?;
+        let AliasOutcome::Leads { orphaned_events } = outcome else { return Ok(()) };
+        if orphaned_events.is_empty() {
+            return Ok(());
+        }
+        for (event_id, error) in adopt(&self.inbox, &self.queue, orphaned_events, alias).await? {
+            self.log_unreadable(&event_id, &alias.call_id, &error);
+        }
+        self.calls.finish_adoption(from).await
+    }
+
     /// Time at which a call without findings wakes up again. At least [`DOUBT_PAUSE`] from now.
     fn next_wake_at(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
         call.next_wake_at(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
@@ -340,7 +352,7 @@ impl Reconciler {
                     Ok(Resolution::DeadlinePassed)
                 }
                 StoredEnding::Known { .. } => Ok(Resolution::Stored { is_new: false }),
-                StoredEnding::OfAnotherAttempt => Ok(Resolution::DeadlinePassed),
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => Ok(Resolution::DeadlinePassed),
             },
             LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
             LookupOutcome::Alive(provider_call_id) => {
@@ -398,7 +410,7 @@ impl Reconciler {
             LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New => Resolution::Stored { is_new: true },
                 StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
-                StoredEnding::OfAnotherAttempt => undecided,
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
             }),
             LookupOutcome::Alive(provider_call_id) => {
                 Ok(match self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await? {

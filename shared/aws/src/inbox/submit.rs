@@ -95,17 +95,27 @@ async fn resend(inbox: &Inbox, queue: &Queue, stored: &StoredEvent) -> Result<()
 /// Queues stored events for the call and the attempt that an alias leads to, whatever call they name themselves. The
 /// new messages belong to that call's message group, so the queue does not drop them as duplicates of the first ones.
 ///
+/// Returns the events that [cannot be read](Error::is_unreadable), with their errors. The others are queued all the same.
+///
 /// # Errors
-/// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::Send`].
+/// [`Error::ReadInbox`], [`Error::Send`].
 pub async fn adopt(
     inbox: &Inbox,
     queue: &Queue,
     events: impl IntoIterator<Item = EventId>,
     alias: &Alias,
-) -> Result<(), Error> {
+) -> Result<Vec<(EventId, Error)>, Error> {
+    let mut unreadable = Vec::new();
     for id in events {
-        let Some(stored) = inbox.get(&id).await? else { continue };
-        let Some(mut event) = inbox.renormalize(&stored).await? else { continue };
+        let (stored, mut event) = match read(inbox, &id).await {
+            Ok(Some(read)) => read,
+            Ok(None) => continue,
+            Err(error) if error.is_unreadable() => {
+                unreadable.push((id, error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         // An event that Switchhook made describes the call that it was made for, so it cannot move to another.
         if event.origin == Origin::Switchhook {
             continue;
@@ -114,11 +124,19 @@ pub async fn adopt(
         event.attempt = Some(alias.attempt.clone());
         queue.send(&event, &stored.trace_id).await?;
     }
-    Ok(())
+    Ok(unreadable)
+}
+
+/// Reads a stored event, and what it means. `None` if the inbox does not hold it, or if it is not to be folded.
+async fn read(inbox: &Inbox, id: &EventId) -> Result<Option<(StoredEvent, ProviderEvent)>, Error> {
+    let Some(stored) = inbox.get(id).await? else { return Ok(None) };
+    Ok(inbox.renormalize(&stored).await?.map(|event| (stored, event)))
 }
 
 /// Writes an alias under `from`, and [adopts](adopt) `event` and the events of the call that was stored under `from`. Returns false if
 /// the alias was [refused](AliasOutcome::Refused). Then no event is adopted.
+///
+/// If one of the events cannot be read, the adoption is not finished. So the alias wakes the reconciler, which logs these events and finishes it.
 ///
 /// # Errors
 /// The same as [`Calls::write_alias`] and [`adopt`]. The caller may safely try again.
@@ -134,8 +152,8 @@ pub async fn write_alias_and_adopt(
     let outcome = calls.write_alias(from, alias, inbox.retention(), now).await?;
     let AliasOutcome::Leads { orphaned_events } = outcome else { return Ok(false) };
     let is_orphaned = !orphaned_events.is_empty();
-    adopt(inbox, queue, orphaned_events.into_iter().chain(event.cloned()), alias).await?;
-    if is_orphaned {
+    let unreadable = adopt(inbox, queue, orphaned_events.into_iter().chain(event.cloned()), alias).await?;
+    if is_orphaned && unreadable.is_empty() {
         calls.finish_adoption(from).await?;
     }
     Ok(true)
