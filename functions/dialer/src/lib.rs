@@ -54,10 +54,13 @@ use crate::outcome::{
     ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
     pause_after, signal,
 };
-use crate::repeated::repeated;
+use crate::repeated::{repeated, repeated_within};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
+/// Time after which the dialer no longer tries to delete the record of a dial. It is shorter than the SDK's timeout: if the table does not
+/// answer, the time that is left belongs to the withdrawal of the dial.
+const DELETE_TIME: Duration = Duration::from_secs(2);
 /// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
 
@@ -383,7 +386,7 @@ impl Dialer {
     /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
     /// and the reconciler looks for this dial at the provider. That costs time, but nobody is dialled twice.
     async fn delete_dial_record(&self, call: &Call, dial: &DialRecord) {
-        if let Err(error) = repeated(|| self.inbox.delete_dial(&call.call_id, dial)).await {
+        if let Err(error) = repeated_within(DELETE_TIME, || self.inbox.delete_dial(&call.call_id, dial)).await {
             let now = self.clock.now();
             let decision = Decision {
                 function: "dialer",

@@ -284,15 +284,35 @@ async fn record_of_a_refused_dial_is_deleted_although_a_write_fails() {
     world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
     let writes = AtomicU64::new(0);
     world.set_fault_hook(move |request| {
-        let is_of_dials = request.sender == Some("dialer")
-            && request.operation == "UpdateItem"
-            && is_request_to(request, INBOX_TABLE)
-            && String::from_utf8_lossy(request.body).contains("dials:");
         // The first one makes the record.
-        (is_of_dials && (1..=2).contains(&writes.fetch_add(1, Ordering::Relaxed))).then(down)
+        (is_write_of_dials(request) && (1..=2).contains(&writes.fetch_add(1, Ordering::Relaxed))).then(down)
     });
     world.cloud.dialer().handle(claims).await;
     world.clear_faults();
     assert_eq!(world.logged("record_not_deleted").len(), 0);
     assert_eq!(world.inbox.dial_records(&CallId::new("refused")).await.unwrap().dials.len(), 0);
+}
+
+/// A dialer has 30 seconds. The wait for the place and the provider may take most of them, and the withdrawal needs the rest.
+#[tokio::test(start_paused = true)]
+async fn table_that_does_not_answer_takes_no_time_from_the_withdrawal() {
+    let (world, claims) = claimed_for_vonage("refused").await;
+    world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Unauthorized);
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        (is_write_of_dials(request) && writes.fetch_add(1, Ordering::Relaxed) > 0).then_some(Fault::Timeout)
+    });
+    world.cloud.dialer().handle(claims).await;
+    world.clear_faults();
+    assert_eq!(world.logged("record_not_deleted").len(), 1);
+    let withdrawn = world.logged("dial_withdrawn");
+    assert!(withdrawn[0]["duration_ms"].as_u64().unwrap() < 4_000, "{withdrawn:?}");
+    assert_eq!(world.call("refused").await.job.as_str(), "PENDING");
+}
+
+fn is_write_of_dials(request: &RequestInfo<'_>) -> bool {
+    request.sender == Some("dialer")
+        && request.operation == "UpdateItem"
+        && is_request_to(request, INBOX_TABLE)
+        && String::from_utf8_lossy(request.body).contains("dials:")
 }
