@@ -374,6 +374,7 @@ async fn database_that_is_down_is_a_problem_of_ours() {
         ("GET", "/call?id=c1"),
         ("GET", "/call/events?id=c1"),
         ("POST", "/call/cancel?id=c1"),
+        ("POST", "/call/trigger?id=c1"),
         ("GET", "/appointment?id=a1"),
         ("GET", "/event/status?id=e1"),
         ("PUT", "/do-not-call?number=+14155550123"),
@@ -383,6 +384,11 @@ async fn database_that_is_down_is_a_problem_of_ours() {
         let response = send(&world, method, path, None, &request_body(&json!({}))).await;
         assert_eq!(problem(&response), (500, "storage_failure".to_owned()), "{method} {path}");
     }
-    assert_eq!(world.logged("storage_failure").len(), paths.len(), "each failure must be logged once");
+    let lines = world.logged("storage_failure");
+    assert_eq!(lines.len(), paths.len(), "each failure must be logged once");
+    let counted = |function: &str| {
+        lines.iter().filter(|line| line["function"] == function && line["storage_failure"] == 1).count()
+    };
+    assert_eq!((counted("api"), counted("scheduler")), (paths.len() - 1, 1), "{lines:?}");
     assert!(!world.log_text().contains("415555"));
 }

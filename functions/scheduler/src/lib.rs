@@ -187,13 +187,19 @@ impl Scheduler {
             Ok(_) => return respond(unknown_call()),
             Err(problem) => return respond(problem),
         };
+        let started = self.clock.now();
+        let trace_id = trace_id_of(&request);
+        let trace_id = trace_id.as_ref().map_or("", TraceId::as_str);
         // The provider's id of an attempt leads to its call.
         let id = match self.calls.resolve(&id).await {
             Ok(resolved) => resolved.alias.map_or(id, |alias| alias.call_id),
-            Err(_) => return respond(storage_failure()),
+            Err(error) => {
+                // Nobody knows whether the id is that of a call, so it can be any text.
+                self.log_trigger(&Err(error), None, started, trace_id);
+                return respond(storage_failure());
+            }
         };
-        let trace_id = trace_id_of(&request);
-        match self.trigger(&id, trace_id.as_ref().map_or("", TraceId::as_str)).await {
+        match self.trigger(&id, trace_id).await {
             Ok(ClaimOutcome::Claimed) => triggered(StatusCode::OK, &id, &json!({"state": "CLAIMED"})),
             Ok(ClaimOutcome::Waiting { due_at }) => {
                 triggered(StatusCode::ACCEPTED, &id, &json!({"state": "PENDING", "due_at": due_at.to_string()}))
@@ -225,25 +231,36 @@ impl Scheduler {
                 break;
             }
         }
+        // If there is no such call, the id can be any text, perhaps a phone number.
+        let known_id = Some(call_id).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound)));
+        self.log_trigger(&claim, known_id, started, trace_id);
+        claim
+    }
+
+    fn log_trigger(
+        &self,
+        claim: &Result<ClaimOutcome, Error>,
+        call_id: Option<&CallId>,
+        started: Timestamp,
+        trace_id: &str,
+    ) {
         let now = self.clock.now();
         let decision = Decision {
             function: "scheduler",
             message: "call triggered",
-            action_taken: match &claim {
+            action_taken: match claim {
                 Ok(ClaimOutcome::Claimed) => "triggered",
                 Ok(ClaimOutcome::NotPending(_) | ClaimOutcome::LostRace) => "not_pending",
                 Ok(ClaimOutcome::NotFound) => "not_found",
                 Ok(ClaimOutcome::Waiting { .. }) => "made_due",
                 Err(_) => "storage_failure",
             },
-            // If there is no such call, the id can be any text, perhaps a phone number.
-            call_id: Some(call_id.as_str()).filter(|_| !matches!(claim, Ok(ClaimOutcome::NotFound))),
+            call_id: call_id.map(CallId::as_str),
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             ..Decision::from_error(claim.as_ref().err())
         };
         decision.log(now, claim.is_err());
-        claim
     }
 
     async fn claim_by_hand(&self, call_id: &CallId, trace_id: &str) -> Result<ClaimOutcome, Error> {
