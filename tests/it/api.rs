@@ -137,6 +137,19 @@ async fn key_stays_that_of_its_first_request_when_the_inbox_has_forgotten_it() {
     assert_eq!((again.status(), again.body()), (StatusCode::OK, first.body()));
 }
 
+/// API Gateway joins them by a comma. A program that repeats the request may send another second key, and so create another call.
+#[tokio::test(start_paused = true)]
+async fn two_keys_in_one_request_are_refused() {
+    let world = World::stopped();
+    let request = Request::builder().method("POST").uri("/calls").header(CONTENT_TYPE, "application/json");
+    let request = request.header("idempotency-key", "order-7").header("idempotency-key", "8f3e");
+    let response = world.cloud.request(request.body(Bytes::from(request_body(&json!({})))).unwrap()).await;
+    assert_eq!(problem(&response), (400, "invalid_request".to_owned()));
+    let message = body(&response)["errors"][0]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("must be given once") && message.contains("comma"), "{message}");
+    assert_eq!(world.items(CALLS_TABLE).await, []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn same_request_twice_at_once_creates_one_call() {
     let world = World::stopped();
@@ -314,6 +327,29 @@ async fn appointment_stands_as_its_latest_call_does() {
     let ids: Vec<&Value> = appointment["calls"].as_array().unwrap().iter().map(|call| &call["call_id"]).collect();
     assert_eq!(ids, [&json!(second), &json!(first)]);
     assert_eq!(problem(&send(&world, "GET", "/appointment?id=none", None, "").await), (404, "not_found".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn appointment_of_more_calls_than_one_answer_reads_is_refused_before_they_are_read() {
+    let world = World::stopped();
+    let call = json!({
+        "provider": "retell", "from": "+14155550100", "to": "+14155550123", "appointment_id": "campaign", "allow_duplicate": true,
+    });
+    let create = async |count: usize| {
+        let calls = json!({"calls": vec![&call; count]}).to_string();
+        assert_eq!(send(&world, "POST", "/calls/batch", None, &calls).await.status(), StatusCode::OK);
+    };
+    for _ in 0..10 {
+        create(100).await;
+    }
+    let (code, appointment) = world.get("/appointment?id=campaign").await;
+    assert_eq!((code, &appointment["calls_total"]), (StatusCode::OK, &json!(1_000)));
+    create(1).await;
+    drop(world.requests());
+    let refused = send(&world, "GET", "/appointment?id=campaign", None, "").await;
+    assert_eq!(problem(&refused), (400, "invalid_request".to_owned()));
+    assert_eq!(body(&refused)["errors"][0]["field"], "id");
+    assert!(!world.requests().contains_key("GetItem"));
 }
 
 #[tokio::test(start_paused = true)]

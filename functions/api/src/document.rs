@@ -85,6 +85,27 @@ fn document_has_the_problems_of_the_code_as_examples() {
     }
 }
 
+/// A client that branches on `type` must know that these answers have none.
+#[test]
+fn document_has_the_failures_that_api_gateway_answers() {
+    let document = document();
+    let gateway = json!({"$ref": "#/components/schemas/GatewayMessage"});
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| METHODS.contains(&key.as_str())) {
+            let responses = &operation["responses"];
+            assert_eq!(responses["500"]["$ref"], "#/components/responses/Failed", "{method} {path}");
+            assert_eq!(responses["503"]["$ref"], "#/components/responses/Unavailable", "{method} {path}");
+            let has_body = !operation["requestBody"].is_null();
+            let too_large = &responses["413"]["content"]["application/json"]["schema"];
+            assert_eq!(*too_large == gateway, has_body, "{method} {path}");
+        }
+    }
+    for response in ["Failed", "Unavailable"] {
+        let content = &document["components"]["responses"][response]["content"];
+        assert_eq!(content["application/json"]["schema"], gateway, "{response}");
+    }
+}
+
 /// Limit of a field, for example `maxLength`. `field` is a JSON pointer inside the properties of the schema.
 fn limit(schema: &str, field: &str, name: &str) -> u64 {
     let document = document();

@@ -21,14 +21,16 @@ const DUPLICATE_WINDOW_MS: i64 = DUPLICATE_WINDOW.as_millis() as i64;
 const HASH_BYTES: usize = 16;
 
 /// Reads the header `Idempotency-Key`. `None` if the request has none.
+///
+/// Refuses a key with a comma: API Gateway joins two headers by one.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&[u8]>, FieldError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter().map(HeaderValue::as_bytes);
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
-        (Some(key), None) if is_key(key) => Ok(Some(key)),
+        (Some(key), None) if is_key(key) && !key.contains(&b',') => Ok(Some(key)),
         (Some(_), _) => {
             let max = KEY_LENGTH_MAX;
-            let message = format!("must be given once, with 1 to {max} visible ASCII characters");
+            let message = format!("must be given once, with 1 to {max} visible ASCII characters and without a comma");
             Err(FieldError::new("Idempotency-Key", message))
         }
     }
@@ -78,9 +80,14 @@ mod tests {
         assert_eq!(idempotency_key(&headers(&[b"a-1\"~"])), Ok(Some(&b"a-1\"~"[..])));
         assert_eq!(idempotency_key(&headers(&[&longest])), Ok(Some(&longest[..])));
         let too_long = [b'k'; KEY_LENGTH_MAX + 1];
-        for wrong in
-            [headers(&[b""]), headers(&[b"a b"]), headers(&[b"\xe9"]), headers(&[&too_long]), headers(&[b"a", b"a"])]
-        {
+        for wrong in [
+            headers(&[b""]),
+            headers(&[b"a b"]),
+            headers(&[b"\xe9"]),
+            headers(&[&too_long]),
+            headers(&[b"a", b"a"]),
+            headers(&[b"a,a"]),
+        ] {
             assert_eq!(idempotency_key(&wrong).unwrap_err().field, "Idempotency-Key");
         }
     }

@@ -45,6 +45,8 @@ use crate::view::{CallView, EventView, StatusView};
 
 /// Limit on the calls in the answer about an appointment. All its calls count for its status.
 const APPOINTMENT_CALLS_MAX: usize = 50;
+/// Limit on the calls of an appointment that is shown. To read them takes about a second of the function's ten.
+const APPOINTMENT_READS_MAX: usize = 1_000;
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -168,7 +170,17 @@ impl Api {
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {
-        let ids = self.calls.calls_of_appointment(id).await?;
+        let mut pages = self.calls.by_appointment(id);
+        let mut ids = Vec::new();
+        while let Some(page) = pages.next().await? {
+            ids.extend(page.items);
+            if ids.len() > APPOINTMENT_READS_MAX {
+                let message = format!(
+                    "has more than {APPOINTMENT_READS_MAX} calls, too many for one answer; show its calls one by one"
+                );
+                return Err(RequestError::Problem(Problem::invalid(vec![FieldError::new("id", message)])));
+            }
+        }
         let loaded = self.calls.load(ids).await?;
         // Without one of its calls, the status of the appointment may be wrong.
         if let Some((_, error)) = loaded.unreadable.into_iter().next() {

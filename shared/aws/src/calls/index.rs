@@ -175,11 +175,9 @@ impl Calls {
         Ok(places)
     }
 
-    /// Returns all calls of an appointment. The id may be longer than the stored one.
-    ///
-    /// # Errors
-    /// [`Error::ListCalls`].
-    pub async fn calls_of_appointment(&self, appointment_id: &str) -> Result<Vec<CallId>, Error> {
+    /// Returns the pages of the calls of an appointment. The id may be longer than the stored one.
+    #[must_use]
+    pub fn by_appointment(&self, appointment_id: &str) -> Pages<CallId> {
         let query = self
             .client
             .query()
@@ -187,7 +185,15 @@ impl Calls {
             .index_name(BY_APPOINTMENT)
             .key_condition_expression("appointment_id = :id")
             .expression_attribute_values(":id", text(&bounded("", appointment_id)));
-        let mut pages = Pages::new(query, call_id_of, Error::ListCalls);
+        Pages::new(query, call_id_of, Error::ListCalls)
+    }
+
+    /// Returns all calls of an appointment, however many they are.
+    ///
+    /// # Errors
+    /// [`Error::ListCalls`].
+    pub async fn calls_of_appointment(&self, appointment_id: &str) -> Result<Vec<CallId>, Error> {
+        let mut pages = self.by_appointment(appointment_id);
         let mut calls = Vec::new();
         while let Some(page) = pages.next().await? {
             calls.extend(page.items);
