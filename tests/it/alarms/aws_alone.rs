@@ -121,13 +121,18 @@ fn inbox_export() -> Vec<SeriesKey> {
 /// Names of the alarms that fire in six hours. The series has this value in each minute of the third hour. The URL of ingress gets
 /// a hundred requests a minute meanwhile, because one of the alarms is a share of them.
 fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
-    fired_among((100.0, 100.0), series, value)
+    fired_in(60, series, value)
+}
+
+/// The same if this lasts for so many minutes.
+fn fired_in(minutes: u64, series: &SeriesKey, value: f64) -> Vec<String> {
+    fired_among((100.0, 100.0), minutes, series, value)
 }
 
 /// The same with these numbers of requests to the URL, and of invocations by both addresses, in each minute.
-fn fired_among((requests, invocations): (f64, f64), series: &SeriesKey, value: f64) -> Vec<String> {
+fn fired_among((requests, invocations): (f64, f64), minutes: u64, series: &SeriesKey, value: f64) -> Vec<String> {
     let metrics = Metrics::default();
-    for minute in 0..60 {
+    for minute in 0..minutes {
         let at = 2 * HOUR_MS + minute * MINUTE_MS;
         metrics.record(of_ingress("UrlRequestCount"), requests, at);
         metrics.record(of_ingress("Invocations"), invocations, at);
@@ -157,6 +162,15 @@ fn value_that_is_no_trouble_sets_off_no_alarm() {
     }
 }
 
+/// Many calls may end at once. Senders that do not repeat a refused webhook lose it.
+#[test]
+fn one_minute_of_refused_requests_sets_off_its_alarm() {
+    let throttled = SeriesKey::new("Switchhook/local", "throttled", &[]);
+    assert_eq!(fired_in(1, &throttled, 2_000.0), ["P1RequestsThrottledAlarm"]);
+    assert_eq!(fired_in(1, &throttled, 2.0), ["P1RequestsThrottledAlarm"]);
+    assert_eq!(fired_in(1, &throttled, 1.0), Vec::<String>::new(), "a single one wakes nobody");
+}
+
 /// Through its URL, a throttled invocation of ingress is a webhook that is answered 429.
 #[test]
 fn throttled_requests_to_the_url_of_ingress_wake_somebody() {
@@ -168,7 +182,7 @@ fn throttled_requests_to_the_url_of_ingress_wake_somebody() {
 /// Both addresses are in use, and most webhooks come by the API.
 #[test]
 fn throttled_requests_to_the_api_are_no_failure_of_the_url() {
-    let alarms = |throttles| fired_among((20.0, 4_000.0), &of_ingress("Throttles"), throttles);
+    let alarms = |throttles| fired_among((20.0, 4_000.0), 60, &of_ingress("Throttles"), throttles);
     assert_eq!(alarms(20.0), ["P3FunctionThrottlesAlarm"]);
     assert_eq!(alarms(400.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
 }
