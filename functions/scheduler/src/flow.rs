@@ -360,11 +360,17 @@ impl<'a> Flow<'a> {
         self.or_unavailable(provider, needs_probe)
     }
 
-    /// True if one of the other providers needs a probe.
+    /// True if one of the other providers needs a probe, and a call of this provider may become it. While this one is only paused, [some
+    /// probes](ProviderHealth::spares_calls_of_others) are made by calls of other providers.
     pub(crate) async fn others_need_probe(&mut self, provider: Provider, now: Timestamp) -> bool {
+        let is_only_paused = self.is_only_paused(provider).await;
+        let is_only_paused = self.or_unavailable(provider, is_only_paused);
         for other in self.others(provider) {
             if self.needs_probe(other, now).await {
-                return true;
+                let spares = self.health(other).await.map(|health| health.spares_calls_of_others(now));
+                if !(is_only_paused && self.or_unavailable(other, spares)) {
+                    return true;
+                }
             }
         }
         false

@@ -324,18 +324,35 @@ async fn second_provider_of_the_calls_gets_its_probe() {
     }
 }
 
+/// A stack in which calls name Retell, which is paused for another 20 seconds, and Vapi, whose probe is due since ten.
+async fn with_a_paused_first_provider(configured: &[Provider], calls: usize) -> World {
+    let world = stopped_world(configured);
+    open_after(&world, Provider::Vapi, Duration::from_secs(30), DialFailure::UnclearAnswer).await;
+    let paused_until = Some(world.now().plus(MINUTE));
+    let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
+    world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
+    for number in 0..calls {
+        schedule(&world, &format!("call-{number}"), &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
+    }
+    world.wait(Duration::from_secs(40)).await;
+    assert!(world.calls.provider_health(Provider::Vapi).await.unwrap().needs_probe(world.now()));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_wait_for_the_end_of_a_pause_are_not_read() {
+    let world = with_a_paused_first_provider(&[Provider::Retell, Provider::Vapi], 250).await;
+    drop(world.requests());
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0);
+    let reads = world.requests()["GetItem"];
+    assert!(reads <= 20, "{reads} reads");
+}
+
 /// The first provider takes calls again within seconds. A probe of one that gives no clear answers may be in doubt for hours.
 #[tokio::test(start_paused = true)]
 async fn call_of_a_provider_that_is_only_paused_is_no_probe_of_the_second_one() {
     for configured in [&[Provider::Retell, Provider::Vapi][..], &[Provider::Retell, Provider::Vapi, Provider::Telnyx]] {
-        let world = stopped_world(configured);
-        open_after(&world, Provider::Vapi, Duration::from_secs(30), DialFailure::UnclearAnswer).await;
-        let paused_until = Some(world.now().plus(MINUTE));
-        let pause = |health: &ProviderHealth| Some((ProviderHealth { paused_until, ..health.clone() }, ()));
-        world.calls.change_provider_health(Provider::Retell, pause).await.unwrap();
-        schedule(&world, "call", &[Provider::Retell, Provider::Vapi], Duration::ZERO).await;
-        world.wait(Duration::from_secs(40)).await;
-        assert!(world.calls.provider_health(Provider::Vapi).await.unwrap().needs_probe(world.now()));
+        let world = with_a_paused_first_provider(configured, 1).await;
         assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 0, "{configured:?}");
         world.wait(MINUTE).await;
         assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 1, "{configured:?}");
