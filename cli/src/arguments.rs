@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::audit::Audit;
 use crate::bench::Bench;
 use crate::call::Call;
-use crate::change::Ended;
+use crate::change::{ChangeError, Ended};
 use crate::check::Check;
 use crate::completions::Completions;
 use crate::console::Console;
@@ -211,6 +211,11 @@ pub(crate) fn run(
         Verb::Timeline(timeline) => timeline.run(out, errors).map(ended).map_err(Into::into),
         Verb::Verify(verify) => verify.run(out, errors).map_err(Into::into),
     };
+    // The output may end without a line end, which standard output keeps until it is flushed.
+    let done = done.and_then(|ended| match out.flush() {
+        Ok(()) => Ok(ended),
+        Err(error) => Err(ChangeError::Print(error).into()),
+    });
     ExitCode::from(match done {
         Ok(Ended::Found) => EXIT_SUCCESS,
         Ok(Ended::NotFound) => EXIT_FAILURE,

@@ -170,6 +170,25 @@ fn events_are_listed_by_filter_and_shown_masked() {
     assert!(text(&none.stderr).contains("holds no event"), "{}", text(&none.stderr));
 }
 
+/// Standard output keeps a short text without a line end until it is flushed.
+#[cfg(target_os = "linux")]
+#[test]
+fn body_that_cannot_be_written_is_an_error() {
+    let (scratch, stack) = with_known_keys();
+    let body = r#"{"event_id": "e-full", "event_type": "call.transferred", "appointment_id": "appt_201"}"#;
+    let file = scratch.0.join("full.json");
+    std::fs::write(&file, body).expect("a file");
+    send(&stack, "generic", KEY, ["--file", file.to_str().expect("UTF-8")]);
+    let show = ["event", "show", "generic:e-full", "--body", "--reason", "a test"];
+    assert_eq!(printed(&stack, &show), body);
+    let full = std::fs::File::create("/dev/full").expect("a device that is full");
+    let mut command = stack.command(&show);
+    let child = command.stdout(full).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let output = child.wait_with_output().expect("the program ends");
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), errors.contains("could not print the result")), (Some(2), true), "{errors}");
+}
+
 #[test]
 fn conflicting_body_is_shown_as_a_difference() {
     let (scratch, stack) = with_known_keys();
