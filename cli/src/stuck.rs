@@ -24,9 +24,9 @@ A call is listed if one of these is true:
   silent    no event has arrived for longer than --for, and its ending or its outcome is missing
 
 Each line says what happens next without your help, and when. `late` means that this time has passed: then look at
-`switchhook status`. At most 1,000 open calls are examined.
+`switchhook status`. At most 1,000 open calls are examined. `switchhook call list --tab stuck` pages through all of them.
 
-Exit status: 0 if no call is stuck, 1 if some are, 2 if the stack could not be read.";
+Exit status: 0 if no call is stuck, 1 if some are or if there are more open calls, 2 if the stack could not be read.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -52,14 +52,19 @@ pub(crate) enum StuckError {
 }
 
 impl Stuck {
-    /// Returns true if no call is stuck.
+    /// Returns true if every open call was examined, and none is stuck.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StuckError> {
         let connection = self.stack.connect()?;
         let report = connection.block_on(stuck(&connection.stack, self.limit))?;
         let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
         printed.map_err(StuckError::Print)?;
-        Ok(report.calls.is_empty() && report.unreadable.is_empty())
+        Ok(is_clean(&report))
     }
+}
+
+/// True if every open call was examined, and none is stuck.
+const fn is_clean(report: &StuckReport) -> bool {
+    report.calls.is_empty() && report.unreadable.is_empty() && !report.more
 }
 
 fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
@@ -83,11 +88,17 @@ fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
     for id in &report.unreadable {
         writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
     }
-    if report.calls.is_empty() && report.unreadable.is_empty() {
+    if is_clean(report) {
         writeln!(out, "no call is stuck; {} open or overdue calls were examined", report.examined)?;
+    } else if report.calls.is_empty() && report.unreadable.is_empty() {
+        writeln!(out, "no call among the {} that were examined is stuck", report.examined)?;
     }
     if report.more {
-        writeln!(out, "there are more open calls than the {} that were examined", report.examined)?;
+        let examined = report.examined;
+        writeln!(
+            out,
+            "there are more open calls than the {examined} that were examined: `switchhook call list --tab stuck` pages through all"
+        )?;
     }
     Ok(())
 }
@@ -123,7 +134,8 @@ mod tests {
         assert_eq!(
             printed(&report),
             "call-1  in doubt, job IN_PROGRESS, retell, appointment -\n  why   the answer was lost\n  next  the reconciler asks \
-             the provider, at 2025-10-20T12:00:00.000Z (late)\nthere are more open calls than the 1000 that were examined\n"
+             the provider, at 2025-10-20T12:00:00.000Z (late)\nthere are more open calls than the 1000 that were \
+             examined: `switchhook call list --tab stuck` pages through all\n"
         );
         let overdue = StuckCall { kind: StuckKind::Overdue, ..report.calls[0].clone() };
         let report = StuckReport { calls: vec![overdue], examined: 1, ..StuckReport::default() };
@@ -133,5 +145,19 @@ mod tests {
             printed(&report)
         );
         assert_eq!(printed(&StuckReport::default()), "no call is stuck; 0 open or overdue calls were examined\n");
+    }
+
+    #[test]
+    fn calls_that_were_not_examined_are_not_called_unstuck() {
+        let report = StuckReport { examined: 1_000, more: true, ..StuckReport::default() };
+        let mut out = Vec::new();
+        print(&report, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "no call among the 1000 that were examined is stuck\nthere are more open calls than the 1000 that were examined: \
+             `switchhook call list --tab stuck` pages through all\n"
+        );
+        assert!(!is_clean(&report));
+        assert!(is_clean(&StuckReport { more: false, ..report }));
     }
 }
