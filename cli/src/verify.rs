@@ -122,6 +122,13 @@ fn print(report: &VerifyReport, advice: &str, out: &mut impl Write) -> io::Resul
             Problem::TooManyEvents => {
                 writeln!(out, "{call_id}: not verified, because too many events of other calls arrived with its own")?;
             }
+            Problem::TooFarBack => {
+                writeln!(
+                    out,
+                    "{call_id}: not verified, because the events of one call cannot be searched so far back: name a later \
+                     --since, or give --since alone"
+                )?;
+            }
         }
     }
     writeln!(out, "{}{advice}", result(report))
@@ -148,7 +155,7 @@ fn result(report: &VerifyReport) -> String {
             Problem::Lost { .. } => lost += 1,
             Problem::Unknown => unknown += 1,
             Problem::Unreadable { .. } => unreadable += 1,
-            Problem::TooManyEvents => skipped += 1,
+            Problem::TooManyEvents | Problem::TooFarBack => skipped += 1,
         }
     }
     for (count, one, more) in [
@@ -200,14 +207,17 @@ mod tests {
                 finding("c", Problem::Unknown),
                 finding("d", Problem::Unreadable { error: "could not read history of the call's row".to_owned() }),
                 finding("e", Problem::TooManyEvents),
+                finding("f", Problem::TooFarBack),
             ],
         };
         let expected = "a: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
                         COMPLETED\nb: the row is lost, and the inbox holds the request that created the call, and 1 event of the call\n  retell:1\nc: there is no such \
                         call, and the inbox holds no event of it in the searched time\nd: could not read history of the call's \
-                        row\ne: not verified, because too many events of other calls arrived with its own\nverified 6 calls: \
+                        row\ne: not verified, because too many events of other calls arrived with its own\nf: not verified, because \
+                        the events of one call cannot be searched so far back: name a later --since, or give --since \
+                        alone\nverified 7 calls: \
                         1 matches its events, 1 differs from its events, 1 has lost its row, 1 does not exist, 1 cannot be \
-                        read, 1 could not be compared\n";
+                        read, 2 could not be compared\n";
         assert_eq!(printed(&report), expected);
         let finding = |id: &str| Finding { call_id: CallId::new(id), problem: Problem::Unknown };
         assert_eq!(

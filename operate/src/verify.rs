@@ -36,7 +36,7 @@ type CallEvents = BTreeMap<CallId, Vec<EventId>>;
 const ARRIVAL_MARGIN: Duration = Duration::from_secs(2 * 60);
 /// Period in which the events of a call without a row are searched, if the operator names no period.
 pub const SEARCHED_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Limit on the index pages that are read for one call without a row.
+/// Limit on the index pages that are read for one call without a row, or for one entity.
 const PAGES_MAX: u64 = 100_000;
 /// Calls that are verified at the same time.
 const CONCURRENCY: usize = 8;
@@ -101,6 +101,8 @@ pub enum Problem {
     Unreadable { error: String },
     /// Too many events of other calls arrived in the same minutes to read those of this call.
     TooManyEvents,
+    /// The index has too many pages for the searched period to find the events of this call.
+    TooFarBack,
 }
 
 /// Difference between a row and its events, in words.
@@ -131,7 +133,7 @@ impl VerifyReport {
             // The row of an entity is mended by its events alone.
             Problem::Different { missing, .. } if finding.call_id.is_entity() => !missing.is_empty(),
             Problem::Different { .. } | Problem::Lost { .. } => true,
-            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => false,
+            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents | Problem::TooFarBack => false,
         })
     }
 }
@@ -193,7 +195,11 @@ pub async fn verify(
     for (call_id, mut events) in lost {
         if !is_search {
             let minutes = minute_of(since)..=minute_of(now);
-            events = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await?.unwrap_or_default();
+            let Some(found) = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await? else {
+                report.findings.push(Finding { call_id, problem: Problem::TooFarBack });
+                continue;
+            };
+            events = found;
         }
         report.findings.extend(lost_call(stack, call_id, events, is_search, now).await?);
     }
@@ -241,7 +247,7 @@ pub async fn plan_repair(
                 let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
                 items.extend(events.iter().map(item));
             }
-            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => {}
+            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents | Problem::TooFarBack => {}
         }
     }
     let examined = report.matching + report.findings.len();

@@ -205,6 +205,7 @@ fn why_not(problem: &Problem) -> Markup {
             Problem::Unknown => { "there is no row, and the inbox holds no event of the call in the last day." }
             Problem::Unreadable { error } => { "the row cannot be read: " (parts::foreign(error)) }
             Problem::TooManyEvents => { "too many events of other calls arrived in the same minutes." }
+            Problem::TooFarBack => { "too many events arrived in the last day to find those of the call." }
             Problem::Different { .. } | Problem::Lost { .. } => { "the row differs from the events." }
         }
     }

@@ -39,7 +39,7 @@ async fn problem(
     if let Some((since, until)) = period {
         let minutes = minute_of(since)..=minute_of(until);
         let Some(found) = stack.inbox.ids_received_in(minutes, key, PAGES_MAX).await? else {
-            return Ok(Some(Problem::TooManyEvents));
+            return Ok(Some(Problem::TooFarBack));
         };
         ids.extend(found);
     }

@@ -47,6 +47,7 @@ fn found(report: &VerifyReport) -> String {
         Problem::Unknown => format!("{id} is unknown"),
         Problem::Unreadable { error } => format!("{id}: {error}"),
         Problem::TooManyEvents => format!("{id} has too many events"),
+        Problem::TooFarBack => format!("{id}: the period is too long"),
     };
     report.findings.iter().map(|finding| line(&finding.call_id, &finding.problem)).collect::<Vec<_>>().join("\n")
 }
@@ -113,6 +114,21 @@ async fn lost_row_is_found_by_its_events_and_rebuilt() {
     // The call announces again, from its first id on. Subscribers that have these ids ignore them.
     assert_eq!(world.published_types("c1").len(), 2 * announced.len());
     assert_eq!(found(&verified(&world, &VerifyFilter::Since).await), "");
+}
+
+/// One call's events are searched minute by minute, so a long period is not searched to its end.
+#[tokio::test(start_paused = true)]
+async fn call_without_a_row_is_not_unknown_if_the_period_is_too_long_to_search() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE * 3).await;
+    world.delete_item(CALLS_TABLE, "c1").await;
+    let stack = stack(&world);
+    let since = stack.now().minus(HOUR * 24 * 80);
+    let named = calls(&["c1", "entity:x-acme:pay_1"]);
+    let report = verify(&stack, &named, since, &mut |_, _| {}).await.unwrap();
+    assert_eq!(found(&report), "c1: the period is too long\nentity:x-acme:pay_1: the period is too long");
+    assert!(!report.is_repairable());
 }
 
 /// Time after which DynamoDB may remove an item, in Unix seconds. `None` if it never does.

@@ -127,7 +127,9 @@ fn found(report: &VerifyReport) -> String {
             format!("differs: {}", names.join(" "))
         }
         Problem::Lost { events, is_placed } => format!("lost: {} events, placed: {is_placed}", events.len()),
-        Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents => format!("{problem:?}"),
+        Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents | Problem::TooFarBack => {
+            format!("{problem:?}")
+        }
     };
     report.findings.iter().map(|finding| line(&finding.problem)).collect::<Vec<_>>().join("\n")
 }

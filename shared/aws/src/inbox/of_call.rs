@@ -72,7 +72,7 @@ impl Inbox {
     }
 
     /// Returns the ids of the foldable events that arrived for a call in these minutes. `None` if they are spread over more
-    /// than `pages_max` pages of the index.
+    /// than `pages_max` pages of the index. Each minute has at least one page, so nothing is read for more minutes than that.
     ///
     /// # Errors
     /// [`Error::ListInbox`].
@@ -82,6 +82,10 @@ impl Inbox {
         call_id: &CallId,
         pages_max: u64,
     ) -> Result<Option<Vec<EventId>>, Error> {
+        let minutes = minutes.into_iter();
+        if u64::try_from(minutes.size_hint().0).is_ok_and(|pages_min| pages_min > pages_max) {
+            return Ok(None);
+        }
         let pages = &AtomicU64::new(0);
         let found: Vec<Result<Option<Vec<EventId>>, Error>> = stream::iter(minutes)
             .map(|minute| self.ids_received_in_minute(minute, call_id, pages, pages_max))
