@@ -39,7 +39,7 @@ pub(crate) struct Change {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Largest number of items in the plan
-    #[arg(long, value_name = "N", default_value_t = ITEMS_MAX_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = ITEMS_MAX_DEFAULT, conflicts_with = "plan")]
     max: usize,
     /// Items per second
     #[arg(long, value_name = "N", default_value_t = RATE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..))]

@@ -94,13 +94,13 @@ struct Show {
 #[derive(Debug, Args)]
 struct Selection {
     /// Ids of events or messages
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", conflicts_with = "plan")]
     keys: Vec<String>,
     /// Select dead letters whose cause contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
     cause: Option<String>,
     /// Select all dead letters
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     all: bool,
     #[command(flatten)]
     change: Change,

@@ -88,16 +88,16 @@ struct Show {
 #[derive(Debug, Args)]
 struct Selection {
     /// Ids of events
-    #[arg(value_name = "EVENT")]
+    #[arg(value_name = "EVENT", conflicts_with = "plan")]
     events: Vec<String>,
     /// Select the webhooks of this provider
-    #[arg(long, value_name = "NAME", value_parser = provider_name::provider)]
+    #[arg(long, value_name = "NAME", value_parser = provider_name::provider, conflicts_with = "plan")]
     provider: Option<Provider>,
     /// Select events whose cause contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
     cause: Option<String>,
     /// Select all quarantined events
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     all: bool,
     #[command(flatten)]
     change: Change,

@@ -84,10 +84,10 @@ enum RecoverVerb {
 #[command(after_help = COPY_EXAMPLES, mut_arg("max", |max| max.default_value(COPIED_MAX).help(COPIED_HELP)))]
 struct CopyTables {
     /// Restored table with events
-    #[arg(long, value_name = "TABLE")]
+    #[arg(long, value_name = "TABLE", conflicts_with = "plan")]
     inbox_from: Option<String>,
     /// Restored table with calls
-    #[arg(long, value_name = "TABLE", required_unless_present_any = ["inbox_from", "plan"])]
+    #[arg(long, value_name = "TABLE", required_unless_present_any = ["inbox_from", "plan"], conflicts_with = "plan")]
     calls_from: Option<String>,
     #[command(flatten)]
     change: Change,
@@ -97,7 +97,7 @@ struct CopyTables {
 #[command(after_help = INBOX_EXAMPLES)]
 struct Refill {
     /// Time to which the inbox was restored: a duration such as 2h, or a time in RFC 3339 format
-    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan")]
+    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan", conflicts_with = "plan")]
     since: Option<Since>,
     #[command(flatten)]
     change: Change,
@@ -107,10 +107,10 @@ struct Refill {
 #[command(after_help = STOP_EXAMPLES)]
 struct Stop {
     /// Time since which dials may be forgotten: a duration such as 2h, or a time in RFC 3339 format
-    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan")]
+    #[arg(long, value_name = "TIME", value_parser = since::parse, required_unless_present = "plan", conflicts_with = "plan")]
     since: Option<Since>,
     /// Keep calls that are not due yet
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     keep_not_due: bool,
     #[command(flatten)]
     change: Change,

@@ -42,16 +42,16 @@ command could not be carried out, 3 if it was refused.";
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
 pub(crate) struct Verify {
     /// Ids of calls
-    #[arg(value_name = "CALL", required_unless_present_any = ["appointment", "since", "plan"])]
+    #[arg(value_name = "CALL", required_unless_present_any = ["appointment", "since", "plan"], conflicts_with = "plan")]
     calls: Vec<String>,
     /// Id of an appointment: verify all its calls
-    #[arg(long, value_name = "ID", conflicts_with = "calls")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["calls", "plan"])]
     appointment: Option<String>,
     /// Verify all calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
-    #[arg(long, value_name = "TIME", value_parser = since::parse)]
+    #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
     since: Option<Since>,
     /// Plan the repair of what differs
-    #[arg(long)]
+    #[arg(long, conflicts_with = "plan")]
     repair: bool,
     #[command(flatten)]
     change: Change,
