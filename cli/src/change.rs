@@ -90,7 +90,7 @@ impl Change {
             return self.carry_out_named(&connection, verb, out, errors);
         }
         let plan = self.search(&connection, async |stack, progress| plan(stack, self.max, progress).await);
-        self.carry_out_made(&connection, plan, out, errors)
+        self.carry_out_made(&connection, verb, plan, out, errors)
     }
 
     /// Connects to the stack.
@@ -159,17 +159,15 @@ impl Change {
         errors: &mut impl Write,
     ) -> Result<Ended, ChangeError> {
         let id = PlanId::new(self.plan.clone().unwrap_or_default());
-        if self.yes {
-            return self.run(connection, verb, &id, None, out, errors);
-        }
         let plan = connection.block_on(Plan::load(&connection.stack, &id));
-        self.carry_out_made(connection, plan, out, errors)
+        self.carry_out_made(connection, verb, plan, out, errors)
     }
 
-    /// Prints a plan or the refusal to make it, and with `--yes` carries the plan out.
+    /// Prints a plan or the refusal to make it, and with `--yes` carries the plan out. A plan of another command is refused.
     pub(crate) fn carry_out_made(
         &self,
         connection: &Connection,
+        verb: Verb,
         plan: Result<Plan, Error>,
         out: &mut impl Write,
         errors: &mut impl Write,
@@ -192,7 +190,7 @@ impl Change {
             return Ok(Ended::NotFound);
         }
         if self.yes {
-            return self.run(connection, plan.verb, &plan.id, Some(&plan), out, errors);
+            return self.run(connection, verb, &plan, out, errors);
         }
         if self.json {
             writeln!(out, "{:#}", json!(plan))?;
@@ -210,8 +208,7 @@ impl Change {
         &self,
         connection: &Connection,
         verb: Verb,
-        id: &PlanId,
-        plan: Option<&Plan>,
+        plan: &Plan,
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<Ended, ChangeError> {
@@ -220,10 +217,13 @@ impl Change {
             let who = stack.caller().await?;
             let reason = self.reason.clone().unwrap_or_default();
             let options = RunOptions { who, reason, rate: self.rate, allow_ringing: self.allow_ringing };
-            run::start(stack, id, verb, options, progress).await
+            run::start(stack, &plan.id, verb, options, progress).await
         });
-        tell_how_to_go_on(connection, &RunId::of_plan(id), &done, errors)?;
-        finish(connection, done, plan, self.json, out, errors)
+        tell_how_to_go_on(connection, &RunId::of_plan(&plan.id), &done, errors)?;
+        match done {
+            Ok(run) => finish(connection, &run, plan, self.json, out),
+            Err(error) => refused(error, errors),
+        }
     }
 }
 
@@ -241,7 +241,15 @@ pub(crate) fn resume(
         run::resume(stack, id, &who, progress).await
     });
     tell_how_to_go_on(connection, id, &done, errors)?;
-    finish(connection, done, None, json, out, errors)
+    let run = match done {
+        Ok(run) => run,
+        Err(error) => return refused(error, errors),
+    };
+    let plan = connection.block_on(Plan::load(stack, &run.plan_id))?;
+    if !json {
+        print_skipped(&plan.skipped, plan.skipped_count, "of the plan cannot be processed", out)?;
+    }
+    finish(connection, &run, &plan, json, out)
 }
 
 /// Prints the command that goes on with a run that an error stopped. A refused run did not start.
@@ -259,33 +267,28 @@ fn tell_how_to_go_on(
     print_how_to_go_on(&connection.stack.options(), id, error, stored, errors)
 }
 
-/// Prints the result of a run, or the reason why it was refused.
+/// Prints the result of a run.
 fn finish(
     connection: &Connection,
-    done: Result<Run, Error>,
-    plan: Option<&Plan>,
+    run: &Run,
+    plan: &Plan,
     json: bool,
     out: &mut impl Write,
-    errors: &mut impl Write,
 ) -> Result<Ended, ChangeError> {
-    let run = match done {
-        Ok(run) => run,
-        Err(error) => return refused(error, errors),
-    };
-    match (json, plan) {
-        (true, Some(plan)) => writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?,
-        (true, None) => writeln!(out, "{:#}", json!({"run": run}))?,
-        (false, _) => print_run(connection, &run, out)?,
+    if json {
+        writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?;
+    } else {
+        print_run(connection, run, out)?;
     }
-    Ok(ended(&run, plan))
+    Ok(ended(run, plan))
 }
 
 /// Returns the end of a command whose run has ended. A run that left an item alone did not reach its aim.
-fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
+fn ended(run: &Run, plan: &Plan) -> Ended {
     let left_in_plan = match run.verb {
         // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten. A call that cannot be
         // repaired stays wrong.
-        Verb::Redrive | Verb::Forget | Verb::Verify => plan.map_or(0, |plan| plan.skipped_count),
+        Verb::Redrive | Verb::Forget | Verb::Verify => plan.skipped_count,
         // A selection by time may hold webhooks that never can be folded.
         Verb::Replay
         | Verb::Reprocess
@@ -296,7 +299,7 @@ fn ended(run: &Run, plan: Option<&Plan>) -> Ended {
         | Verb::Refill
         | Verb::Stop => 0,
     };
-    let is_whole = plan.is_none_or(|plan| plan.not_found.is_empty()) && run.counts.skipped + left_in_plan == 0;
+    let is_whole = plan.not_found.is_empty() && run.counts.skipped + left_in_plan == 0;
     match run.state {
         RunState::Finished if is_whole => Ended::Found,
         RunState::Finished | RunState::Unfinished => Ended::NotFound,
@@ -526,20 +529,26 @@ mod tests {
 
     #[test]
     fn run_that_left_an_event_alone_has_not_reached_its_aim() {
-        let ended_with = |verb: &str, skipped: usize, state: &str| {
+        let ended_of = |plan: &Plan, verb: &str, skipped: usize, state: &str| {
             let run = json!({
                 "id": "r-1", "plan_id": "p-1", "verb": verb, "who": "ada", "reason": "a test", "rate": 50, "state": state,
                 "started_at": "2026-11-22T15:58:04Z", "updated_at": "2026-11-22T15:58:04Z", "position": 2, "items": 2,
                 "counts": {"done": 2 - skipped, "unchanged": 0, "skipped": skipped}, "skipped": [], "holder": "h",
             });
-            ended(&serde_json::from_value(run).unwrap(), None)
+            ended(&serde_json::from_value(run).unwrap(), plan)
         };
+        let ended_with = |verb, skipped, state| ended_of(&plan(1), verb, skipped, state);
         assert_eq!(ended_with("redrive", 0, "finished"), Ended::Found);
         assert_eq!(ended_with("redrive", 1, "finished"), Ended::NotFound);
         assert_eq!([ended_with("replay", 1, "finished"), ended_with("reprocess", 1, "finished")], [Ended::NotFound; 2]);
         assert_eq!([ended_with("verify", 1, "finished"), ended_with("republish", 1, "finished")], [Ended::NotFound; 2]);
         assert_eq!(ended_with("replay", 0, "finished"), Ended::Found);
         assert_eq!(ended_with("replay", 0, "unfinished"), Ended::NotFound);
+        let left = Plan { skipped_count: 1, ..plan(1) };
+        for verb in ["redrive", "forget", "verify"] {
+            assert_eq!(ended_of(&left, verb, 0, "finished"), Ended::NotFound, "{verb}");
+        }
+        assert_eq!(ended_of(&left, "replay", 0, "finished"), Ended::Found);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl CopyTables {
         let plan = self
             .change
             .count(&connection, "items counted", async |stack, counted| copy::plan(stack, &from, max, counted).await);
-        self.change.carry_out_made(&connection, plan, out, errors)
+        self.change.carry_out_made(&connection, Verb::Copy, plan, out, errors)
     }
 }
 

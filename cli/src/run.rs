@@ -65,7 +65,7 @@ struct Resume {
     id: String,
     #[command(flatten)]
     stack: StackChoice,
-    /// Print one JSON object: {"run": …}
+    /// Print one JSON object: {"plan": …, "run": …}
     #[arg(long)]
     json: bool,
 }

@@ -83,7 +83,7 @@ impl Verify {
                 print(&report, "", out)?;
             }
             let plan = connection.block_on(verify::plan_repair(stack, &filter, &report, self.change.max()));
-            return self.change.carry_out_made(&connection, plan, out, errors);
+            return self.change.carry_out_made(&connection, Verb::Verify, plan, out, errors);
         }
         if self.change.prints_json() {
             print_json(&report, out)?;

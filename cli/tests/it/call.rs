@@ -289,7 +289,7 @@ fn published_events(stack: &Stack, calls: &[&String]) -> Vec<(String, String, Va
     })
 }
 
-fn in_a_day() -> String {
+pub(crate) fn in_a_day() -> String {
     due_in(jiff::SignedDuration::from_hours(24))
 }
 

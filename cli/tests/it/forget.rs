@@ -5,7 +5,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, wait_for};
+use crate::call::in_a_day;
+use crate::stack::{CREATE_CALL, PROGRAM, Scratch, Stack, switchhook, text, wait_for};
 
 const NUMBER: &str = "+447700900000";
 
@@ -57,6 +58,23 @@ fn person_is_planned_forgotten_and_gone() {
     let (code, out, _) = run(&stack, &["forget", "--call", "appointment:appt_201", "--json"]);
     let plan: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, plan["items"].as_array().map(Vec::len)), (Some(1), Some(0)));
+}
+
+#[test]
+fn person_with_a_call_that_waits_is_not_forgotten_by_a_plan_either() {
+    let (_scratch, stack) = with_a_call();
+    let due = in_a_day();
+    let create = [&CREATE_CALL[..6], &["--to-number", NUMBER, "--due", &due]].concat();
+    let (code, _, errors) = run(&stack, &create);
+    assert_eq!(code, Some(0), "{errors}");
+    let (code, out, errors) = run(&stack, &["forget", "--number", NUMBER, "--json"]);
+    let plan: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &plan["skipped_count"]), (Some(0), &2.into()), "{out}{errors}");
+    let id = plan["id"].as_str().expect("an id");
+    let (code, out, errors) = run(&stack, &["forget", "--plan", id, "--yes", "--reason", "ticket 812", "--json"]);
+    let done: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &done["run"]["counts"]["skipped"]), (Some(1), &0.into()), "{out}{errors}");
+    assert_eq!((&done["plan"]["id"], &done["plan"]["skipped_count"]), (&id.into(), &2.into()), "{out}");
 }
 
 #[test]
