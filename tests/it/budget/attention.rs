@@ -41,8 +41,8 @@ async fn retried_event_costs_an_index_unit_at_its_first_failure_and_one_when_it_
     let (once, try_again) = (2.0 + 2.0, 1.0);
     let (event, again, hour) = (dollars(once), dollars(try_again), dollars(once + TRIES_IN_AN_HOUR * try_again));
     let sentence = format!(
-        "That is ${event:.2} per million.\n  Each further failed try adds one table unit, ${again:.3}. So a million events cost about ${hour:.2} in an \
-         outage of an hour"
+        "That is ${event:.2} per million.\n  Each further failed try adds one table unit, ${again:.3}. So a million events cost about ${hour:.2} in \
+         units in an outage of an hour"
     );
     assert!(read("docs/cost.md").contains(&sentence), "docs/cost.md must say: {sentence}");
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
