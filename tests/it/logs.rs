@@ -343,7 +343,11 @@ async fn log_of_placed_calls() -> String {
     send(&world, "PUT", "/do-not-call?number=%2B15550107002", None, &Value::Null).await;
     create(&world, &request("confirms")).await;
     world.wait(MINUTE * 60).await;
-    world.pass_hours(25).await;
+    for _ in 0..25 {
+        // The schedules run in the last two minutes of each hour, because little is due.
+        world.skip(MINUTE * 58).await;
+        world.wait(MINUTE * 2).await;
+    }
 
     let expected = [
         "api canceled",

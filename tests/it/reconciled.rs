@@ -403,8 +403,8 @@ async fn call_in_doubt_whose_ending_made_another_call_takes_it_over() {
     assert_eq!((fake.requests(), fake.duplicate_dials()), (requests, 0), "no lookup must be left");
 }
 
-/// Of the two webhooks that made another call, a later version stored one. The second time it is the one that the lookup finds, so nobody can
-/// tell what the person decided.
+/// Two webhooks made another call, and a later version stored one of them. In the second case the lookup finds that one, so nobody knows the
+/// person's decision.
 #[tokio::test(start_paused = true)]
 async fn event_that_cannot_be_read_keeps_no_other_event_of_its_call_from_being_taken_over() {
     for (unreadable, outcome) in [("call_ended", "Confirmed"), ("call_analyzed", "Inconclusive")] {

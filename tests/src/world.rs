@@ -158,14 +158,6 @@ impl World {
         self.start();
     }
 
-    /// Lets hours pass in which little is due. The event sources and the schedules run in the last two minutes of each hour.
-    pub async fn pass_hours(&mut self, hours: u32) {
-        for _ in 0..hours {
-            self.skip(MINUTE * 58).await;
-            self.wait(MINUTE * 2).await;
-        }
-    }
-
     /// Waits until the condition holds, at most this long. It is checked every five minutes.
     pub async fn wait_until(&self, limit: Duration, mut holds: impl AsyncFnMut() -> bool) {
         let end = self.now().plus(limit);

@@ -67,7 +67,7 @@ fn enter_prints_a_new_link_to_the_pages() {
     assert_eq!(status(second), 200);
 }
 
-/// As with `switchhook dev 2>&1 | head -1`.
+/// So it is after `switchhook dev 2>&1 | head -1`.
 #[test]
 fn enter_does_not_end_it_if_nobody_reads_standard_error() {
     let mut stack = Stack::start(&[]);

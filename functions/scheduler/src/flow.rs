@@ -146,13 +146,13 @@ impl<'a> Flow<'a> {
         Ok(Some(Pace { interval, ahead: turn.ahead(), calls_max, in_flight, is_in_turn }))
     }
 
-    /// Takes the first error of a provider that counted as unavailable. Whoever asks this flow for providers returns it after its work.
+    /// Takes the first error of a provider that counted as unavailable. A caller that asks this flow for providers returns it after its work.
     pub(crate) fn take_error(&mut self) -> Result<(), Error> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Returns what was read of a provider. After an error it is the default, which says that the provider takes no calls: **a provider that
-    /// cannot be read keeps no call from the others.**
+    /// Returns the value that was read about a provider. After an error it is the default, which says that the provider takes no calls: **a
+    /// provider that cannot be read keeps no call from the others.**
     fn or_unavailable<T: Default>(&mut self, provider: Provider, read: Result<T, Error>) -> T {
         read.unwrap_or_else(|error| {
             self.unread.insert(provider);

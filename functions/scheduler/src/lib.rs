@@ -194,7 +194,7 @@ impl Scheduler {
         let id = match self.calls.resolve(&id).await {
             Ok(resolved) => resolved.alias.map_or(id, |alias| alias.call_id),
             Err(error) => {
-                // Nobody knows whether the id is that of a call, so it can be any text.
+                // Nobody knows whether a call has this id, so it can be any text.
                 self.log_trigger(&Err(error), None, started, trace_id);
                 return respond(storage_failure());
             }

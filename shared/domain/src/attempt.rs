@@ -114,9 +114,9 @@ impl Call {
 
     /// Returns the start of each attempt record, with its index, in the order of the starts. Contains the dials that reached nobody.
     ///
-    /// Events without an attempt have one of their own [only before a dial](Self::is_before_dials). If a later report shows that an attempt
-    /// of another system began before all dials, they belong to that one, and the record without a key is left out: the order of the
-    /// reports must not change the number of attempts.
+    /// Events without an attempt have one of their own [only before a dial](Self::is_before_dials). A later report may show that an
+    /// attempt of another system began before all dials. Then they belong to that one, and the record without a key is left out. So the
+    /// order of the reports does not change the number of attempts.
     pub(crate) fn starts(&self) -> Vec<(Timestamp, usize)> {
         let records = self.attempt_records.iter().enumerate();
         let mut starts: Vec<(Timestamp, &AttemptRecord, usize)> =

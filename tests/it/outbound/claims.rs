@@ -206,7 +206,7 @@ async fn call_whose_dial_was_recorded_and_not_made_is_placed_soon() {
     assert_eq!(attempts, ["1"]);
 }
 
-/// Returns a stack that stands still, and the claim of a call that Vonage is to place.
+/// Returns a stopped stack, and the claim of a call that Vonage is to place.
 async fn claimed_for_vonage(id: &str) -> (World, SqsEvent) {
     let mut world = World::with_secret(&all_accounts());
     world.stop();

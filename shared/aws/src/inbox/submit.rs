@@ -127,7 +127,7 @@ pub async fn adopt(
     Ok(unreadable)
 }
 
-/// Reads a stored event, and what it means. `None` if the inbox does not hold it, or if it is not to be folded.
+/// Reads a stored event, and its meaning. `None` if the inbox does not hold it, or if it is not to be folded.
 async fn read(inbox: &Inbox, id: &EventId) -> Result<Option<(StoredEvent, ProviderEvent)>, Error> {
     let Some(stored) = inbox.get(id).await? else { return Ok(None) };
     Ok(inbox.renormalize(&stored).await?.map(|event| (stored, event)))
