@@ -109,6 +109,7 @@ fn reconciler_limits() -> ReconcilerLimits {
         drift_lag_h: limits::DRIFT_LAG_MAX.as_secs_f64() / 3_600.0,
         sweep_s: limits::WORK_WINDOW.as_secs_f64(),
         sweep_concurrency: limits::SWEEP_CONCURRENCY as f64,
+        sweep_page: limits::SWEEP_PAGE.into(),
         queue_depth_per_shard: limits::QUEUE_DEPTH_PER_SHARD as f64,
         discovered_calls,
         discovered_calls_in_time: discovered_calls / periods,
@@ -148,9 +149,11 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_domain::Provider;
     use switchhook_operate::scale::{
         BATCH, Effect, QUEUE_S, Resource, new_keys_writes_max, quota, recovery_h, sweep_reads_max,
     };
+    use switchhook_providers::DialRates;
 
     use super::*;
 
@@ -197,7 +200,12 @@ mod tests {
         let at_most = dials.webhooks_per_day_at_most.unwrap();
         assert!((at_most - 194.0 / 100.0 * 86.4e6).abs() < 1.0, "{at_most}");
         let dialers = resource(&traffic, "dialers at work");
-        assert!((dialers.peak - 250.0).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
+        assert!((dialers.peak - 250.0 / 0.97).abs() < 1e-9 && dialers.limit == 30.0, "{dialers:?}");
+        // The dialers' limit is met where the scheduler books no more for them, however high the rate is.
+        let rates: DialRates = "retell=200".parse().unwrap();
+        let booked = 1.0 / rates.interval(Provider::Retell, 30).unwrap().as_secs_f64();
+        let met = dialers.webhooks_per_day_max.unwrap();
+        assert!((met - booked / 100.0 * 86.4e6).abs() < 1.0, "{met}");
         let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
         assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
     }
@@ -299,7 +307,7 @@ mod tests {
             let reads =
                 resource(&Traffic::new(f64::from(millions) * 1e6), "calls that the sweep reads per second").peak;
             let share = reads / sweep_reads_max(shards, &reconciler_limits());
-            assert!(share <= 0.85, "{millions}: {share}");
+            assert!(share <= 0.9, "{millions}: {share}");
             let messages = resource(&Traffic::new(f64::from(millions) * 1e6), "messages in the events queue");
             let depth_max = messages.limit * f64::from(u32::try_from(shards).unwrap()) / 4.0;
             assert!(messages.peak <= 0.5 * depth_max, "{millions}: {messages:?}");

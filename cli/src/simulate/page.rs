@@ -2,10 +2,9 @@
 
 use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_domain::LANE_SECONDS;
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, Bill, DIAL, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
+    BATCH, Bill, DIAL, DIALER_S, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
     ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours, drift_share, new_keys_writes_max,
     parameter, partitions, pollers, quota, received_writes_at_most, recovery_h, relay_batch, resources,
 };
@@ -61,6 +60,7 @@ const LEFT_OUT: &str = "\
 
 - Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.
 - Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
+- Storage of log lines: at $0.03 per GB and month, they are less than ten cents per million webhooks and month.
 - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
 - Discovery of calls that nobody reported. In each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
   The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` counts the time that it leaves out.
@@ -112,7 +112,7 @@ fn assumptions(traffic: &Traffic) -> String {
         ),
         ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
-        ("a", format!("{LANE_SECONDS} s"), "time for which a dial occupies a dialer, at least (`LANE_SECONDS`): at 1 dial per second it is 3 s".to_owned()),
+        ("a", format!("{} s", number(DIALER_S)), "time for which a dial occupies a dialer (`DIALER_S`): at 1 dial per second it is 3.1 s".to_owned()),
         (
             "q",
             format!("{QUEUE_S} s"),

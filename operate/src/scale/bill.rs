@@ -1,10 +1,9 @@
 //! Dollars per month, by service.
 
 use serde::Serialize;
-use switchhook_domain::LANE_SECONDS;
 
 use super::units::{BATCH, RELAY_LINE_BYTES};
-use super::{Traffic, quota, relay};
+use super::{DIALER_S, Traffic, quota, relay};
 use crate::cost::{INVOCATION_S, price};
 
 /// Days of a month of the bill.
@@ -78,7 +77,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
         (
             "dialers that wait for their places",
             "s / k × (a − i) × GB of memory × price per GB-second",
-            dials * price::running(LANE_SECONDS - INVOCATION_S),
+            dials * price::running(DIALER_S - INVOCATION_S),
         ),
         (
             "tables, written",

@@ -4,13 +4,12 @@ use serde::Serialize;
 use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
-use switchhook_domain::LANE_SECONDS;
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
 use super::partitions::{new_keys_writes_max, partitions, received_writes_at_most};
-use super::sweep::{reconciler_vcpus, sweep_reads_max};
+use super::sweep::{PAGE_REQUESTS, reconciler_vcpus, sweep_reads_max};
 use super::units::BATCH;
-use super::{FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay};
+use super::{DIALER_S, FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay};
 use crate::cost::INVOCATION_S;
 
 /// Consequence of a load beyond its limit.
@@ -162,7 +161,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         ),
         resource(
             "concurrent invocations",
-            invocations * INVOCATION_S + dials * LANE_SECONDS,
+            invocations * INVOCATION_S + dials * DIALER_S,
             "invocations per second × i + d × a",
             quota(quota::LAMBDA_CONCURRENCY),
             "Lambda's concurrency quota",
@@ -314,7 +313,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             parameter::DIALER_CONCURRENCY_MAX,
             resource(
                 "dialers at work",
-                dials * LANE_SECONDS,
+                dials * DIALER_S,
                 "d × a",
                 default(parameter::DIALER_CONCURRENCY, "DialerMaxConcurrency"),
                 "`DialerMaxConcurrency`, at most 1,000",
@@ -331,10 +330,12 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 (
                     sweep_reads_max(SHARDS_DEFAULT, reconciler),
                     format!(
-                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u",
+                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u, \
+                         with {PAGE_REQUESTS} × r more for each {} calls",
                         reconciler.sweep_s,
                         reconciler.sweep_concurrency,
-                        reconciler_vcpus()
+                        reconciler_vcpus(),
+                        reconciler.sweep_page
                     ),
                 ),
                 "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",

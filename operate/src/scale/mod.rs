@@ -14,6 +14,8 @@ mod sweep;
 mod units;
 
 use serde::Serialize;
+use switchhook_domain::LANE_SECONDS;
+use switchhook_providers::BOOKED_SHARE;
 
 pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
 pub use load::{
@@ -34,6 +36,9 @@ pub const READ_S: f64 = 0.005;
 /// Seconds of one vCPU that a function needs for a request to DynamoDB. `docs/performance.md` has the measurement, without TLS, on x86_64: 90
 /// requests of the scheduler take 13.5 ms.
 pub const REQUEST_CPU_S: f64 = 0.000_15;
+/// Seconds for which a dial occupies a dialer. A lane has a place every [`LANE_SECONDS`] at the full rate, and claims book only a share of that.
+/// At low rates it is more: 3.1 s at one dial per second.
+pub const DIALER_S: f64 = LANE_SECONDS / BOOKED_SHARE;
 
 /// Traffic of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
