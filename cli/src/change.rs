@@ -93,9 +93,9 @@ impl Change {
         self.carry_out_made(&connection, verb, plan, out, errors)
     }
 
-    /// Connects to the stack.
+    /// Connects to the stack, for a search and a run.
     pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
-        self.stack.connect()
+        self.stack.connect_patiently()
     }
 
     /// True if the operator named a plan, so that none is to be made.

@@ -16,6 +16,7 @@ use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use switchhook_api::BATCH_CALLS_MAX;
+use switchhook_aws::sdk::Patience;
 use switchhook_domain::Provider;
 use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::web::WebError;
@@ -157,7 +158,7 @@ impl Import {
             return Ok(refused.is_empty());
         };
         let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
-        let connection = Connection::to(&address)?;
+        let connection = Connection::to(&address, Patience::Short)?;
         let stack = &connection.stack;
         let subject = Subject { call_id: None, about: Some(name.to_owned()), items: valid.len() };
         let begin = audit::begin(stack, Direct::ImportCalls, self.reason.as_deref(), subject);

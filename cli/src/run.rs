@@ -75,7 +75,7 @@ impl Run {
         match &self.verb {
             RunVerb::List(list) => list.run(out),
             RunVerb::Resume(resume) => {
-                let connection = resume.stack.connect()?;
+                let connection = resume.stack.connect_patiently()?;
                 change::resume(&connection, &RunId::new(&resume.id), resume.json, out, errors)
             }
         }

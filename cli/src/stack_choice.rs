@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Deserialize;
+use switchhook_aws::sdk::Patience;
 use switchhook_operate::{Address, Stack, StackNames};
 use tokio::runtime::Runtime;
 
@@ -83,9 +84,9 @@ struct Config {
 
 impl Connection {
     /// Connects to the stack at this address.
-    pub(crate) fn to(address: &Address) -> Result<Self, StackChoiceError> {
+    pub(crate) fn to(address: &Address, patience: Patience) -> Result<Self, StackChoiceError> {
         let runtime = runtime()?;
-        let stack = runtime.block_on(Stack::connect(address))?;
+        let stack = runtime.block_on(Stack::connect(address, patience))?;
         Ok(Self { stack, runtime })
     }
 
@@ -101,16 +102,21 @@ impl Connection {
 }
 
 impl StackChoice {
-    /// Connects to the stack.
+    /// Connects to the stack, for requests that somebody waits for.
     pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
-        Connection::to(&self.address()?)
+        Connection::to(&self.address()?, Patience::Short)
+    }
+
+    /// Connects to the stack, for a search or a run.
+    pub(crate) fn connect_patiently(&self) -> Result<Connection, StackChoiceError> {
+        Connection::to(&self.address()?, Patience::Long)
     }
 
     /// Returns the stack's API.
     pub(crate) fn api(&self) -> Result<Api, StackChoiceError> {
         match self.address()? {
             Address::Local { url } => Ok(Api { url, region: None }),
-            address @ Address::Deployed { .. } => Ok(Connection::to(&address)?.api()),
+            address @ Address::Deployed { .. } => Ok(Connection::to(&address, Patience::Short)?.api()),
         }
     }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use serde_json::{Value, json};
+use switchhook_aws::sdk::Patience;
 use switchhook_domain::{CallId, EventId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -153,7 +154,7 @@ pub async fn bench<S: Future<Output = ()>>(
     started: &mut (dyn FnMut(&Stack, &BenchId) + Send),
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Report, Error> {
-    let stack = Stack::connect(address).await?;
+    let stack = Stack::connect(address, Patience::Short).await?;
     let (key, _) = StoredKey::read(&stack)
         .await
         .map_err(|found| Refusal::NoKey { text: found.text, advice: found.advice.unwrap_or_default() })?;
@@ -274,7 +275,7 @@ pub struct Removed {
 /// # Errors
 /// The stack could not be reached, and the errors of the tables. A repetition is safe.
 pub async fn clean_up(address: &Address, id: &BenchId) -> Result<Removed, Error> {
-    let stack = Stack::connect(address).await?;
+    let stack = Stack::connect(address, Patience::Short).await?;
     remove(&stack, id).await
 }
 

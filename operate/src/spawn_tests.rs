@@ -26,7 +26,7 @@ fn minutes(_: u64, _: u64) {}
 
 #[test]
 fn every_public_future_can_be_spawned() {
-    can_be_spawned(async { Stack::connect(&any()).await });
+    can_be_spawned(async { Stack::connect(&any(), any()).await });
     can_be_spawned(async { any::<Stack>().caller().await });
     can_be_spawned(async { any::<Stack>().read_clock().await });
     can_be_spawned(async { any::<Stack>().metrics(any::<Vec<_>>().as_slice(), any()).await });

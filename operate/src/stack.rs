@@ -12,7 +12,7 @@ use switchhook_aws::config::whole_number;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
-use switchhook_aws::sdk;
+use switchhook_aws::sdk::{self, Patience};
 use switchhook_aws::secret::Secrets;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
@@ -116,11 +116,11 @@ enum StackTime {
 }
 
 impl Stack {
-    /// Reads the names of the stack, and makes its clients.
+    /// Reads the names of the stack, and makes its clients. `patience` is for the requests to a deployed stack.
     ///
     /// # Errors
     /// The stack does not answer, or something else answers.
-    pub async fn connect(address: &Address) -> Result<Self, Error> {
+    pub async fn connect(address: &Address, patience: Patience) -> Result<Self, Error> {
         match address {
             Address::Local { url } => {
                 let url = url.trim_end_matches('/');
@@ -131,7 +131,7 @@ impl Stack {
                 Ok(stack)
             }
             Address::Deployed { stack, region } => {
-                let services = AwsServices::new(&sdk::from_profile(region.clone()).await)?;
+                let services = AwsServices::new(&sdk::from_profile(region.clone(), patience).await)?;
                 let described = services.describe_stack(stack).await?;
                 Self::of_deployed(stack, &described, services)
             }

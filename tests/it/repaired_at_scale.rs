@@ -11,7 +11,7 @@ use switchhook_aws::shards::SHARDS_DEFAULT;
 use switchhook_domain::{Call, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode};
-use switchhook_local::{CALLS_TABLE, CloudOptions, REPAIR_QUEUE};
+use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE, REPAIR_QUEUE};
 use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options};
 
@@ -325,12 +325,34 @@ async fn calls_that_the_workers_of_a_minute_leave_over_are_found_by_the_next_run
     assert_eq!(timeouts, CALLS);
 }
 
+/// Some runs take 18 s before they send their messages, and the next one a second. Then both send them in the same minute of the clock.
+#[tokio::test(start_paused = true)]
+async fn run_that_is_faster_than_the_one_before_has_workers_too() {
+    let world = overdue_in_one_shard(650).await;
+    let of_minute = world.now().as_millis().rem_euclid(60_000).unsigned_abs();
+    world.wait(Duration::from_millis(60_000 - of_minute + 45_000)).await;
+    let started = world.now();
+    // The sweep has not run yet, so it reads many minutes.
+    world.inject_fault("Query", INBOX_TABLE, u64::MAX, Fault::Delay(Duration::from_millis(500)));
+    let slow = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((slow.handed_on, handed_on(&world)), (1, 1));
+    assert!(world.now().millis_since(started) >= 15_000, "the messages were not sent in the next minute of the clock");
+    world.clear_faults();
+    // Its worker is done.
+    for (_, receipt) in world.take_repairs() {
+        world.cloud.services().sqs().delete(REPAIR_QUEUE, &receipt).unwrap();
+    }
+    world.wait(MINUTE - Duration::from_millis(world.now().millis_since(started).unsigned_abs())).await;
+    let fast = world.cloud.reconcile().await.unwrap().unwrap();
+    assert_eq!((fast.handed_on, handed_on(&world)), (1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn shard_has_one_worker_at_a_time_and_a_killed_worker_loses_nothing() {
     const CALLS: u64 = 400;
     let world = overdue_in_one_shard(CALLS as usize).await;
     let first = world.cloud.reconcile().await.unwrap().unwrap();
-    // A second run in the same minute adds no message.
+    // The same run, which the schedule delivers twice, adds no message.
     world.cloud.reconcile().await.unwrap().unwrap();
     assert_eq!((first.handed_on, handed_on(&world)), (1, 1));
     consume_all(&world).await;

@@ -45,6 +45,39 @@ fn id_of(output: &Output) -> String {
     report["check_id"].as_str().expect("an id").to_owned()
 }
 
+/// People sign in with single sign-on, or with a program that prints credentials.
+#[test]
+fn profile_of_a_person_signs_the_requests() {
+    let (scratch, stack) = dev();
+    let aws = FakeAws::start(&stack, &[]);
+    let credentials = scratch.0.join("credentials");
+    let printed = json!({"Version": 1, "AccessKeyId": "test", "SecretAccessKey": "test"});
+    std::fs::write(&credentials, printed.to_string()).expect("the file is written");
+    let profiles = format!(
+        "[profile process]\ncredential_process = cat {}\n\n[profile person]\nsso_session = company\nsso_account_id = 123456789012\n\
+         sso_role_name = operator\n\n[sso-session company]\nsso_start_url = http://127.0.0.1:1/start\nsso_region = us-east-1\n",
+        credentials.display()
+    );
+    let config = scratch.0.join("config");
+    std::fs::write(&config, profiles).expect("the file is written");
+    let first_step = |profile: &str| {
+        let variables = [
+            ("AWS_ACCESS_KEY_ID", None),
+            ("AWS_SECRET_ACCESS_KEY", None),
+            ("AWS_CONFIG_FILE", config.to_str()),
+            ("AWS_PROFILE", Some(profile)),
+            ("HOME", scratch.0.to_str()),
+        ];
+        steps(&aws.run(&["check", "--json"], &variables)).first().cloned().expect("a step")
+    };
+    let (step, result, told) = first_step("process");
+    assert_eq!((step.as_str(), result.as_str()), ("credentials", "passed"), "{told}");
+    // This person has not signed in.
+    let (step, result, told) = first_step("person");
+    assert_eq!((step.as_str(), result.as_str()), ("credentials", "failed"), "{told}");
+    assert!(told.contains("token") && !told.contains("feature"), "{told}");
+}
+
 #[test]
 fn healthy_stack_passes_every_step_and_nothing_is_left() {
     let (_scratch, stack) = dev();

@@ -1,13 +1,14 @@
 //! Operators' access to a running `switchhook dev`: its names, AWS requests, schedules, and the file that names it.
 
 use serde_json::{Value, json};
+use switchhook_aws::sdk::Patience;
 use switchhook_domain::{CallId, JobState, Timestamp};
 use switchhook_operate::{Address, Error};
 
 use crate::stack::{CREATE_CALL, Scratch, Stack, agent, switchhook, text, wait_for};
 
 pub(crate) fn connect(url: &str) -> Result<switchhook_operate::Stack, Error> {
-    block_on(switchhook_operate::Stack::connect(&Address::Local { url: url.to_owned() }))
+    block_on(switchhook_operate::Stack::connect(&Address::Local { url: url.to_owned() }, Patience::Short))
 }
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {

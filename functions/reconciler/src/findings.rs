@@ -17,7 +17,7 @@ pub(crate) enum StoredEnding {
     Known { since: Timestamp },
     /// Nothing was stored: the call that the provider reported belongs to another attempt.
     OfAnotherAttempt,
-    /// The inbox has the ending already, and this version cannot read it. So nobody can tell how the attempt ended.
+    /// The inbox has the ending already, this version cannot read it, and no other event is new. So nobody can tell how the attempt ended.
     Unreadable,
 }
 
@@ -53,8 +53,8 @@ impl Reconciler {
         }
         let new_event = NewEvent::from_lookup(&ending.webhook, event, trace_id);
         let submitted = submit(&self.inbox, &self.queue, &new_event, event).await;
-        let known_since = match self.if_readable(&event.event_id, &call.call_id, submitted)? {
-            None => return Ok(StoredEnding::Unreadable),
+        let known = match self.if_readable(&event.event_id, &call.call_id, submitted)? {
+            None => Some(StoredEnding::Unreadable),
             Some(PutOutcome::Stored) => None,
             Some(PutOutcome::Duplicate { stored, .. }) => {
                 // The ending's webhook came without Switchhook's ids, so it was folded into a call of its own. The alias merges
@@ -65,7 +65,7 @@ impl Reconciler {
                 {
                     return Ok(StoredEnding::OfAnotherAttempt);
                 }
-                Some(stored.received_at)
+                Some(StoredEnding::Known { since: stored.received_at })
             }
         };
         let mut is_new = false;
@@ -75,10 +75,7 @@ impl Reconciler {
             let outcome = self.if_readable(&event.event_id, &call.call_id, submitted)?;
             is_new |= matches!(outcome, Some(PutOutcome::Stored));
         }
-        Ok(match known_since {
-            Some(since) if !is_new => StoredEnding::Known { since },
-            Some(_) | None => StoredEnding::New,
-        })
+        Ok(known.filter(|_| !is_new).unwrap_or(StoredEnding::New))
     }
 
     /// Stores and queues the provider call id of an attempt whose dial got no answer. Does nothing if Switchhook did not dial the
@@ -126,10 +123,17 @@ impl Reconciler {
     }
 
     /// Stores and queues an event that Switchhook itself made. Returns true if it is new in the inbox. A known event is queued
-    /// again, and the fold ignores the repetition.
+    /// again, and the fold ignores the repetition. So is one whose stored item cannot be read: the event in hand is whole, and each further
+    /// run would make the same one.
     pub(crate) async fn submit(&self, event: &ProviderEvent, trace_id: &str) -> Result<bool, Error> {
         let new_event = NewEvent::from_switchhook(event, trace_id)?;
-        let outcome = submit(&self.inbox, &self.queue, &new_event, event).await?;
-        Ok(matches!(outcome, PutOutcome::Stored))
+        let submitted = submit(&self.inbox, &self.queue, &new_event, event).await;
+        match self.if_readable(&event.event_id, &event.call_id, submitted)? {
+            Some(outcome) => Ok(matches!(outcome, PutOutcome::Stored)),
+            None => {
+                self.queue.send(event, trace_id).await?;
+                Ok(false)
+            }
+        }
     }
 }

@@ -149,7 +149,7 @@ impl Reconciler {
             report.failed += 1;
             first_error.get_or_insert(error);
         }
-        if let Err(error) = self.count_stuck(&mut report).await {
+        if let Err(error) = self.count_stuck(&mut report, started).await {
             report.failed += 1;
             first_error.get_or_insert(error);
         }

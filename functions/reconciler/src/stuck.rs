@@ -27,13 +27,13 @@ const CONCURRENCY: usize = 8;
 const COUNT_MAX: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Counts the stuck calls, every ten minutes. It reads a page of each shard in turn until all are read or its time is up. Most of the
+    /// Counts the stuck calls, every ten minutes, in a run that started at `started`. It reads a page of each shard in turn until all are read or its time is up. Most of the
     /// calls that it reads are long conversations, which wake up before a call that is stuck.
-    pub(crate) async fn count_stuck(&self, report: &mut Report) -> Result<(), Error> {
-        let now = self.clock.now();
-        if minute_of(now) % EVERY_MINUTES != 0 {
+    pub(crate) async fn count_stuck(&self, report: &mut Report, started: Timestamp) -> Result<(), Error> {
+        if minute_of(started) % EVERY_MINUTES != 0 {
             return Ok(());
         }
+        let now = self.clock.now();
         // An attempt without a report since then wakes its call before this time.
         let silent_since = now.minus(STUCK_AFTER);
         let range = TimeRange::UpTo(silent_since.plus(self.policy.inactivity_timeout));

@@ -52,6 +52,8 @@ impl Turn {
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 /// Age at which this invocation no longer uses its count of the calls in flight. A stored count ends at the same age.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
+/// Time for which a provider that could not be read is not read again.
+const UNREAD_FOR: Duration = Duration::from_secs(5);
 
 /// Providers and their health. The health of each is read once, when it is asked for first. The calls in flight are counted only if
 /// a provider has a limit on them, and no scheduler has counted them in the last seconds.
@@ -73,8 +75,8 @@ pub(crate) struct Flow<'a> {
     unconfigured: BTreeSet<Provider>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
-    /// Providers that counted as unavailable, because their health or their calls in flight could not be read.
-    unread: BTreeSet<Provider>,
+    /// Providers that counted as unavailable, because their health or their calls in flight could not be read, and the time of the last try.
+    unread: BTreeMap<Provider, Timestamp>,
     /// The first of these errors that nobody has taken.
     error: Option<Error>,
 }
@@ -93,7 +95,7 @@ impl<'a> Flow<'a> {
             paused: BTreeMap::new(),
             unconfigured: BTreeSet::new(),
             behind: BTreeMap::new(),
-            unread: BTreeSet::new(),
+            unread: BTreeMap::new(),
             error: None,
         }
     }
@@ -155,15 +157,25 @@ impl<'a> Flow<'a> {
     /// provider that cannot be read keeps no call from the others.**
     fn or_unavailable<T: Default>(&mut self, provider: Provider, read: Result<T, Error>) -> T {
         read.unwrap_or_else(|error| {
-            self.unread.insert(provider);
+            self.unread.insert(provider, self.clock.now());
             self.error.get_or_insert(error);
             T::default()
         })
     }
 
+    /// True if the provider could not be read a moment ago. Many calls name it, and each further try may take seconds.
+    fn is_unread(&self, provider: Provider) -> bool {
+        self.unread.get(&provider).is_some_and(|at| self.clock.now() < at.plus(UNREAD_FOR))
+    }
+
+    /// True if calls are placed with the provider, and its health can be asked for.
+    fn is_known(&self, provider: Provider) -> bool {
+        self.is_configured(provider) && !self.is_unread(provider)
+    }
+
     /// True if the provider gets calls other than probes.
     async fn is_available(&mut self, provider: Provider, now: Timestamp) -> Result<bool, Error> {
-        Ok(self.is_configured(provider) && self.health(provider).await?.is_available(now))
+        Ok(self.is_known(provider) && self.health(provider).await?.is_available(now))
     }
 
     /// Number of providers whose circuit is known to be open.
@@ -188,7 +200,7 @@ impl<'a> Flow<'a> {
 
     /// Notes that calls may wait for the provider until its pause ends, if it is paused.
     pub(crate) async fn await_resumption(&mut self, provider: Provider, now: Timestamp) {
-        if !self.is_configured(provider) {
+        if !self.is_known(provider) {
             return;
         }
         let until = self.health(provider).await.map(|health| health.pause_end(now));
@@ -326,8 +338,7 @@ impl<'a> Flow<'a> {
 
     /// The other providers, without those that [could not be read](Self::or_unavailable).
     fn others(&self, provider: Provider) -> Vec<Provider> {
-        let others = Provider::ALL.into_iter().filter(|other| *other != provider && !self.unread.contains(other));
-        others.collect()
+        Provider::ALL.into_iter().filter(|other| *other != provider && !self.is_unread(*other)).collect()
     }
 
     /// Number of claims that the other providers allow. `None` if no other provider gets calls.
@@ -348,12 +359,12 @@ impl<'a> Flow<'a> {
 
     /// True if the provider has a rate and takes calls again after its pause. For a provider that takes no calls now.
     async fn is_only_paused(&mut self, provider: Provider) -> Result<bool, Error> {
-        Ok(self.is_configured(provider) && !self.health(provider).await?.is_open())
+        Ok(self.is_known(provider) && !self.health(provider).await?.is_open())
     }
 
     /// True if the provider needs a probe.
     pub(crate) async fn needs_probe(&mut self, provider: Provider, now: Timestamp) -> bool {
-        if !self.is_configured(provider) {
+        if !self.is_known(provider) {
             return false;
         }
         let needs_probe = self.health(provider).await.map(|health| health.needs_probe(now));
@@ -395,7 +406,7 @@ impl<'a> Flow<'a> {
             if available == Some(Route::AtRate(provider)) {
                 break;
             }
-            if !self.is_configured(provider) {
+            if !self.is_known(provider) {
                 continue;
             }
             let health = self.health(provider).await.map(Some);

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use switchhook_aws::sdk;
+use switchhook_aws::sdk::{self, Patience};
 
 use crate::aws::AwsServices;
 use crate::error::Error;
@@ -123,7 +123,7 @@ pub async fn clean_up(
     id: &CheckId,
     listener: &mut (dyn FnMut(&Step) + Send),
 ) -> Result<Report, Error> {
-    let stack = Stack::connect(address).await?;
+    let stack = Stack::connect(address, Patience::Short).await?;
     let mut steps = Steps::new(listener);
     let everything = Made { subscription: stack.services.is_some(), event: true, waits: false };
     steps.add("clean-up", remove(&stack, id, everything).await);
@@ -138,7 +138,7 @@ async fn connect(
 ) -> Reached {
     let (name, region) = match address {
         Address::Local { url } => {
-            return match Stack::connect(address).await {
+            return match Stack::connect(address, Patience::Short).await {
                 Ok(stack) if stack.is_frozen() => {
                     let text = format!("the local stack at {url} is frozen, so nothing in it can be changed");
                     let advice = "start `switchhook dev --data DIR` without --freeze, and run the check again";
@@ -157,7 +157,7 @@ async fn connect(
         }
         Address::Deployed { stack, region } => (stack, region),
     };
-    let services = match AwsServices::new(&sdk::from_profile(region.clone()).await) {
+    let services = match AwsServices::new(&sdk::from_profile(region.clone(), Patience::Short).await) {
         Ok(services) => services,
         Err(error) => {
             steps.add("credentials", advice::failed(&error));

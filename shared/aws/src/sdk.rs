@@ -13,6 +13,7 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
+use aws_sdk_dynamodb::config::retry::{RetryPartition, TokenBucket};
 use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_async::time::SharedTimeSource;
 use aws_smithy_http_client::tls::Provider as TlsProvider;
@@ -29,6 +30,20 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);
 /// First backoff between attempts. The SDK's own is one second, too long for a provider that waits for its answer.
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: u32 = 3;
+
+/// The same limits for a tool, which has slower lines than a function, and may first have to fetch credentials.
+const TOOL_OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
+const TOOL_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+const TOOL_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Limits of [`Patience::Long`]. An attempt may read a page of 1 MB. The longest backoff lets many requests at the same time share the few
+/// that a provisioned table allows.
+const PATIENT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
+const PATIENT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
+const PATIENT_BACKOFF_MAX: Duration = Duration::from_secs(20);
+const PATIENT_ATTEMPTS_MAX: u32 = 15;
+/// Tokens for the retries of a client with [`Patience::Long`]. The SDK's own 500 allow a hundred retries, which a search at a provisioned table uses up in
+/// seconds.
+const PATIENT_RETRY_TOKENS: usize = 100_000_000;
 /// TLS for the SDK and for providers' APIs.
 pub(crate) const TLS_PROVIDER: TlsProvider = TlsProvider::Rustls(CryptoMode::Ring);
 
@@ -45,7 +60,7 @@ pub fn behavior_version() -> BehaviorVersion {
 pub async fn from_environment() -> SdkConfig {
     let mut config = SdkConfig::builder()
         .behavior_version(behavior_version())
-        .http_client(https_client())
+        .http_client(https_client(CONNECT_TIMEOUT))
         .region(EnvironmentVariableRegionProvider::new().region().await)
         .credentials_provider(SharedCredentialsProvider::new(EnvironmentVariableCredentialsProvider::new()));
     // Local runtimes that replace Lambda set the variable, some of them to an empty text.
@@ -55,14 +70,24 @@ pub async fn from_environment() -> SdkConfig {
     with_timeouts_and_retries(&config.build())
 }
 
+/// Time that a tool gives a request to AWS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Some seconds: somebody waits for the answer.
+    Short,
+    /// Some minutes: one request of a search or a run, which reads many thousands of pages. The search keeps nothing if one of them fails. So a
+    /// table that refuses requests must slow it down, and not end it.
+    Long,
+}
+
 /// Returns the configuration of an operator's tool. It finds region and credentials as the AWS CLI on the same machine
-/// does, unless the region is given.
-pub async fn from_profile(region: Option<String>) -> SdkConfig {
-    let mut config = aws_config::defaults(behavior_version()).http_client(https_client());
+/// does, unless the region is given. It does not know the profiles of `aws login`.
+pub async fn from_profile(region: Option<String>, patience: Patience) -> SdkConfig {
+    let mut config = aws_config::defaults(behavior_version()).http_client(https_client(TOOL_CONNECT_TIMEOUT));
     if let Some(region) = region {
         config = config.region(Region::new(region));
     }
-    with_timeouts_and_retries(&config.load().await)
+    with_patience(&config.load().await, patience)
 }
 
 /// Returns the configuration of an operator's tool for the services of a local stack, which answer at this URL. They
@@ -72,7 +97,7 @@ pub fn from_url(url: &str, region: &str) -> SdkConfig {
     let credentials = Credentials::new("local", "local", None, None, "switchhook-local");
     let config = SdkConfig::builder()
         .behavior_version(behavior_version())
-        .http_client(https_client())
+        .http_client(https_client(CONNECT_TIMEOUT))
         .region(Region::new(region.to_owned()))
         .credentials_provider(SharedCredentialsProvider::new(credentials))
         .endpoint_url(url);
@@ -83,11 +108,11 @@ pub fn from_url(url: &str, region: &str) -> SdkConfig {
 ///
 /// All SDK clients share one connector, which is made with the first of them. The SDK's own client would make another one for
 /// each SDK client, only to validate it. Each connector decodes every certificate of the system.
-fn https_client() -> SharedHttpClient {
+fn https_client(connect_timeout: Duration) -> SharedHttpClient {
     let connector = OnceLock::new();
     http_client_fn(move |_, _| {
         let new = || {
-            let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_TIMEOUT).build();
+            let settings = HttpConnectorSettings::builder().connect_timeout(connect_timeout).build();
             let builder = aws_smithy_http_client::Connector::builder().connector_settings(settings);
             SharedHttpConnector::new(builder.sleep_impl(TokioSleep::new()).tls_provider(TLS_PROVIDER).build())
         };
@@ -104,8 +129,30 @@ pub fn with_timeouts_and_retries(config: &SdkConfig) -> SdkConfig {
         .connect_timeout(CONNECT_TIMEOUT)
         .build();
     let retries = RetryConfig::standard().with_max_attempts(ATTEMPTS_MAX).with_initial_backoff(BACKOFF_FIRST);
+    with_limits(config, timeouts, retries)
+}
+
+/// Returns the same configuration with the timeouts and retries of a tool.
+#[must_use]
+pub fn with_patience(config: &SdkConfig, patience: Patience) -> SdkConfig {
+    let retries = RetryConfig::standard().with_initial_backoff(BACKOFF_FIRST);
+    let (operation, attempt, retries) = match patience {
+        Patience::Short => (TOOL_OPERATION_TIMEOUT, TOOL_ATTEMPT_TIMEOUT, retries.with_max_attempts(ATTEMPTS_MAX)),
+        Patience::Long => {
+            let retries = retries.with_max_attempts(PATIENT_ATTEMPTS_MAX).with_max_backoff(PATIENT_BACKOFF_MAX);
+            (PATIENT_OPERATION_TIMEOUT, PATIENT_ATTEMPT_TIMEOUT, retries)
+        }
+    };
+    let timeouts = TimeoutConfig::builder()
+        .operation_timeout(operation)
+        .operation_attempt_timeout(attempt)
+        .connect_timeout(TOOL_CONNECT_TIMEOUT);
+    with_limits(config, timeouts.build(), retries)
+}
+
+fn with_limits(config: &SdkConfig, timeouts: TimeoutConfig, retries: RetryConfig) -> SdkConfig {
     let builder = config.to_builder().timeout_config(timeouts).retry_config(retries);
-    // An attempt ends before the SDK would call its stream stalled, so the SDK need not watch the stream.
+    // An attempt has a limit of its own, so the SDK need not watch for a stalled stream.
     builder.stalled_stream_protection(StalledStreamProtectionConfig::disabled()).build()
 }
 
@@ -131,6 +178,16 @@ impl Clock {
 // another.
 const RETRY_PARTITION: &str = "switchhook";
 
+fn retry_partition(config: &SdkConfig) -> RetryPartition {
+    let partition = RetryPartition::custom(RETRY_PARTITION);
+    match config.retry_config() {
+        Some(retries) if retries.max_attempts() > ATTEMPTS_MAX => {
+            partition.token_bucket(TokenBucket::new(PATIENT_RETRY_TOKENS)).build()
+        }
+        Some(_) | None => partition.build(),
+    }
+}
+
 /// True if the clients of this configuration do not sign their requests: it has no credentials. Only the local cloud makes such a
 /// configuration. Its clients reach it in the same process, and it checks no signatures.
 fn is_unsigned(config: &SdkConfig) -> bool {
@@ -140,9 +197,7 @@ fn is_unsigned(config: &SdkConfig) -> bool {
 /// Makes a DynamoDB client.
 #[must_use]
 pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
-    use aws_sdk_dynamodb::config::retry::RetryPartition;
-    let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let mut builder = aws_sdk_dynamodb::config::Builder::from(config).retry_partition(partition);
+    let mut builder = aws_sdk_dynamodb::config::Builder::from(config).retry_partition(retry_partition(config));
     if is_unsigned(config) {
         builder.set_allow_no_auth();
     }
@@ -152,9 +207,7 @@ pub fn dynamodb(config: &SdkConfig) -> aws_sdk_dynamodb::Client {
 /// Makes an SQS client.
 #[must_use]
 pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
-    use aws_sdk_sqs::config::retry::RetryPartition;
-    let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let mut builder = aws_sdk_sqs::config::Builder::from(config).retry_partition(partition);
+    let mut builder = aws_sdk_sqs::config::Builder::from(config).retry_partition(retry_partition(config));
     if is_unsigned(config) {
         builder.set_allow_no_auth();
     }
@@ -164,9 +217,7 @@ pub fn sqs(config: &SdkConfig) -> aws_sdk_sqs::Client {
 /// Makes an EventBridge client.
 #[must_use]
 pub fn eventbridge(config: &SdkConfig) -> aws_sdk_eventbridge::Client {
-    use aws_sdk_eventbridge::config::retry::RetryPartition;
-    let partition = RetryPartition::custom(RETRY_PARTITION).build();
-    let mut builder = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(partition);
+    let mut builder = aws_sdk_eventbridge::config::Builder::from(config).retry_partition(retry_partition(config));
     if is_unsigned(config) {
         builder.set_allow_no_auth();
     }
@@ -212,7 +263,7 @@ mod tests {
         let credentials = Credentials::new("AKIDEXAMPLE", "a secret", None, None, "test");
         let config = SdkConfig::builder()
             .behavior_version(behavior_version())
-            .http_client(https_client())
+            .http_client(https_client(CONNECT_TIMEOUT))
             .region(Region::new("eu-west-1"))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .retry_config(RetryConfig::disabled())

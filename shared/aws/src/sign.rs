@@ -10,7 +10,7 @@ use aws_sigv4::sign::v4;
 use aws_smithy_runtime_api::client::identity::Identity;
 use http::Request;
 
-use crate::sdk::{self, SdkConfig};
+use crate::sdk::{self, Patience, SdkConfig};
 
 /// Service name of an HTTP API in a signature.
 const HTTP_API: &str = "execute-api";
@@ -44,7 +44,7 @@ pub enum SignError {
 /// See [`SignError`].
 pub fn sign(request: &mut Request<Vec<u8>>, region: Option<&str>) -> Result<(), SignError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(SignError::Runtime)?;
-    let config = runtime.block_on(sdk::from_profile(region.map(str::to_owned)));
+    let config = runtime.block_on(sdk::from_profile(region.map(str::to_owned), Patience::Short));
     let host = request.uri().host().unwrap_or_default().to_owned();
     let region = region_of_api(&host, &config).ok_or(SignError::NoRegion(host))?;
     runtime.block_on(sign_for(request, &config, HTTP_API, &region))
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn api_with_a_domain_name_is_in_the_region_of_its_stack() {
-        let config = sdk::from_profile(Some("eu-north-1".to_owned())).await;
+        let config = sdk::from_profile(Some("eu-north-1".to_owned()), Patience::Short).await;
         assert_eq!(region_of_api("calls.example.com", &config).as_deref(), Some("eu-north-1"));
         let own = "abc.execute-api.eu-west-1.amazonaws.com";
         assert_eq!(region_of_api(own, &config).as_deref(), Some("eu-west-1"));

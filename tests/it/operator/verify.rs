@@ -1,17 +1,23 @@
 //! A call is verified: its events are folded again and compared with its row.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
 use serde_json::json;
+use switchhook_aws::sdk::Patience;
 use switchhook_domain::{Call, CallId, Provider};
+use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::plan::{Action, CallSummary};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
-use switchhook_tests::{Item, MINUTE, World, generic};
+use switchhook_tests::{Item, MINUTE, World, generic, is_request_to};
+use tokio::time::Instant;
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
 use crate::outbound::{all_accounts, call_request, create};
+use crate::repair::stack_with;
 
 /// Stores a call that rang, was answered and ended.
 async fn finished_call(world: &World, id: &str) {
@@ -65,6 +71,33 @@ async fn calls_of_every_kind_match_their_events() {
     assert_eq!((report.matching, found(&report).as_str()), (5, ""));
     let report = verified(&world, &VerifyFilter::Appointment("apt".to_owned())).await;
     assert_eq!((report.matching, found(&report).as_str()), (3, ""));
+}
+
+/// A provisioned index takes ten requests a second, and a search sends many at the same time. So AWS refuses most of them.
+#[tokio::test(start_paused = true)]
+async fn search_of_a_command_ends_at_the_pace_of_the_table() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE * 3).await;
+    let next = Mutex::new(Instant::now());
+    world.set_fault_hook(move |call| {
+        if call.operation != "Query" || !is_request_to(call, INBOX_TABLE) {
+            return None;
+        }
+        let mut next = next.lock().unwrap();
+        if Instant::now() >= *next {
+            *next = Instant::now() + Duration::from_millis(100);
+            return None;
+        }
+        Some(Fault::ErrorBefore { status: 400, code: "ProvisionedThroughputExceededException".to_owned() })
+    });
+    let search = async |patience| {
+        let stack = stack_with(&world, patience);
+        verify(&stack, &VerifyFilter::Since, stack.now().minus(HOUR), &mut |_, _| {}).await
+    };
+    assert!(search(Patience::Short).await.is_err(), "the table refuses too little for this test");
+    let report = search(Patience::Long).await.unwrap();
+    assert_eq!((report.matching, found(&report).as_str()), (1, ""));
 }
 
 #[tokio::test(start_paused = true)]

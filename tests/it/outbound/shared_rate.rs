@@ -15,6 +15,7 @@ use switchhook_tests::{MINUTE, World, dial_rates, options};
 use super::provider_health::{open, open_after, schedule};
 use super::providers::all_accounts;
 use super::{HOUR, call_request, create};
+use crate::budget::reset_counters;
 use crate::outbound_budget::wake_scheduler;
 
 /// A stack that places one call a second with each of these providers. Its functions run only when a test invokes them.
@@ -289,6 +290,24 @@ async fn provider_whose_health_cannot_be_read_keeps_no_call_from_the_next_one() 
     for id in ["unnamed", "between", "first"] {
         assert_eq!(world.call(id).await.job.as_str(), "CLAIMED", "{id}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn provider_whose_health_cannot_be_read_is_not_read_again_for_each_call() {
+    const CALLS: usize = 40;
+    let world = stopped_world(&[Provider::Retell, Provider::Bland]);
+    open(&world, Provider::Bland, MINUTE * 15).await;
+    let mut later = world.item(CALLS_TABLE, "provider-health:bland").await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+    for number in 0..CALLS {
+        schedule(&world, &format!("c{number}"), &[Provider::Bland, Provider::Retell], Duration::ZERO).await;
+    }
+    reset_counters(&world);
+    world.cloud.schedule().await.unwrap().unwrap_err();
+    // Each call is read once, and with its claim the do-not-call list.
+    let reads = world.requests()["GetItem"];
+    assert!(reads < 2 * CALLS as u64 + 20, "{reads}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ mod runs;
 
 use std::ops::ControlFlow;
 
-use switchhook_aws::sdk;
+use switchhook_aws::sdk::{self, Patience};
 use switchhook_domain::{CallId, EventId, Provider, Timestamp};
 use switchhook_local::sqs::queue_url;
 use switchhook_local::{
@@ -31,7 +31,16 @@ pub(crate) fn stack_of(world: &World) -> Stack {
 
 /// Returns the clients of the world's stack. Their requests are recorded under the name of their sender.
 pub(crate) fn stack_for(world: &World, sender: &'static str) -> Stack {
-    let names = StackNames {
+    Stack::new(names(world), &sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for(sender)), None)
+}
+
+/// Returns the clients of the world's stack, with the limits that they have for a deployed one.
+pub(crate) fn stack_with(world: &World, patience: Patience) -> Stack {
+    Stack::new(names(world), &sdk::with_patience(&world.cloud.services().sdk_config_for("operator"), patience), None)
+}
+
+fn names(world: &World) -> StackNames {
+    StackNames {
         stack: "dev".to_owned(),
         region: REGION.to_owned(),
         api_url: "http://127.0.0.1:1".to_owned(),
@@ -57,9 +66,7 @@ pub(crate) fn stack_for(world: &World, sender: &'static str) -> Stack {
             index_numbers: true,
             index_shards: world.calls.index_shards().to_string(),
         },
-    };
-    let aws = sdk::with_timeouts_and_retries(&world.cloud.services().sdk_config_for(sender));
-    Stack::new(names, &aws, None)
+    }
 }
 
 /// A filter for everything since the start of the test.

@@ -8,12 +8,13 @@ use switchhook_domain::{EventId, Job, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, generic};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic};
 
 use super::status;
 use crate::bookings::{HOUR_S, call_id, canceled, created, receive, secret};
 use crate::outbound::{call_request, call_state, create};
 use crate::reconciled::consume_all;
+use crate::repair::drop_messages;
 
 #[tokio::test(start_paused = true)]
 async fn row_of_a_later_version_is_published_by_the_later_program() {
@@ -186,4 +187,24 @@ async fn claim_of_a_later_version_and_those_behind_it_stay_in_the_queue() {
     let response = world.cloud.dialer().handle(claims).await;
     assert_eq!(response.batch_item_failures.len(), 2);
     assert_eq!(world.cloud.fake().dials(), []);
+}
+
+/// Each run makes the same finding, with the same id.
+#[tokio::test(start_paused = true)]
+async fn finding_of_a_later_version_ends_its_call_all_the_same() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    consume_all(&world).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE).await;
+    assert_eq!(world.reconciler.run("one").await.unwrap().timeouts, 1);
+    let finding = world.queued()[0]["event"]["event_id"].as_str().unwrap().to_owned();
+    drop_messages(&world);
+    let mut later = world.item(INBOX_TABLE, &finding).await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(INBOX_TABLE, later).await;
+
+    world.wait(MINUTE * 10).await;
+    world.reconciler.run("two").await.unwrap();
+    consume_all(&world).await;
+    assert!(world.call("c1").await.is_settled());
 }

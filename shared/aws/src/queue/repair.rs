@@ -1,8 +1,9 @@
 //! The repair queue leads from the reconciler to itself. A message hands one kind of work on one shard to a worker.
 //!
 //! **The message group is the kind of work and the shard**, so a shard has one worker of a kind at a time. Lists of calls have no shards: each
-//! provider's list is a kind of its own. The deduplication id is the
-//! minute and the number of the worker, so a second run of the schedule in the same minute adds nothing.
+//! provider's list is a kind of its own. The deduplication id
+//! holds the end of the work, which tells the runs apart whatever time each took before it sent its messages. So a batch that is sent twice by one
+//! run adds nothing, and the next run's messages are not taken for those of this one.
 
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{CallId, Provider, Timestamp};
@@ -20,7 +21,7 @@ pub struct RepairWork {
     pub read_at: Timestamp,
     /// Time at which the worker stops. The next scheduled run finds the rest.
     pub stop_at: Timestamp,
-    /// Number of workers of this shard and minute before this one.
+    /// Number of workers of this shard and run before this one.
     pub workers_before: u32,
 }
 
@@ -115,8 +116,7 @@ impl RepairWork {
     }
 
     fn deduplication_id(&self) -> String {
-        let minute = self.read_at.as_millis().div_euclid(60_000);
-        fifo_id(&format!("{}-{minute}-{}", self.group(), self.workers_before))
+        fifo_id(&format!("{}-{}-{}", self.group(), self.stop_at.as_millis(), self.workers_before))
     }
 }
 
@@ -189,14 +189,14 @@ mod tests {
         RepairWork {
             kind: RepairKind::Due { queue: WakeQueue::Endings, after: None },
             shard,
-            read_at: Timestamp::from_millis(minute * 60_000 + 7),
-            stop_at: Timestamp::from_millis(0),
+            read_at: Timestamp::from_millis(7),
+            stop_at: Timestamp::from_millis(minute * 60_000),
             workers_before,
         }
     }
 
     #[test]
-    fn workers_of_a_shard_share_a_group_and_each_minute_has_one_first_worker() {
+    fn workers_of_a_shard_share_a_group_and_each_run_has_one_first_worker() {
         let first = work(1, 1, 0);
         let later = RepairWork { read_at: Timestamp::from_millis(119_000), ..first.clone() };
         assert_eq!(first.deduplication_id(), later.deduplication_id());
