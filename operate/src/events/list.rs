@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use switchhook_aws::calls::Resolved;
-use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
 use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
@@ -146,11 +146,7 @@ async fn by_time(stack: &Stack, scope: Scope, filter: &Filter) -> Result<EventPa
 /// sweep has come to them, and it pauses behind a backlog. So their page also has those of a page by time, and the next page goes on with these.
 /// It may name marked events again.
 async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<EventPage, Error> {
-    let (mut marks, mut queries) = attention::before(stack, kind, Some(filter.until), EXAMINED_MAX + 1).await?;
-    marks.retain(|mark| mark.at >= filter.since);
-    let is_more = marks.len() > EXAMINED_MAX;
-    marks.truncate(EXAMINED_MAX);
-    let rest = marks.last().filter(|_| is_more).map(|mark| mark.at);
+    let (marks, rest, mut queries) = marks_of_page(stack, kind, filter).await?;
     let marks: Vec<(EventId, Timestamp)> =
         marks.into_iter().filter_map(|mark| Some((mark.event_id?, mark.at))).collect();
     let ids: Vec<EventId> = marks.iter().map(|(id, _)| id.clone()).collect();
@@ -182,6 +178,30 @@ async fn by_mark(stack: &Stack, kind: AttentionKind, filter: &Filter) -> Result<
         minutes: Vec::new(),
         next_until,
     })
+}
+
+/// Returns the latest marks of a kind, those of one millisecond together: [`EXAMINED_MAX`] of them, or a few less, or all of one millisecond.
+/// Returns `until` of the next page too, and the number of queries.
+async fn marks_of_page(
+    stack: &Stack,
+    kind: AttentionKind,
+    filter: &Filter,
+) -> Result<(Vec<Attention>, Option<Timestamp>, usize), Error> {
+    let (mut most, mut queries) = (EXAMINED_MAX + 1, 0);
+    loop {
+        let (mut marks, more) = attention::before(stack, kind, Some(filter.until), most).await?;
+        queries += more;
+        let beyond = marks.get(most - 1).map(|mark| mark.at);
+        marks.retain(|mark| mark.at >= filter.since);
+        let Some(beyond) = beyond.filter(|at| *at >= filter.since) else { return Ok((marks, None, queries)) };
+        // The last millisecond may have more marks than were read.
+        marks.retain(|mark| mark.at > beyond);
+        if let Some(last) = marks.last() {
+            let rest = last.at;
+            return Ok((marks, Some(rest), queries));
+        }
+        most *= 2;
+    }
 }
 
 /// Cuts events, the latest first, to a page of at least `limit`, which does not end between two events of one millisecond. Returns

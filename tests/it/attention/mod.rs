@@ -6,11 +6,13 @@ pub(crate) mod folded;
 mod notices;
 mod removal;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_dynamo::AttributeValue;
 use switchhook_aws::inbox::{Attention, AttentionKind};
-use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider};
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider, Timestamp};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::events::{self, Filter};
 use switchhook_tests::{MINUTE, World, down, generic};
 
@@ -123,19 +125,22 @@ async fn event_that_is_not_folded_is_listed_since_its_receipt_and_until_it_is_fo
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
-/// The events that a list with this status shows.
-async fn with_status(world: &World, status: &str) -> Vec<String> {
-    let (since, until) = (world.now().minus(HOUR * 24), world.now().plus(MINUTE));
-    let filter = Filter {
+/// Selects the events of the last day with this status.
+fn of_status(world: &World, status: &str) -> Filter {
+    Filter {
         status: Some(status.to_owned()),
         provider: None,
         event_type: None,
         call: None,
-        since,
-        until,
+        since: world.now().minus(HOUR * 24),
+        until: world.now().plus(MINUTE),
         limit: 20,
-    };
-    let page = events::list(&stack_of(world), &filter).await.unwrap();
+    }
+}
+
+/// The events that a list with this status shows.
+async fn with_status(world: &World, status: &str) -> Vec<String> {
+    let page = events::list(&stack_of(world), &of_status(world, status)).await.unwrap();
     // Queued events are looked for by their time too.
     assert_eq!(page.next_until.is_some(), status == "queued", "{page:?}");
     page.events.into_iter().map(|line| line.event_id).collect()
@@ -161,6 +166,40 @@ async fn event_with_trouble_is_listed_however_many_others_have_arrived_since() {
     assert_eq!(with_status(&world, "queued").await, ["generic:queued"]);
     world.accept(Provider::Generic, &generic("c3", "new", "RINGING", 0)).await;
     assert_eq!(with_status(&world, "queued").await, ["generic:new", "generic:queued"]);
+}
+
+/// The events of one batch are marked with one time. A page examines 200 of them.
+#[tokio::test(start_paused = true)]
+async fn pages_leave_out_no_event_that_has_its_time_of_trouble_in_common_with_others() {
+    let pair_between_two_pages: Vec<i64> = [0, 0].into_iter().chain(1..=199).collect();
+    for times in [pair_between_two_pages, vec![0; 230]] {
+        let world = World::stopped();
+        world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+        world.inject_fault("GetItem", CALLS_TABLE, 1, down());
+        world.consume(&world.receive()).await;
+        let items = world.items(INBOX_TABLE).await;
+        let item = |key: &str| items.iter().find(|item| item["event_id"] == AttributeValue::S(key.to_owned())).unwrap();
+        let keys = |prefix: &'static str| {
+            (0..times.len()).map(move |n| ("event_id", AttributeValue::S(format!("{prefix}generic:copy{n}"))))
+        };
+        world.store_copies(INBOX_TABLE, item("generic:e1"), keys("").map(|key| vec![key]));
+        let at = |time: &i64| AttributeValue::N((world.now().as_millis() + time).to_string());
+        let marked = keys("note:").zip(&times).map(|(key, time)| vec![key, ("attention_at", at(time))]);
+        world.store_copies(INBOX_TABLE, item("note:generic:e1"), marked);
+        world.delete_item(INBOX_TABLE, "note:generic:e1").await;
+
+        let stack = stack_of(&world);
+        let mut filter = Filter { limit: 1_000, ..of_status(&world, "retrying") };
+        let mut listed = Vec::new();
+        loop {
+            let page = events::list(&stack, &filter).await.unwrap();
+            listed.extend(page.events.into_iter().map(|line| line.event_id));
+            let Some(next) = page.next_until else { break };
+            filter.until = Timestamp::parse_rfc3339(&next).unwrap();
+        }
+        let different: BTreeSet<&String> = listed.iter().collect();
+        assert_eq!((listed.len(), different.len()), (times.len(), times.len()));
+    }
 }
 
 #[tokio::test(start_paused = true)]
