@@ -33,10 +33,12 @@ the inbox must hold the latest one that the row names.
 --repair plans to fold each differing row again, and to queue the events of each lost row, which rebuilds it. A call that
 Switchhook places first gets back what the inbox records of it: the request that created it, its dials, and its cancellation. A dial
 that comes back is in doubt until its provider is asked, so nobody is dialled twice. A rebuilt call publishes its domain events
-again, with ids from 1 on, which subscribers know.
+again, with ids from 1 on, which subscribers know. With --since alone, a plan that reaches its limit (--max) has the calls that changed
+first, and prints the --since with which the next repair goes on.
 
 Exit status: 0 if all calls match, 1 if a call differs, is lost or does not exist, or if none has changed since then, 2 if the
-command could not be carried out, 3 if it was refused.";
+command could not be carried out, 3 if it was refused. With --repair: 0 if planned or repaired, 1 if the run left a call alone or its
+plan had reached its limit.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
@@ -209,6 +211,7 @@ mod tests {
                 finding("e", Problem::TooManyEvents),
                 finding("f", Problem::TooFarBack),
             ],
+            ..VerifyReport::default()
         };
         let expected = "a: the row does not match its events\n  the row says that the job is FAILED, and its events make it \
                         COMPLETED\nb: the row is lost, and the inbox holds the request that created the call, and 1 event of the call\n  retell:1\nc: there is no such \
@@ -221,16 +224,20 @@ mod tests {
         assert_eq!(printed(&report), expected);
         let finding = |id: &str| Finding { call_id: CallId::new(id), problem: Problem::Unknown };
         assert_eq!(
-            result(&VerifyReport { matching: 2, findings: vec![finding("a"), finding("b")] }),
+            result(&VerifyReport {
+                matching: 2,
+                findings: vec![finding("a"), finding("b")],
+                ..VerifyReport::default()
+            }),
             "verified 4 calls: 2 match their events, 2 do not exist"
         );
         assert_eq!(result(&VerifyReport::default()), "verified no call: none has changed in this time");
         assert_eq!(
-            result(&VerifyReport { matching: 0, findings: vec![finding("a")] }),
+            result(&VerifyReport { findings: vec![finding("a")], ..VerifyReport::default() }),
             "verified 1 call: none matches its events, 1 does not exist"
         );
         assert_eq!(
-            printed(&VerifyReport { matching: 2, findings: Vec::new() }),
+            printed(&VerifyReport { matching: 2, ..VerifyReport::default() }),
             "verified 2 calls: all match their events\n"
         );
     }

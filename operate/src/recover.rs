@@ -19,7 +19,7 @@ use crate::stack::Stack;
 
 /// Time after the end of a call in which a late event may still change it.
 const LATE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Rows read at the same time.
+/// Rows that are read, or written into the inbox, at the same time.
 const CONCURRENCY: usize = 16;
 
 /// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold. Finds late events of calls that
@@ -100,19 +100,20 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
 /// already stays as it is, except that forgotten persons are erased from it, and that a cancellation goes which its booking took back.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
-    let mut left = Vec::new();
-    for item in items {
-        let Some(call_id) = &item.call_id else { continue };
+    let refilled = items.iter().map(|item| async move {
+        let mut left: Vec<LeftAlone> = Vec::new();
+        let Some(call_id) = &item.call_id else { return Ok(left) };
         match stack.calls.get_call(call_id).await {
             Ok(Some(call)) => refill_call(stack, &call).await?,
             Ok(None) => left.push((item.clone(), "the call does not exist".to_owned())),
             Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
                 left.push((item.clone(), error.to_string()));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Error::from(error)),
         }
-    }
-    Ok(left)
+        Ok(left)
+    });
+    Ok(concurrently(CONCURRENCY, refilled).await?.into_iter().flatten().collect())
 }
 
 async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {

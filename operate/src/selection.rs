@@ -33,6 +33,14 @@ pub struct Selected {
     pub last_at: Timestamp,
 }
 
+impl Selected {
+    /// Returns the time of the first of the events, or of the settlement if there is none. A selection since this time has all of them.
+    #[must_use]
+    pub fn first_at(&self) -> Timestamp {
+        self.events.iter().map(|(at, _)| *at).min().unwrap_or(self.last_at)
+    }
+}
+
 /// Calls that something happened to in a period.
 pub type SelectedCalls = BTreeMap<CallId, Selected>;
 

@@ -68,6 +68,10 @@ pub struct VerifyReport {
     pub matching: usize,
     /// Calls that do not match, or could not be verified.
     pub findings: Vec<Finding>,
+    /// Times of the findings, if the calls were searched by time. A search since this time, or an earlier one, has all that this search
+    /// has found of the call.
+    #[serde(skip)]
+    pub found_at: BTreeMap<CallId, Timestamp>,
 }
 
 /// Call that does not match its events, or could not be verified.
@@ -151,6 +155,7 @@ pub async fn verify(
 ) -> Result<VerifyReport, Error> {
     selection::refuse_future(stack, since).await?;
     let now = stack.now();
+    let mut found_at = BTreeMap::new();
     let named: CallEvents = match filter {
         VerifyFilter::Calls(calls) => calls.iter().map(|id| (id.clone(), Vec::new())).collect(),
         VerifyFilter::Appointment(appointment_id) => {
@@ -164,19 +169,26 @@ pub async fn verify(
         }
         VerifyFilter::Since => {
             let found = selection::calls_since(&stack.inbox, &stack.calls, since, now, progress).await?;
+            found_at = found.iter().map(|(id, selected)| (id.clone(), selected.first_at())).collect();
             let events = |selected: Selected| selected.events.into_iter().map(|(_, id)| id).collect();
             found.into_iter().map(|(id, selected)| (id, events(selected))).collect()
         }
     };
     let is_search = *filter == VerifyFilter::Since;
     let (entities, named): (CallEvents, CallEvents) = named.into_iter().partition(|(key, _)| key.is_entity());
-    let resolved = named.into_iter().map(|(id, events)| locate(stack, id, events));
+    let resolved = named.into_iter().map(|(id, events)| async move {
+        let searched_as = id.clone();
+        Ok::<_, Error>((searched_as, locate(stack, id, events).await?))
+    });
     let resolved = concurrently(CONCURRENCY, resolved).await?;
     let mut report = VerifyReport::default();
     // Only the ids are kept. Each row is read again when it is compared, so that few of them are in memory at a time.
     let mut rows = CallEvents::new();
     let mut lost = CallEvents::new();
-    for located in resolved {
+    for (searched_as, located) in resolved {
+        if let Some(at) = found_at.get(&searched_as).copied() {
+            found_at.entry(located.call_id().clone()).and_modify(|first| *first = at.min(*first)).or_insert(at);
+        }
         match located {
             Located::Row(call_id, events) => rows.entry(call_id).or_default().extend(events),
             Located::NoRow(call_id, events) => lost.entry(call_id).or_default().extend(events),
@@ -185,25 +197,18 @@ pub async fn verify(
             }
         }
     }
-    let verified = rows.into_iter().map(|(call_id, events)| verify_call(stack, call_id, events));
+    // A search by time has read all minutes that follow.
+    let unread_until = if is_search { since } else { Timestamp::from_millis(i64::MAX) };
+    let verified = rows.into_iter().map(|(call_id, events)| verify_call(stack, call_id, events, unread_until));
     for finding in concurrently(CONCURRENCY, verified).await? {
         match finding {
             Some(finding) => report.findings.push(finding),
             None => report.matching += 1,
         }
     }
-    for (call_id, mut events) in lost {
-        if !is_search {
-            let minutes = minute_of(since)..=minute_of(now);
-            let Some(found) = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await? else {
-                report.findings.push(Finding { call_id, problem: Problem::TooFarBack });
-                continue;
-            };
-            events = found;
-        }
-        report.findings.extend(lost_call(stack, call_id, events, is_search, now).await?);
-    }
     let period = (!is_search).then_some((since, now));
+    let looked_up = lost.into_iter().map(|(call_id, events)| lost_call(stack, call_id, events, period, now));
+    report.findings.extend(concurrently(CONCURRENCY, looked_up).await?.into_iter().flatten());
     let checked = entities.into_iter().map(|(key, events)| entity::verify(stack, key, events, period));
     for finding in concurrently(CONCURRENCY, checked).await? {
         match finding {
@@ -212,11 +217,14 @@ pub async fn verify(
         }
     }
     report.findings.sort_by(|a, b| a.call_id.cmp(&b.call_id));
+    found_at.retain(|call_id, _| report.findings.binary_search_by(|finding| finding.call_id.cmp(call_id)).is_ok());
+    report.found_at = found_at;
     Ok(report)
 }
 
 /// Plans the repair of findings: a refold of every row that differs, and a replay of the events of every row that was lost. Before
-/// that, the row of a placed call is rebuilt from what the inbox records of it.
+/// that, the row of a placed call is rebuilt from what the inbox records of it. A plan that reached its limit has the calls that were found
+/// first.
 ///
 /// # Errors
 /// The errors of the tables.
@@ -226,37 +234,49 @@ pub async fn plan_repair(
     report: &VerifyReport,
     items_max: usize,
 ) -> Result<Plan, Error> {
+    let mut findings: Vec<&Finding> = report.findings.iter().collect();
+    findings.sort_by_key(|finding| report.found_at.get(&finding.call_id));
     let mut items: Vec<PlanItem> = Vec::new();
-    for Finding { call_id, problem } in &report.findings {
-        match problem {
-            Problem::Different { differences, missing, is_forgetful } => {
-                if *is_forgetful {
-                    items.push(PlanItem::of_call(Action::Rebuild, call_id.clone()));
-                }
-                let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
-                items.extend(missing.iter().map(item));
-                let is_refolded = differences.iter().any(|difference| !FORGOTTEN.contains(&difference.name));
-                if is_refolded && !call_id.is_entity() {
-                    items.push(PlanItem::of_call(Action::Refold, call_id.clone()));
-                }
-            }
-            Problem::Lost { events, is_placed } => {
-                if *is_placed {
-                    items.push(PlanItem::of_call(Action::Rebuild, call_id.clone()));
-                }
-                let item = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
-                items.extend(events.iter().map(item));
-            }
-            Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents | Problem::TooFarBack => {}
+    let mut left_out = None;
+    for finding in findings {
+        let mut of_call = repair_of(finding);
+        let room = items_max - items.len();
+        if of_call.len() > room {
+            left_out = Some(finding);
+            // A call without some of its events has another state, so it is left to the next plan. One that no plan can hold is repaired in
+            // parts.
+            of_call.truncate(if items.is_empty() { room } else { 0 });
+        }
+        items.extend(of_call);
+        if left_out.is_some() {
+            break;
         }
     }
+    let capped = left_out.is_some();
+    let continue_at = left_out.and_then(|finding| report.found_at.get(&finding.call_id)).copied();
     let examined = report.matching + report.findings.len();
-    let capped = items.len() > items_max;
-    items.truncate(items_max);
     let filter = json!({ "verify": filter });
-    Draft { verb: Verb::Verify, filter, items, capped, continue_at: None, examined, not_found: Vec::new() }
+    Draft { verb: Verb::Verify, filter, items, capped, continue_at, examined, not_found: Vec::new() }
         .into_plan(stack)
         .await
+}
+
+/// Returns the items that repair a call. Empty if nothing can.
+fn repair_of(Finding { call_id, problem }: &Finding) -> Vec<PlanItem> {
+    let rebuild = || PlanItem::of_call(Action::Rebuild, call_id.clone());
+    let replay = |id: &EventId| PlanItem::of_event(Action::Replay, id.clone(), Some(call_id.clone()));
+    match problem {
+        Problem::Different { differences, missing, is_forgetful } => {
+            let is_refolded = differences.iter().any(|difference| !FORGOTTEN.contains(&difference.name));
+            let refold =
+                (is_refolded && !call_id.is_entity()).then(|| PlanItem::of_call(Action::Refold, call_id.clone()));
+            is_forgetful.then(rebuild).into_iter().chain(missing.iter().map(replay)).chain(refold).collect()
+        }
+        Problem::Lost { events, is_placed } => {
+            is_placed.then(rebuild).into_iter().chain(events.iter().map(replay)).collect()
+        }
+        Problem::Unknown | Problem::Unreadable { .. } | Problem::TooManyEvents | Problem::TooFarBack => Vec::new(),
+    }
 }
 
 /// Place to which the id of a call leads.
@@ -266,6 +286,14 @@ enum Located {
     /// There is no row under this id, which is the end of an alias if there is one.
     NoRow(CallId, Vec<EventId>),
     Unreadable(CallId, String),
+}
+
+impl Located {
+    const fn call_id(&self) -> &CallId {
+        match self {
+            Self::Row(call_id, _) | Self::NoRow(call_id, _) | Self::Unreadable(call_id, _) => call_id,
+        }
+    }
 }
 
 async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
@@ -281,8 +309,14 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
 
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.
 ///
-/// `received` are events of the call that were received since the operator's time. Others are searched around its attempts.
-async fn verify_call(stack: &Stack, call_id: CallId, received: Vec<EventId>) -> Result<Option<Finding>, Error> {
+/// `received` are events of the call that were received since the operator's time. Others are searched around its attempts, up to the minute
+/// of `unread_until`.
+async fn verify_call(
+    stack: &Stack,
+    call_id: CallId,
+    received: Vec<EventId>,
+    unread_until: Timestamp,
+) -> Result<Option<Finding>, Error> {
     let finding = |call_id: &CallId, problem| Ok(Some(Finding { call_id: call_id.clone(), problem }));
     let mut call = match stack.calls.get_call(&call_id).await {
         Ok(Some(call)) => call,
@@ -300,7 +334,7 @@ async fn verify_call(stack: &Stack, call_id: CallId, received: Vec<EventId>) -> 
         let is_forgetful = !differences_found.is_empty();
         // The events of a dial are searched around its time, so a forgotten dial leads to events that the row lacks too.
         let row = rebuilt.unwrap_or_else(|| call.clone());
-        let events = match events_of(stack, &row, &received, now).await {
+        let events = match events_of(stack, &row, &received, unread_until, now).await {
             Ok(Some(events)) => events,
             Ok(None) => return finding(&call.call_id, Problem::TooManyEvents),
             Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
@@ -339,15 +373,16 @@ async fn verify_call(stack: &Stack, call_id: CallId, received: Vec<EventId>) -> 
     Ok(None)
 }
 
-/// Reads the events of a call: those that its row names, those around its attempts, and those of `received`. `None` if there are
-/// too many.
+/// Reads the events of a call: those that its row names, those around its attempts up to the minute of `unread_until`, and those of
+/// `received`. `None` if there are too many.
 async fn events_of(
     stack: &Stack,
     row: &Call,
     received: &[EventId],
+    unread_until: Timestamp,
     now: Timestamp,
 ) -> Result<Option<Vec<ProviderEvent>>, switchhook_aws::Error> {
-    let Some(mut events) = stack.inbox.events_of_call(row, now).await? else { return Ok(None) };
+    let Some(mut events) = stack.inbox.events_of_call_until(row, unread_until, now).await? else { return Ok(None) };
     let is_known = |id: &EventId| row.is_drift_found_id(id) || events.iter().any(|event| event.event_id == *id);
     let others: BTreeSet<EventId> = received.iter().filter(|id| !is_known(id)).cloned().collect();
     for mut event in stack.inbox.read_by_id(others).await? {
@@ -392,14 +427,21 @@ fn dial_of(record: &AttemptRecord) -> (Option<&AttemptKey>, Option<&str>) {
 }
 
 /// Returns the finding about a call without a row. Only an event of a provider or a creation makes a call, so a call without one
-/// was never stored. `None` if there is nothing to report.
+/// was never stored. If the operator named the call, its events are those that arrived in the period. `None` if there is nothing to report.
 async fn lost_call(
     stack: &Stack,
     call_id: CallId,
-    events: Vec<EventId>,
-    is_search: bool,
+    mut events: Vec<EventId>,
+    period: Option<(Timestamp, Timestamp)>,
     now: Timestamp,
 ) -> Result<Option<Finding>, Error> {
+    if let Some((since, until)) = period {
+        let minutes = minute_of(since)..=minute_of(until);
+        let Some(found) = stack.inbox.ids_received_in(minutes, &call_id, PAGES_MAX).await? else {
+            return Ok(Some(Finding { call_id, problem: Problem::TooFarBack }));
+        };
+        events = found;
+    }
     let unique: BTreeSet<EventId> = events.into_iter().collect();
     let mut events = stack.inbox.read_by_id(unique).await?;
     events.retain(|event| event.received_at <= now.minus(ARRIVAL_MARGIN));
@@ -415,7 +457,7 @@ async fn lost_call(
     events.sort_by_key(|event| (is_own(event.origin), event.received_at));
     let problem = if is_lost {
         Problem::Lost { events: events.into_iter().map(|event| event.event_id).collect(), is_placed }
-    } else if is_search {
+    } else if period.is_none() {
         return Ok(None);
     } else {
         Problem::Unknown

@@ -1,11 +1,11 @@
 //! A call is verified: its events are folded again and compared with its row.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
-use serde_json::json;
+use serde_json::{Value, json};
 use switchhook_aws::sdk::Patience;
 use switchhook_domain::{Call, CallId, Provider};
 use switchhook_local::connector::Fault;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
 use crate::outbound::{all_accounts, call_request, create};
-use crate::repair::stack_with;
+use crate::repair::{drop_messages, stack_with};
 
 /// Stores a call that rang, was answered and ended.
 async fn finished_call(world: &World, id: &str) {
@@ -147,6 +147,44 @@ async fn lost_row_is_found_by_its_events_and_rebuilt() {
     // The call announces again, from its first id on. Subscribers that have these ids ignore them.
     assert_eq!(world.published_types("c1").len(), 2 * announced.len());
     assert_eq!(found(&verified(&world, &VerifyFilter::Since).await), "");
+}
+
+/// The search for calls has read these minutes, with the events of all calls.
+#[tokio::test(start_paused = true)]
+async fn minutes_of_the_search_are_not_read_again_for_each_call() {
+    let world = World::new();
+    for id in ["c1", "c2", "c3"] {
+        finished_call(&world, id).await;
+    }
+    world.wait(MINUTE * 3).await;
+    let searched: Arc<Mutex<Vec<String>>> = Arc::default();
+    let record = Arc::clone(&searched);
+    world.set_fault_hook(move |call| {
+        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
+        if body["IndexName"] == "by_received" {
+            record.lock().unwrap().push(body["ExpressionAttributeValues"][":bucket"].to_string());
+        }
+        None
+    });
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, found(&report).as_str()), (3, ""));
+    let searched = searched.lock().unwrap();
+    let different: BTreeSet<&String> = searched.iter().collect();
+    assert!(!searched.is_empty() && different.len() == searched.len(), "{searched:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_event_is_found_though_it_came_before_the_searched_time() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "never-folded", "RINGING", 1)).await;
+    drop_messages(&world);
+    world.wait(MINUTE).await;
+    let since = world.now();
+    world.accept(Provider::Generic, &generic("c1", "folded", "ENDED", 60)).await;
+    world.consume(&world.receive()).await;
+    world.wait(MINUTE * 3).await;
+    let report = verify(&stack(&world), &VerifyFilter::Since, since, &mut |_, _| {}).await.unwrap();
+    assert_eq!(found(&report), "c1 differs: missing_event");
 }
 
 /// One call's events are searched minute by minute, so a long period is not searched to its end.

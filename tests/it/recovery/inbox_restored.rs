@@ -1,15 +1,20 @@
 //! The inbox is restored to an earlier time, or lost, and the calls table is intact.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
 use switchhook_domain::Provider;
 use switchhook_local::INBOX_TABLE;
+use switchhook_local::connector::Fault;
 use switchhook_operate::plan::{Action, Plan};
 use switchhook_operate::recover::plan_refill;
-use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic};
+use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic, is_request_to};
+use tokio::time::Instant;
 
-use super::{Backup, MAX, back_up, carry_out, dials, found, key_of, keys, repair, restore, stack, states, verified};
+use super::{
+    Backup, MAX, back_up, carry_out, dials, found, key_of, keys, lose, repair, restore, stack, states, verified,
+};
 use crate::bookings;
 use crate::outbound::{HOUR, call_request, create};
 
@@ -196,4 +201,29 @@ async fn refilled_event_is_read_like_the_webhook_and_replaced_by_none() {
     world.quiesce().await;
     let after = world.call("team").await;
     assert_eq!((after.job, after.history.len()), (before.job, before.history.len()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_of_a_page_are_written_into_the_inbox_at_the_same_time() {
+    const ROWS: u32 = 40;
+    const SLOW: Duration = Duration::from_millis(20);
+    let world = World::new();
+    let began = world.now();
+    for n in 0..ROWS {
+        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
+    }
+    world.quiesce().await;
+    lose(&world, INBOX_TABLE).await;
+    let stack = stack(&world);
+    let plan = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();
+    world.set_fault_hook(|call| {
+        let is_event = String::from_utf8_lossy(call.body).contains("\"generic:e");
+        let is_put = call.operation == "PutItem" && is_request_to(call, INBOX_TABLE);
+        (is_put && is_event).then_some(Fault::Delay(SLOW))
+    });
+    let started = Instant::now();
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (ROWS as usize, 0));
+    let elapsed = started.elapsed();
+    assert!(elapsed >= SLOW && elapsed < SLOW * ROWS / 4, "{elapsed:?}");
 }

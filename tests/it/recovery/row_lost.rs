@@ -1,13 +1,18 @@
-//! The row of a call that Switchhook places is lost.
+//! Rows of calls are lost.
+
+use std::time::Duration;
 
 use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
+use switchhook_domain::Provider;
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::plan::{Action, CallSummary};
 use switchhook_operate::verify::{VerifyFilter, plan_repair};
-use switchhook_tests::{MINUTE, World, down, is_request_to};
+use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
+use tokio::time::Instant;
 
 use super::{MAX, carry_out, dials, found, repair, stack, verified};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call, send};
@@ -48,7 +53,7 @@ async fn row_that_is_lost_during_a_dial_comes_back_with_its_plan_and_its_dial() 
     let world = World::new();
     let began = world.now();
     let call_id = create(&world, &call_request("busy,no_answer,confirms")).await;
-    world.wait(std::time::Duration::from_secs(3)).await;
+    world.wait(Duration::from_secs(3)).await;
     assert_eq!(dials(&world)[&call_id], 1);
     world.delete_item(CALLS_TABLE, &call_id).await;
     // The webhooks of the dial make a row without a plan. Nothing would dial the call again.
@@ -98,7 +103,7 @@ async fn repeated_request_brings_a_lost_row_back_and_dials_nobody_again() {
         }
         let (code, call_id) = create_with_key(&world, &request).await;
         assert_eq!(code, StatusCode::CREATED);
-        world.wait(std::time::Duration::from_secs(wait)).await;
+        world.wait(Duration::from_secs(wait)).await;
         assert_eq!(dials(&world).contains_key(&call_id), is_dialled, "after {wait} s");
         world.delete_item(CALLS_TABLE, &call_id).await;
         let repeated = create_with_key(&world, &request).await;
@@ -142,4 +147,64 @@ async fn nothing_is_dialled_that_the_inbox_cannot_record() {
     world.wait(MINUTE * 10).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(dials(&world)[&call_id], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_lost_rows_are_looked_up_at_the_same_time() {
+    const ROWS: u32 = 40;
+    const SLOW: Duration = Duration::from_millis(20);
+    let world = World::new();
+    let began = world.now();
+    for n in 0..ROWS {
+        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
+    }
+    world.wait(MINUTE * 3).await;
+    for n in 0..ROWS {
+        world.delete_item(CALLS_TABLE, &format!("c{n}")).await;
+    }
+    world.set_fault_hook(|call| {
+        (call.operation == "GetItem" && is_request_to(call, INBOX_TABLE)).then_some(Fault::Delay(SLOW))
+    });
+    let started = Instant::now();
+    let report = verified(&stack(&world), began).await;
+    assert_eq!(report.findings.len(), ROWS as usize);
+    // The event of each call is read, and then the record of its creation.
+    let one_by_one = SLOW * 2 * ROWS;
+    let elapsed = started.elapsed();
+    assert!(elapsed > SLOW && elapsed < one_by_one / 4, "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn repair_that_reached_its_limit_goes_on_with_the_next_calls() {
+    let world = World::new();
+    let began = world.now();
+    // Each call gets its last event after all have got their first one.
+    for (type_, second) in [("RINGING", 1), ("ENDED", 60)] {
+        for id in ["e", "d", "c", "b", "a"] {
+            world.accept(Provider::Generic, &generic(id, &format!("{id}-{type_}"), type_, second)).await;
+            world.wait(Duration::from_secs(2)).await;
+        }
+    }
+    world.wait(MINUTE * 3).await;
+    let before = CallSummary::new(&world.call("a").await);
+    for id in ["a", "b", "c", "d", "e"] {
+        world.delete_item(CALLS_TABLE, id).await;
+    }
+    let stack = stack(&world);
+    let (mut since, mut planned) = (began, Vec::new());
+    loop {
+        let report = verified(&stack, since).await;
+        let plan = plan_repair(&stack, &VerifyFilter::Since, &report, 5).await.unwrap();
+        let calls: Vec<&str> = plan.items.iter().map(|item| item.call_id.as_ref().unwrap().as_str()).collect();
+        planned.push(calls.join(" "));
+        assert_eq!(plan.capped, plan.continue_at.is_some());
+        carry_out(&stack, &plan).await;
+        world.quiesce().await;
+        let Some(next) = plan.continue_at else { break };
+        assert!(next > since, "the next plan goes on later");
+        since = next;
+    }
+    assert_eq!(planned, ["e e d d", "c c b b", "a a"], "a plan has all events of its calls");
+    assert_eq!(CallSummary::new(&world.call("a").await), before);
+    assert_eq!(found(&verified(&stack, began).await), "");
 }

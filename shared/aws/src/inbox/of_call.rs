@@ -56,6 +56,19 @@ impl Inbox {
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::ListInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
     pub async fn events_of_call(&self, call: &Call, now: Timestamp) -> Result<Option<Vec<ProviderEvent>>, Error> {
+        self.events_of_call_until(call, Timestamp::from_millis(i64::MAX), now).await
+    }
+
+    /// Reads the events of [`Inbox::events_of_call`], except those that the row lacks and that arrived in a minute after `until`.
+    ///
+    /// # Errors
+    /// The same as [`Inbox::events_of_call`].
+    pub async fn events_of_call_until(
+        &self,
+        call: &Call,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<Vec<ProviderEvent>>, Error> {
         let known = call.history.iter().map(|entry| entry.source_event_id.clone());
         let known: BTreeSet<EventId> = known.filter(|id| !call.is_drift_found_id(id)).collect();
         let mut events = self.read_by_id(known.clone()).await?;
@@ -63,7 +76,7 @@ impl Inbox {
         for attempt in call.attempts().iter().rev() {
             let first = minute_of(attempt.started_at) - BEFORE_MINUTES;
             let last = minute_of(attempt.last_event_at).min(minute_of(now)) + AFTER_MINUTES;
-            minutes.extend((first..=last).take(MINUTES_MAX.saturating_sub(minutes.len())));
+            minutes.extend((first..=last.min(minute_of(until))).take(MINUTES_MAX.saturating_sub(minutes.len())));
         }
         let Some(found) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
         let missing = found.into_iter().filter(|id| !known.contains(id) && !call.is_drift_found_id(id));
