@@ -16,7 +16,7 @@ use switchhook_operate::plan::{
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
 
-use self::go_on::{print_how_to_go_on, print_resume};
+use self::go_on::{Stage, print_how_to_go_on, print_next_plan, print_resume};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::aligned;
 use crate::words::counted;
@@ -278,12 +278,13 @@ fn finish(
     if json {
         writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?;
     } else {
-        print_run(connection, run, out)?;
+        print_run(connection, run, plan, out)?;
     }
     Ok(ended(run, plan))
 }
 
-/// Returns the end of a command whose run has ended. A run that left an item alone did not reach its aim.
+/// Returns the end of a command whose run has ended. A run that left an item alone did not reach its aim, nor did one whose plan reached
+/// its limit.
 fn ended(run: &Run, plan: &Plan) -> Ended {
     let left_in_plan = match run.verb {
         // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten. A call that cannot be
@@ -299,7 +300,7 @@ fn ended(run: &Run, plan: &Plan) -> Ended {
         | Verb::Refill
         | Verb::Stop => 0,
     };
-    let is_whole = plan.not_found.is_empty() && run.counts.skipped + left_in_plan == 0;
+    let is_whole = !plan.capped && plan.not_found.is_empty() && run.counts.skipped + left_in_plan == 0;
     match run.state {
         RunState::Finished if is_whole => Ended::Found,
         RunState::Finished | RunState::Unfinished => Ended::NotFound,
@@ -394,17 +395,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
             plan::EFFECTS_MAX
         )?;
     }
-    if plan.capped {
-        write!(out, "More may match: the plan has reached its limit, or a queue did not give out all its messages.")?;
-        match plan.continue_at {
-            Some(at) => writeln!(out, " The next plan goes on with --since {at}.")?,
-            None if !plan.items.is_empty() => writeln!(out, " Carry it out and repeat the command, or raise --max.")?,
-            None => writeln!(
-                out,
-                " Nothing of it can be processed: name other items, or raise --max. Of one call, a queue gives out ten messages at a time."
-            )?,
-        }
-    }
+    print_next_plan(plan, Stage::Planned, out)?;
     let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
     if blocked > 0 {
         writeln!(out, "Numbers that would be blocked, if BlockOnRequest is on: {blocked}.")?;
@@ -485,7 +476,7 @@ fn print_skipped(skipped: &[Skipped], count: usize, what: &str, out: &mut impl W
 }
 
 /// Prints the result of a run.
-fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Result<()> {
+fn print_run(connection: &Connection, run: &Run, plan: &Plan, out: &mut impl Write) -> io::Result<()> {
     match run.state {
         RunState::Finished => writeln!(out, "Run {} finished: {}.", run.id, run.result())?,
         RunState::Unfinished => {
@@ -494,7 +485,11 @@ fn print_run(connection: &Connection, run: &Run, out: &mut impl Write) -> io::Re
             print_resume(&connection.stack.options(), run, out)?;
         }
     }
-    print_skipped(&run.skipped, run.counts.skipped, "left alone", out)
+    print_skipped(&run.skipped, run.counts.skipped, "left alone", out)?;
+    match run.state {
+        RunState::Finished => print_next_plan(plan, Stage::CarriedOut, out),
+        RunState::Unfinished => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -549,6 +544,10 @@ mod tests {
             assert_eq!(ended_of(&left, verb, 0, "finished"), Ended::NotFound, "{verb}");
         }
         assert_eq!(ended_of(&left, "replay", 0, "finished"), Ended::Found);
+        let capped = Plan { capped: true, ..plan(1) };
+        for verb in ["republish", "redrive", "stop", "verify", "replay"] {
+            assert_eq!(ended_of(&capped, verb, 0, "finished"), Ended::NotFound, "{verb}");
+        }
     }
 
     #[test]

@@ -36,14 +36,14 @@ The events are sent again from the inbox. An event that the inbox no longer hold
 deleted once its event is in the call, or is refused there for good. An event that fails again comes back here. The order in which
 events are folded does not change the result.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or the run left an event alone (for example because
-it was not folded in time), 2 if the command could not be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, the run left an event alone (for example because it was
+not folded in time), or its plan had reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 const DISCARD_HELP: &str = "\
 Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or a message did not come, 2 if the command could not
-be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, a message did not come, or the plan of the run had
+reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -41,8 +41,8 @@ because the person asked not to be called. --also-do-not-call takes it off, unle
 What no command can erase: the provider's own records, backups and exports of the tables, the stream of the calls table (24 hours),
 and what subscribers stored. docs/privacy.md has the list. A reason that may hold a phone number is refused.
 
-Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do, or the run was stopped or left
-something alone, 2 if the stack could not be reached, 3 if it was refused.";
+Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do, the run was stopped or left something alone, or its
+plan had reached its limit, 2 if the stack could not be reached, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]

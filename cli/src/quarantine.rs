@@ -31,14 +31,14 @@ The stored body is read again by the rules of this version, or by the entry that
 begins with x-. An event that can be read is folded as if it had just been accepted, under the id that it always had. The plan says why
 another one cannot be read. A plan that reaches its limit holds the earliest events.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or the run left an event alone, 2 if the command could
-not be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, the run left an event alone, or its plan had reached its
+limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 const DISCARD_HELP: &str = "\
 Takes the events off the list, and deletes their notices from the dead-letter queue. The events stay in the inbox.
 
-Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, or a notice did not come, 2 if the command could not
-be carried out, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, a notice did not come, or the plan of the run had
+reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

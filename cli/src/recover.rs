@@ -45,8 +45,8 @@ Examples:
 Use it after the inbox was restored to an earlier time, and the calls were not. The row of a call holds its events in short form.
 They are written into the inbox, with the request that created the call and its dials. The bodies of the webhooks are lost.
 
-Exit status: 0 if done or planned, 1 if there is nothing to do or the run left a call alone, 2 if it could not be done,
-3 if it was refused.";
+Exit status: 0 if done or planned, 1 if there is nothing to do, the run left a call alone, or its plan had reached its limit, 2 if it could
+not be done, 3 if it was refused.";
 
 const STOP_EXAMPLES: &str = "\
 Examples:
@@ -60,8 +60,8 @@ Create a call again if the person is to be called.
 
 A call that is not due yet was dialled only if somebody triggered it by hand. --keep-not-due keeps such calls.
 
-Exit status: 0 if done or planned, 1 if there is nothing to do or the run left a call alone, 2 if it could not be done,
-3 if it was refused.";
+Exit status: 0 if done or planned, 1 if there is nothing to do, the run left a call alone, or its plan had reached its limit, 2 if it could
+not be done, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -38,8 +38,8 @@ runs on the stack, because the plan reads the events with the rules of this tool
 
 An interrupted run goes on with `switchhook run resume`. Ctrl-C stops it at the end of a page.
 
-Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do, the call was not found, or the run was
-stopped or left an event alone, 2 if the stack could not be reached, 3 if the replay was refused.";
+Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to do, the call was not found, the run was stopped or left
+an event alone, or its plan had reached its limit, 2 if the stack could not be reached, 3 if the replay was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -31,7 +31,8 @@ not find a call that was settled more than three days earlier, and whose last ev
 after a redrive: use --call for those. If more calls were written than a plan holds (--max), it prints the --since with which --failed
 goes on. A plan with --since leaves the messages in the queue.
 
-Exit status: 0 if done or planned, 1 if there is nothing to publish or the run left something alone, 2 if not all events could be published, 3 if it was refused.";
+Exit status: 0 if done or planned, 1 if there is nothing to publish, the run left something alone, or its plan had reached its limit, 2 if
+not all events could be published, 3 if it was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

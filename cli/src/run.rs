@@ -27,8 +27,8 @@ A run stores its position after each page of items, so it goes on from any machi
 and left alone. If another process still carries the run out, that process stops. The rate and the reason are those of the
 start. A plan is kept for a day, so a run that was interrupted can be resumed for that time.
 
-Exit status: 0 if the run is finished, 1 if it was stopped again or left an item alone, 2 if the stack could not be
-reached, 3 if there is no such run or it is finished already.";
+Exit status: 0 if the run is finished, 1 if it was stopped again or left an item alone, or if its plan had reached its limit, 2 if the
+stack could not be reached, 3 if there is no such run or it is finished already.";
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {

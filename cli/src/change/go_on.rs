@@ -1,7 +1,8 @@
-//! The advice to an operator whose run was stopped by an error.
+//! The advice to an operator whose run was stopped by an error, or whose plan reached its limit.
 
 use std::io::{self, Write};
 
+use switchhook_operate::plan::Plan;
 use switchhook_operate::run::{Run, RunId, RunState};
 use switchhook_operate::{Error, ErrorKind};
 
@@ -38,11 +39,70 @@ pub(super) fn print_resume(options: &str, run: &Run, out: &mut impl Write) -> io
     writeln!(out, "  switchhook run resume {} {options}", run.id)
 }
 
+/// Stage of a plan that is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Planned,
+    CarriedOut,
+}
+
+/// Prints how the next plan goes on, if this one reached its limit.
+pub(super) fn print_next_plan(plan: &Plan, stage: Stage, out: &mut impl Write) -> io::Result<()> {
+    if !plan.capped {
+        return Ok(());
+    }
+    write!(out, "More may match: the plan has reached its limit, or a queue did not give out all its messages.")?;
+    match (plan.continue_at, stage) {
+        (Some(at), _) => writeln!(out, " The next plan goes on with --since {at}."),
+        (None, _) if plan.items.is_empty() => writeln!(
+            out,
+            " Nothing of it can be processed: name other items, or raise --max. Of one call, a queue gives out ten messages at a time."
+        ),
+        (None, Stage::Planned) => writeln!(out, " Carry it out and repeat the command, or raise --max."),
+        (None, Stage::CarriedOut) => writeln!(out, " Repeat the command, or raise --max."),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use insta::assert_snapshot;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn plan_that_reached_its_limit_says_how_the_next_one_goes_on() {
+        let plan = |items: usize, capped: bool| -> Plan {
+            serde_json::from_value(json!({
+                "id": "p-1", "verb": "republish", "made_at": "2026-11-22T15:58:04Z", "valid_until": "2026-11-22T16:13:04Z",
+                "filter": null, "items": vec![json!({"action": "republish", "call_id": "c1"}); items], "capped": capped,
+                "examined": 0, "unaffected": 0, "skipped": [], "skipped_count": 0, "effects": [], "calls": 0, "phones": 0,
+                "corrections": 0, "domain_events": 0,
+                "cost": {"requests": 0, "read_units": 0, "write_units": 0, "dollars": 0.0},
+            }))
+            .unwrap()
+        };
+        let printed = |plan: &Plan, stage| {
+            let mut out = Vec::new();
+            print_next_plan(plan, stage, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(printed(&plan(2, false), Stage::CarriedOut), "");
+        let continue_at = Some(switchhook_domain::Timestamp::from_millis(1_000));
+        let limited = Plan { continue_at, ..plan(2, true) };
+        let texts = [
+            printed(&limited, Stage::CarriedOut),
+            printed(&plan(2, true), Stage::Planned),
+            printed(&plan(2, true), Stage::CarriedOut),
+            printed(&plan(0, true), Stage::Planned),
+        ];
+        assert_snapshot!(texts.concat(), @"
+        More may match: the plan has reached its limit, or a queue did not give out all its messages. The next plan goes on with --since 1970-01-01T00:00:01.000Z.
+        More may match: the plan has reached its limit, or a queue did not give out all its messages. Carry it out and repeat the command, or raise --max.
+        More may match: the plan has reached its limit, or a queue did not give out all its messages. Repeat the command, or raise --max.
+        More may match: the plan has reached its limit, or a queue did not give out all its messages. Nothing of it can be processed: name other items, or raise --max. Of one call, a queue gives out ten messages at a time.
+        ");
+    }
 
     #[test]
     fn run_that_cannot_be_read_with_expired_credentials_is_named() {
