@@ -117,7 +117,15 @@ pub(crate) async fn forecast(
     });
     let found = concurrently(CONCURRENCY, found).await?;
     let next = match items.iter().find(|item| matches!(item.action, Action::Rebuild | Action::Stop)) {
-        Some(item) => next_row(stack, stored.as_ref(), call_id, item.action, now).await?,
+        Some(item) => match next_row(stack, stored.as_ref(), call_id, item.action, now).await {
+            Ok(next) => next,
+            // Without what the inbox records of it, the call would become another one.
+            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                let steps = items.iter().map(|_| Step::Skip(error.to_string())).collect();
+                return Ok(Forecast { effect: None, steps });
+            }
+            Err(error) => return Err(error.into()),
+        },
         None => None,
     };
     let row = next.as_ref().map(|next| next.call.clone()).or_else(|| stored.clone());
@@ -226,7 +234,7 @@ async fn next_row(
     call_id: Option<&CallId>,
     action: Action,
     now: Timestamp,
-) -> Result<Option<Transition>, Error> {
+) -> Result<Option<Transition>, switchhook_aws::Error> {
     let policy = &stack.policy();
     match (action, row.map(|row| &row.call_id).or(call_id)) {
         (Action::Stop, _) => Ok(row.and_then(|row| row.stop_unknown(policy, now))),
@@ -241,7 +249,7 @@ pub(crate) async fn rebuild(
     row: Option<&Call>,
     call_id: &CallId,
     now: Timestamp,
-) -> Result<Option<Transition>, Error> {
+) -> Result<Option<Transition>, switchhook_aws::Error> {
     let creation = match row {
         Some(row) if row.plan.is_some() => None,
         Some(_) | None => stack.inbox.creation(call_id).await?,
@@ -403,11 +411,20 @@ async fn fold_steps(
     let mut skipped_refold = None;
     for step in steps.iter_mut() {
         let (Step::Refold(drift), Some(call)) = (&*step, &after) else { continue };
-        let Some(mut events) = stack.inbox.events_of_call(call, now).await? else {
-            let reason = "the call has too many events to fold it again";
-            *step = Step::Skip(reason.to_owned());
-            skipped_refold = Some(reason);
-            continue;
+        let read = match stack.inbox.events_of_call(call, now).await {
+            Ok(events) => events.ok_or_else(|| "the call has too many events to fold it again".to_owned()),
+            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                Err(error.to_string())
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let mut events = match read {
+            Ok(events) => events,
+            Err(reason) => {
+                *step = Step::Skip(reason.clone());
+                skipped_refold = Some(reason);
+                continue;
+            }
         };
         events.retain(|event| !decided.iter().any(|new| new.event_id == event.event_id));
         events.extend(
@@ -423,7 +440,7 @@ async fn fold_steps(
         }
     }
     if let Some(reason) = skipped_refold {
-        leave_as_stored(steps, reason);
+        leave_as_stored(steps, &reason);
     }
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();

@@ -101,17 +101,21 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 /// already stays as it is, except that forgotten persons are erased from it, and that a cancellation goes which its booking took back.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let refilled = items.iter().map(|item| async move {
-        let mut left: Vec<LeftAlone> = Vec::new();
-        let Some(call_id) = &item.call_id else { return Ok(left) };
-        match stack.calls.get_call(call_id).await {
-            Ok(Some(call)) => refill_call(stack, &call).await?,
-            Ok(None) => left.push((item.clone(), "the call does not exist".to_owned())),
-            Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
-                left.push((item.clone(), error.to_string()));
-            }
-            Err(error) => return Err(Error::from(error)),
+        let Some(call_id) = &item.call_id else { return Ok(None) };
+        let refilled = match stack.calls.get_call(call_id).await {
+            Ok(Some(call)) => refill_call(stack, &call).await,
+            Ok(None) => return Ok(Some((item.clone(), "the call does not exist".to_owned()))),
+            Err(error) => Err(error.into()),
+        };
+        match refilled {
+            Ok(()) => Ok(None),
+            Err(Error::Aws(
+                error @ (switchhook_aws::Error::DecodeCall(_)
+                | switchhook_aws::Error::DecodeInbox(_)
+                | switchhook_aws::Error::NewerSchema(_)),
+            )) => Ok(Some((item.clone(), error.to_string()))),
+            Err(error) => Err(error),
         }
-        Ok(left)
     });
     Ok(concurrently(CONCURRENCY, refilled).await?.into_iter().flatten().collect())
 }

@@ -101,7 +101,7 @@ pub enum Problem {
     },
     /// There is no row, and the inbox holds no event of the call in the searched period.
     Unknown,
-    /// The row cannot be read.
+    /// The row, or an event of the call, cannot be read.
     Unreadable { error: String },
     /// Too many events of other calls arrived in the same minutes to read those of this call.
     TooManyEvents,
@@ -329,7 +329,13 @@ async fn verify_call(
     };
     for _ in 0..READS_MAX {
         let now = stack.now();
-        let rebuilt = forecast::rebuild(stack, Some(&call), &call.call_id, now).await?.map(|next| next.call);
+        let rebuilt = match forecast::rebuild(stack, Some(&call), &call.call_id, now).await {
+            Ok(rebuilt) => rebuilt.map(|next| next.call),
+            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+                return finding(&call.call_id, Problem::Unreadable { error: error.to_string() });
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut differences_found = rebuilt.as_ref().map(|rebuilt| forgotten(&call, rebuilt)).unwrap_or_default();
         let is_forgetful = !differences_found.is_empty();
         // The events of a dial are searched around its time, so a forgotten dial leads to events that the row lacks too.
@@ -443,13 +449,19 @@ async fn lost_call(
         events = found;
     }
     let unique: BTreeSet<EventId> = events.into_iter().collect();
-    let mut events = stack.inbox.read_by_id(unique).await?;
+    let read = async { Ok((stack.inbox.read_by_id(unique).await?, stack.inbox.creation(&call_id).await?)) };
+    let (mut events, creation) = match read.await {
+        Ok(read) => read,
+        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            return Ok(Some(Finding { call_id, problem: Problem::Unreadable { error: error.to_string() } }));
+        }
+        Err(error) => return Err(error.into()),
+    };
     events.retain(|event| event.received_at <= now.minus(ARRIVAL_MARGIN));
     let is_own = |origin| match origin {
         Origin::Switchhook => true,
         Origin::Provider(_) => false,
     };
-    let creation = stack.inbox.creation(&call_id).await?;
     // A call that is being created has no row yet.
     let is_placed = creation.is_some_and(|creation| creation.created_at <= now.minus(ARRIVAL_MARGIN));
     let is_lost = is_placed || events.iter().any(|event| !is_own(event.origin));

@@ -242,6 +242,54 @@ async fn row_that_cannot_be_read_is_named_and_the_others_are_verified() {
     assert!(found(&report).starts_with("c1: could not read"), "{}", found(&report));
 }
 
+/// A newer version of Switchhook stored the event, and was rolled back.
+async fn store_as_newer_version(world: &World, key: &str, item: &str) {
+    let mut newer = world.item(INBOX_TABLE, item).await;
+    newer.insert("event_id".to_owned(), AttributeValue::S(key.to_owned()));
+    newer.insert("schema_version".to_owned(), AttributeValue::N("99".to_owned()));
+    world.put_item(INBOX_TABLE, newer).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_event_cannot_be_read_is_named_and_the_others_are_verified() {
+    let world = World::new();
+    for id in ["c1", "c2", "c3"] {
+        finished_call(&world, id).await;
+    }
+    world.wait(MINUTE * 3).await;
+    store_as_newer_version(&world, "generic:c1-ENDED", "generic:c1-ENDED").await;
+    world.delete_item(CALLS_TABLE, "c1").await;
+    store_as_newer_version(&world, "switchhook:c2/created", "generic:c2-ENDED").await;
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!((report.matching, report.findings.len()), (1, 2));
+    let named = found(&report);
+    let (first, second) = named.split_once('\n').unwrap();
+    for (line, id) in [(first, "c1"), (second, "c2")] {
+        assert!(line.starts_with(&format!("{id}: ")) && line.contains("newer than this program"), "{named}");
+    }
+    assert!(!report.is_repairable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn repair_leaves_a_call_alone_whose_creation_cannot_be_read() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    let placed = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE * 30).await;
+    world.delete_item(CALLS_TABLE, "c1").await;
+    world.delete_item(CALLS_TABLE, &placed).await;
+    let report = verified(&world, &VerifyFilter::Since).await;
+    assert_eq!(report.findings.len(), 2, "{report:?}");
+    let creation = format!("switchhook:{placed}/created");
+    store_as_newer_version(&world, &creation, &creation).await;
+    let stack = stack(&world);
+    let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+    assert_eq!(plan.items.len(), 4, "{plan:?}");
+    assert!(plan.items.iter().all(|item| item.call_id == Some(CallId::new("c1"))), "{plan:?}");
+    assert!(plan.skipped_count > 0 && plan.skipped[0].reason.contains("newer than this program"), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "4 done, 0 unchanged, 0 skipped");
+}
+
 #[tokio::test(start_paused = true)]
 async fn event_on_its_way_is_no_difference() {
     let mut world = World::new();

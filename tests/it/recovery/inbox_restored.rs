@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
-use switchhook_domain::Provider;
+use switchhook_domain::{CallId, Provider};
 use switchhook_local::INBOX_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_operate::plan::{Action, Plan};
@@ -91,6 +91,26 @@ async fn events_dials_and_creations_come_back_from_the_rows() {
     assert!(dials(&world).values().all(|dials| *dials <= 3));
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
     assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_stored_event_cannot_be_read_is_left_alone_and_the_others_are_refilled() {
+    let world = World::new();
+    let began = world.now();
+    let backup = play(&world).await;
+    restore(&world, &backup).await;
+    let mut newer = world.item(INBOX_TABLE, "generic:e1").await;
+    newer.insert("schema_version".to_owned(), AttributeValue::N("99".to_owned()));
+    world.put_item(INBOX_TABLE, newer).await;
+    let stack = stack(&world);
+    // The first event of the call was received before the operator's time.
+    let plan = plan_refill(&stack, began.minus(HOUR), MAX, &mut |_, _| {}).await.unwrap();
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (plan.items.len() - 1, 1), "{run:?}");
+    assert_eq!(run.skipped[0].call_id, Some(CallId::new("early")));
+    assert!(run.skipped[0].reason.contains("newer than this program"), "{run:?}");
+    let report = found(&verified(&stack, began).await);
+    assert!(report.contains("Unreadable") && !report.contains("unknown_event"), "{report}");
 }
 
 #[tokio::test(start_paused = true)]
