@@ -1,5 +1,8 @@
 //! Actions of a run that fold no event, and the end of a redrive: its dead letters and notices are deleted.
 
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::Transition;
+
 use crate::dead_letters;
 use crate::error::Error;
 use crate::forget;
@@ -8,6 +11,17 @@ use crate::quarantine;
 use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
+
+/// Stores the next row of a call. Returns false if the call changed at the same time.
+pub(crate) async fn store_row(stack: &Stack, transition: &Transition) -> Result<bool, Error> {
+    match stack.calls.store(transition, stack.call_retention()).await? {
+        StoreOutcome::Committed => Ok(true),
+        // If the response to this write was lost, the SDK has repeated it, and the stored row is this one.
+        StoreOutcome::LostRace => {
+            Ok(stack.calls.get_call(&transition.call.call_id).await?.as_ref() == Some(&transition.call))
+        }
+    }
+}
 
 /// Carries out the actions that fold no event, in the order of the items. A repetition is safe. Returns the items that it left alone.
 pub(crate) async fn act(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {

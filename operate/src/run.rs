@@ -13,7 +13,6 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_aws::random::RandomIds;
@@ -334,11 +333,10 @@ impl Held<'_> {
             self.check(planned.len(), &items, forecast, &mut work).await?;
         }
         for (item, transition) in &work.rows {
-            match self.stack.calls.store(transition, self.stack.call_retention()).await? {
-                StoreOutcome::Committed => self.run.counts.done += 1,
-                StoreOutcome::LostRace => {
-                    self.run.skip(item, "the call changed at the same time: plan again".to_owned())
-                }
+            if act::store_row(self.stack, transition).await? {
+                self.run.counts.done += 1;
+            } else {
+                self.run.skip(item, "the call changed at the same time: plan again".to_owned());
             }
         }
         self.stack.events_queue.send_again(&work.sends).await?;

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_domain::Timestamp;
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::recover::plan_stop;
@@ -68,6 +69,18 @@ async fn calls_whose_dials_are_unknown_end_and_say_so() {
     // The attempt that the backup knows is looked up, and the call is not tried again.
     assert_snapshot!(call_state(&world, &retried).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+/// The client repeats the write, which then meets its own row.
+#[tokio::test(start_paused = true)]
+async fn call_is_counted_as_stopped_if_the_answer_to_the_write_was_lost() {
+    let Disaster { world, restored_to, .. } = disaster().await;
+    let stack = stack(&world);
+    let plan = plan_stop(&stack, restored_to, false, MAX).await.unwrap();
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
+    let run = carry_out(&stack, &plan).await;
+    world.clear_faults();
+    assert_eq!(run.result(), "3 done, 0 unchanged, 0 skipped");
 }
 
 #[tokio::test(start_paused = true)]
