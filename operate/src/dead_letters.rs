@@ -192,7 +192,7 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     plan(stack, filter, items_max, Verb::Redrive, |letter| {
         let event_id = letter.event_id.clone().filter(|_| letter.kind == LetterKind::Event)?;
         let item = PlanItem::of_event(Action::Redrive, event_id, letter.call_id.clone());
-        Some(PlanItem { has_message: letter.message_id.is_some(), message: letter.event.clone(), ..item })
+        Some(PlanItem { messages: usize::from(letter.message_id.is_some()), message: letter.event.clone(), ..item })
     })
     .await
 }
@@ -210,8 +210,8 @@ pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize
             LetterKind::QuarantineNotice if letter.in_index => return None,
             LetterKind::QuarantineNotice => None,
         };
-        let has_message = letter.message_id.is_some();
-        Some(PlanItem { event_id, has_message, ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone()) })
+        let messages = usize::from(letter.message_id.is_some());
+        Some(PlanItem { event_id, messages, ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone()) })
     })
     .await
 }
@@ -235,7 +235,16 @@ async fn plan(
     let not_found = filter.keys.iter().collect::<BTreeSet<_>>().into_iter();
     let not_found: Vec<NotFound> =
         not_found.filter_map(|key| not_found_reason(&listed, filter, key, &item_of)).collect();
-    let mut items: Vec<PlanItem> = selected.into_iter().filter_map(item_of).collect();
+    let mut items: Vec<PlanItem> = Vec::new();
+    let mut places = BTreeMap::new();
+    for item in selected.into_iter().filter_map(item_of) {
+        let place = *places.entry((item.event_id.clone(), item.key.clone())).or_insert(items.len());
+        match items.get_mut(place) {
+            // The consumer gave up the event twice. It is handled once, and both messages are deleted.
+            Some(first) => first.messages += item.messages,
+            None => items.push(item),
+        }
+    }
     let has_all_named = !filter.keys.is_empty() && not_found.is_empty();
     let capped = items.len() > items_max || (listed.not_received > 0 && !has_all_named);
     items.truncate(items_max);
@@ -288,7 +297,7 @@ fn not_found_reason(
 /// # Errors
 /// The errors of the inbox and of the queue.
 pub(crate) async fn read_lost_events(stack: &Stack, items: &mut [PlanItem]) -> Result<(), Error> {
-    let of_letters = items.iter().filter(|item| item.action == Action::Redrive && item.has_message);
+    let of_letters = items.iter().filter(|item| item.action == Action::Redrive && item.has_message());
     let looked = of_letters.filter_map(|item| item.event_id.clone()).map(|id| async move {
         match stack.inbox.get(&id).await {
             Ok(None) => Ok(Some(id)),

@@ -185,7 +185,7 @@ pub(crate) async fn forecast(
 
 /// Returns the step for an event that the inbox no longer holds.
 fn gone(item: &PlanItem) -> Step {
-    Step::Skip(if item.has_message {
+    Step::Skip(if item.has_message() {
         "the inbox no longer holds the event, and its dead letter could not be received: another reader may hide it, so plan again"
             .to_owned()
     } else {

@@ -167,7 +167,7 @@ fn of_letter(letter: &dead_letters::DeadLetter, call_id: Option<CallId>) -> Plan
     PlanItem {
         event_id: letter.event_id.clone(),
         call_id,
-        has_message: letter.message_id.is_some(),
+        messages: usize::from(letter.message_id.is_some()),
         ..PlanItem::of_key(Action::EraseDeadLetter, letter.key.clone())
     }
 }

@@ -216,11 +216,12 @@ async fn plan(
     let now = stack.now();
     let item = |event: Quarantined| {
         // Only ingress sends a notice. It is deleted after the mark.
-        let has_message = event.by == QuarantinedBy::Ingress
+        let has_notice = event.by == QuarantinedBy::Ingress
             && marked.contains(&event.event_id)
             && now.millis_since(event.quarantined_at) < NOTICE_MS_MAX;
+        let messages = usize::from(has_notice);
         let call_id = event.call_id.filter(|_| action == Action::Reprocess);
-        PlanItem { key: Some(event.item_key), has_message, ..PlanItem::of_event(action, event.event_id, call_id) }
+        PlanItem { key: Some(event.item_key), messages, ..PlanItem::of_event(action, event.event_id, call_id) }
     };
     let items = selected.into_iter().map(item).collect();
     let filter = json!({ "quarantine": filter });
@@ -272,7 +273,7 @@ pub(crate) async fn take_off_replayed(stack: &Stack, items: &[PlanItem]) -> Resu
     for item in items.iter().filter(|item| item.action == Action::Replay) {
         let Some(event_id) = &item.event_id else { continue };
         if stack.inbox.clear_attention(event_id.as_str()).await? {
-            marked.push(PlanItem { has_message: false, ..item.clone() });
+            marked.push(PlanItem { messages: 0, ..item.clone() });
         }
     }
     take_off(stack, &marked).await.map(drop)

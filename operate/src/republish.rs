@@ -135,7 +135,7 @@ pub async fn plan(
     // time were carried out.
     let is_whole = !capped && matches!(filter, RepublishFilter::Failed(None));
     let messages = failures.iter().filter(|_| is_whole).map(|failure| PlanItem {
-        has_message: true,
+        messages: 1,
         ..PlanItem::of_key(Action::DeleteRelayFailure, failure.message_id.clone())
     });
     items.extend(messages);

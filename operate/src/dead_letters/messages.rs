@@ -54,18 +54,19 @@ pub(crate) async fn delete_messages<'a>(
 ) -> Result<Vec<LeftAlone>, Error> {
     let keys = items.iter().filter_map(|item| Some((key_of_item(item)?, item)));
     let keys: BTreeMap<&str, &PlanItem> = keys.collect();
-    let mut missing: BTreeSet<&str> = keys.keys().copied().collect();
+    // Each key is searched to the end if the plan knows no message of it.
+    let mut missing: BTreeMap<&str, usize> = keys.iter().map(|(key, item)| (*key, item.messages.max(1))).collect();
     // A search that was killed hides its messages for this time.
     let give_up_at = stack.now().plus(hidden_for(queue).await?);
     while !missing.is_empty() {
-        let before = missing.len();
+        let before: usize = missing.values().sum();
         let mut search = Search::start(stack, queue).await?;
         let deleted = search.delete(&keys, &mut missing).await;
         let others = search.end().await?;
         deleted?;
         // The search may have found others of the same call behind those that it deleted.
-        if missing.len() == before {
-            let items = missing.iter().filter_map(|key| keys.get(key)).filter(|item| item.has_message);
+        if missing.values().sum::<usize>() == before {
+            let items = missing.keys().filter_map(|key| keys.get(key)).filter(|item| item.has_message());
             let expected: Vec<LeftAlone> = items.map(|item| ((*item).clone(), HIDDEN_MESSAGE.to_owned())).collect();
             if expected.is_empty() || queue.depth().await? <= others {
                 break;
@@ -178,8 +179,13 @@ impl<'a> Search<'a> {
         failed.map_or(Ok(new), Err)
     }
 
-    /// Deletes the messages with these keys while it receives, until none is missing.
-    async fn delete(&mut self, keys: &BTreeMap<&str, &PlanItem>, missing: &mut BTreeSet<&str>) -> Result<(), Error> {
+    /// Deletes the messages with these keys while it receives, until none is missing. `missing` has the number of messages that each key
+    /// still has.
+    async fn delete(
+        &mut self,
+        keys: &BTreeMap<&str, &PlanItem>,
+        missing: &mut BTreeMap<&str, usize>,
+    ) -> Result<(), Error> {
         while !missing.is_empty() {
             let messages = self.next().await?;
             if messages.is_empty() {
@@ -195,8 +201,13 @@ impl<'a> Search<'a> {
             let deleted = receipts.chunks(REQUEST_MAX).map(|some| async move { queue.delete(some).await });
             concurrently(CONCURRENCY, deleted).await?;
             for (key, message) in found {
-                missing.remove(key.as_str());
-                missing.remove(message.message_id.as_str());
+                let name = if missing.contains_key(key.as_str()) { &key } else { &message.message_id };
+                match missing.get_mut(name.as_str()) {
+                    Some(left) if *left > 1 => *left -= 1,
+                    Some(_) | None => {
+                        missing.remove(name.as_str());
+                    }
+                }
                 self.hidden.remove(&message.message_id);
             }
         }

@@ -104,13 +104,18 @@ pub struct PlanItem {
     /// Key of an item that is neither an event nor a call, for example the message id of a dead letter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// True if the item is a dead letter whose message was in the queue when the plan was made.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub has_message: bool,
-    /// Event of that message, if the inbox no longer holds it. It is no part of the stored plan, because it holds personal data: a run reads
+    /// Number of messages that the item had in its queue when the plan was made. The dead letters of one event are one item.
+    #[serde(default, skip_serializing_if = "has_none")]
+    pub messages: usize,
+    /// Event of such a message, if the inbox no longer holds it. It is no part of the stored plan, because it holds personal data: a run reads
     /// it from the queue.
     #[serde(skip)]
     pub message: Option<Box<ProviderEvent>>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn has_none(messages: &usize) -> bool {
+    *messages == 0
 }
 
 impl PlanItem {
@@ -132,7 +137,12 @@ impl PlanItem {
     }
 
     const fn of_nothing(action: Action) -> Self {
-        Self { action, event_id: None, call_id: None, key: None, has_message: false, message: None }
+        Self { action, event_id: None, call_id: None, key: None, messages: 0, message: None }
+    }
+
+    /// True if the item had a message in its queue when the plan was made.
+    pub(crate) const fn has_message(&self) -> bool {
+        self.messages > 0
     }
 
     /// Returns the id of the item for people.

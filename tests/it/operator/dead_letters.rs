@@ -113,6 +113,54 @@ async fn dead_letter_stays_until_its_event_is_folded() {
     assert_eq!(world.dead_letters().len(), 1);
 }
 
+/// The sweep queued the event again, and the consumer gave it up once more.
+fn give_up_again(world: &World) {
+    let letters = world.dead_letters().into_iter().map(|letter| letter.to_string());
+    let first: Vec<String> = letters.filter(|body| body.contains("generic:e1")).collect();
+    assert_eq!(first.len(), 1);
+    send_to_dlq(world, &first[0], "c1-again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_dead_letters_of_one_event_are_one_item_and_stay_until_it_is_folded() {
+    let mut world = with_dead_letters().await;
+    give_up_again(&world);
+    world.stop();
+    let stack = stack(&world);
+    let filter = LetterFilter { keys: vec!["generic:e1".to_owned()], ..LetterFilter::default() };
+    let plan = plan_redrive(&stack, &filter, MAX).await.unwrap();
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.result().as_str(), world.dead_letters().len()), ("0 done, 0 unchanged, 1 skipped", 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_dead_letters_of_one_event_are_deleted() {
+    for verb in [Verb::Redrive, Verb::DiscardDeadLetters] {
+        let world = with_dead_letters().await;
+        give_up_again(&world);
+        let plan = plan_all(verb, &world).await;
+        assert_eq!(plan.items.len(), 2, "{plan:?}");
+        assert_eq!(carry_out(&stack(&world), &plan).await.result(), "2 done, 0 unchanged, 0 skipped");
+        assert!(world.dead_letters().is_empty(), "{verb:?}");
+    }
+}
+
+/// The other message expired, or another operator deleted it.
+#[tokio::test(start_paused = true)]
+async fn run_does_not_wait_for_one_of_two_dead_letters_that_is_gone() {
+    let world = with_dead_letters().await;
+    give_up_again(&world);
+    let plan = plan_all(Verb::DiscardDeadLetters, &world).await;
+    let sqs = world.cloud.services().sqs();
+    let received = sqs.receive(EVENTS_DEAD_LETTER_QUEUE, 10, Some(1_000)).unwrap();
+    let last = received.iter().rfind(|received| received.message.body.contains("generic:e1")).unwrap();
+    let _ = sqs.delete(EVENTS_DEAD_LETTER_QUEUE, &last.receipt_handle).unwrap();
+    world.wait(Duration::from_secs(2)).await;
+    let began = world.now();
+    assert_eq!(carry_out(&stack(&world), &plan).await.result(), "2 done, 0 unchanged, 0 skipped");
+    assert!(world.now().millis_since(began) < 10_000 && world.dead_letters().is_empty());
+}
+
 /// Hides all dead letters, as another reader does.
 fn hide(world: &World, time: Duration) {
     let milliseconds = u64::try_from(time.as_millis()).unwrap();
