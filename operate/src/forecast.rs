@@ -45,7 +45,7 @@ pub(crate) enum Step {
     /// Nothing is left to do: the event is in its call.
     Unchanged,
     /// The event is in its call, but it is read differently now. Only a refold changes that. Holds the event as it is read now, if
-    /// the entry of its provider finds a decision that must be stored before the refold.
+    /// this meaning must be stored before the refold: a decision that the entry of its provider finds, or what a restored inbox has lost.
     ReadsDifferently(Option<Box<(ProviderEvent, StoredEvent)>>),
     Skip(String),
 }
@@ -59,7 +59,7 @@ impl Step {
         }
     }
 
-    /// Event in its call in which the entry of its provider finds a decision now.
+    /// Event in its call whose meaning must be stored before a refold.
     fn decided(&self) -> Option<&ProviderEvent> {
         match self {
             Self::ReadsDifferently(Some(read)) => Some(&read.0),
@@ -324,12 +324,20 @@ async fn step_of_event(
             Some(_) | None => return Ok(Step::Skip(format!("the event belongs to the call {}", event.call_id))),
         }
     }
-    Ok(match row {
-        Some(row) if is_in_row && reads_alike(row, &event) => Step::Unchanged,
-        Some(_) if is_in_row => Step::ReadsDifferently(match stored {
-            Some(stored) if stack.is_read_anew(&stored, &read).await? => Some(Box::new((*read, *stored))),
+    if let Some(row) = row.filter(|_| is_in_row) {
+        // A restored inbox may have lost the meaning that the row holds.
+        let anew = match stored {
+            Some(stored) if stored.disposition.is_some() || stack.is_read_anew(&stored, &read).await? => {
+                Some(Box::new((*read, *stored)))
+            }
             Some(_) | None => None,
-        }),
+        };
+        return Ok(match anew {
+            None if reads_alike(row, &event) => Step::Unchanged,
+            anew => Step::ReadsDifferently(anew),
+        });
+    }
+    Ok(match row {
         Some(_) if is_drift_event(&event) => Step::Refold(event),
         Some(_) | None => Step::Send { event, stored },
     })

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
-use switchhook_aws::inbox::{NewEvent, PutOutcome};
-use switchhook_domain::{Call, CallId, Job, StopReason, Timestamp, TraceId};
+use switchhook_aws::inbox::{NewEvent, PutOutcome, Reread, StoredEvent};
+use switchhook_domain::{Call, CallId, Disposition, Job, ProviderEvent, StopReason, Timestamp, TraceId};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
+use crate::reread::ReadAnew;
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
 
@@ -98,7 +99,8 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
-/// already stays as it is, except that forgotten persons are erased from it, and that a cancellation goes which its booking took back.
+/// already stays as it is, with three exceptions: an event gets the meaning that it has in the row, forgotten persons are erased, and a
+/// cancellation goes which its booking took back.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let refilled = items.iter().map(|item| async move {
         let Some(call_id) = &item.call_id else { return Ok(None) };
@@ -141,12 +143,32 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     }
     for event in call.held_events() {
         match stack.inbox.put(&NewEvent::from_row(&event)?).await? {
-            PutOutcome::Stored | PutOutcome::Duplicate { .. } => {}
+            PutOutcome::Stored => {}
+            PutOutcome::Duplicate { stored, .. } => give_meaning(stack, &stored, &event).await?,
         }
         // A restored inbox may hold the event as it was before the person was forgotten.
         if let Some(forgotten_at) = call.forgotten_at {
             stack.inbox.erase(&event.event_id, forgotten_at).await?;
         }
+    }
+    Ok(())
+}
+
+/// Gives a stored event the meaning that it has in the row of its call. A restored inbox may hold the event as it was before an operator had
+/// it read again. An event that this version and the entry of its provider read in another way than the row stays as it is.
+async fn give_meaning(stack: &Stack, stored: &StoredEvent, held: &ProviderEvent) -> Result<(), Error> {
+    if stored.disposition.is_none() && stored.provider_to_ask().is_none() {
+        return Ok(());
+    }
+    match stack.read_anew(stored).await? {
+        ReadAnew::Read(Reread::Foldable(event)) if event.call_events == held.call_events => {
+            stack.make_foldable(stored, &event).await?;
+            if stored.disposition == Some(Disposition::Quarantined) {
+                stack.inbox.clear_attention(stored.event_id.as_str()).await?;
+            }
+        }
+        ReadAnew::Read(Reread::Foldable(_) | Reread::Recorded | Reread::Quarantined(_) | Reread::Erased)
+        | ReadAnew::NoEntry(_) => {}
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ mod known_at;
 mod ledger;
 pub(crate) mod quarantine;
 mod republish;
-mod reread;
+pub(crate) mod reread;
 mod status;
 mod verify;
 

@@ -22,7 +22,7 @@ use crate::repair::{everything, of_call, plan_replay};
 const ACME: &str = "x-acme";
 
 /// Entry whose rules know one type of event, `ring`.
-fn entry() -> Value {
+pub(crate) fn entry() -> Value {
     json!({
         "keys": [KEY],
         "signature": {"scheme": "hmac", "header": "x-signature", "timestamp_header": "x-time"},
@@ -34,13 +34,13 @@ fn entry() -> Value {
 }
 
 /// The entry with a second rule.
-fn better() -> Value {
+pub(crate) fn better() -> Value {
     let mut entry = entry();
     entry["events"]["rules"].as_array_mut().unwrap().push(json!({"when": {"type": "hangup"}, "event": "busy"}));
     entry
 }
 
-fn secret(acme: Option<Value>, retell_decision: Option<Value>) -> Value {
+pub(crate) fn secret(acme: Option<Value>, retell_decision: Option<Value>) -> Value {
     let mut secret = all_providers();
     secret[ACME] = acme.unwrap_or_default();
     secret.as_object_mut().unwrap().retain(|_, entry| !entry.is_null());
@@ -51,14 +51,14 @@ fn secret(acme: Option<Value>, retell_decision: Option<Value>) -> Value {
 }
 
 /// A stack that reads this secret, as a deployed one does.
-fn world(secret: &Value) -> World {
+pub(crate) fn world(secret: &Value) -> World {
     let mut world = World::with_options(CloudOptions { reads_secrets: true, ..options(secret) });
     world.start();
     world
 }
 
 /// Stores the webhook keys of a providers file. A wrong document is stored as it is.
-fn put(world: &World, secret: &Value) {
+pub(crate) fn put(world: &World, secret: &Value) {
     let text = match ProvidersFile::from_json(&secret.to_string()) {
         Ok(file) => Value::from(file.webhook_keys_document()).to_string(),
         Err(_) => secret.to_string(),
@@ -66,12 +66,12 @@ fn put(world: &World, secret: &Value) {
     world.cloud.services().secrets_manager().put(WEBHOOK_KEYS_SECRET, &text);
 }
 
-fn body(id: &str, kind: &str) -> Value {
+pub(crate) fn body(id: &str, kind: &str) -> Value {
     json!({"id": id, "kind": kind, "at": 1_767_225_600, "call": {"id": "c1"}})
 }
 
 /// Posts a webhook, signed as the entry says. Returns its id and the status of the answer.
-async fn post(world: &World, entry: &Value, body: &Value) -> (EventId, String) {
+pub(crate) async fn post(world: &World, entry: &Value, body: &Value) -> (EventId, String) {
     let (code, answer) = world.send(signed(world, ACME, entry, body)).await;
     assert_eq!(code, StatusCode::OK, "{answer}");
     world.quiesce().await;
@@ -198,15 +198,15 @@ async fn event_whose_entry_cannot_be_used_is_named_with_what_to_do() {
 }
 
 /// Rule that finds no decision in the webhooks of these tests.
-fn wrong_rule() -> Value {
+pub(crate) fn wrong_rule() -> Value {
     json!({"pointer": "/call/nowhere", "confirmed": ["yes"], "declined": ["no"]})
 }
 
-fn right_rule(confirmed: &str, declined: &str) -> Value {
+pub(crate) fn right_rule(confirmed: &str, declined: &str) -> Value {
     json!({"pointer": "/call/call_analysis/custom_analysis_data/will_come", "confirmed": [confirmed], "declined": [declined]})
 }
 
-const ANALYZED: &str = r#"{"event": "call_analyzed", "call": {"call_id": "p1", "call_status": "ended",
+pub(crate) const ANALYZED: &str = r#"{"event": "call_analyzed", "call": {"call_id": "p1", "call_status": "ended",
     "disconnection_reason": "user_hangup", "start_timestamp": 1767225600000, "end_timestamp": 1767225640000,
     "call_analysis": {"custom_analysis_data": {"will_come": "yes"}}}}"#;
 
