@@ -38,7 +38,7 @@ pub(super) const PAGE_REQUESTS: f64 = 3.0;
 /// Returns the calls per second that the sweep reads with this number of shards.
 ///
 /// Each shard has one worker, and a few workers work at the same time. A worker either waits for its reads or has no CPU left. Between two
-/// pages it sends [`PAGE_REQUESTS`], one after the other.
+/// pages it sends `PAGE_REQUESTS` requests, one after the other.
 #[must_use]
 pub fn sweep_reads_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
     let workers = count(shards).min(parameter::REPAIR_WORKERS);
