@@ -192,7 +192,7 @@ impl Plan {
                 }
                 Step::Unchanged => self.unaffected += 1,
                 // The run stores the decision before the refold of the call.
-                Step::ReadsDifferently(Some(_)) => self.items.push(item),
+                Step::Mend(_) | Step::ReadsDifferently(Some(_)) => self.items.push(item),
                 // The refold of the call does its work.
                 Step::ReadsDifferently(None) => {}
                 Step::Skip(reason) => {

@@ -44,8 +44,11 @@ pub(crate) enum Step {
     Act,
     /// Nothing is left to do: the event is in its call.
     Unchanged,
-    /// The event is in its call, but it is read differently now. Only a refold changes that. Holds the event as it is read now, if
-    /// this meaning must be stored before the refold: a decision that the entry of its provider finds, or what a restored inbox has lost.
+    /// The event is in its call, and a restored inbox has lost the meaning that it has there. The meaning is stored, and the row stays: a refold
+    /// would take out what the inbox lacks.
+    Mend(Box<(ProviderEvent, StoredEvent)>),
+    /// The event is in its call, but it is read differently now. Only a refold changes that. Holds the event as it is read now, if the
+    /// entry of its provider finds a decision that must be stored before the refold.
     ReadsDifferently(Option<Box<(ProviderEvent, StoredEvent)>>),
     Skip(String),
 }
@@ -54,7 +57,12 @@ impl Step {
     /// True if a run has something to do.
     pub(crate) const fn is_changing(&self) -> bool {
         match self {
-            Self::Send { .. } | Self::Store(_) | Self::Refold(_) | Self::Act | Self::ReadsDifferently(Some(_)) => true,
+            Self::Send { .. }
+            | Self::Store(_)
+            | Self::Refold(_)
+            | Self::Act
+            | Self::Mend(_)
+            | Self::ReadsDifferently(Some(_)) => true,
             Self::Unchanged | Self::ReadsDifferently(None) | Self::Skip(_) => false,
         }
     }
@@ -62,7 +70,7 @@ impl Step {
     /// Event in its call whose meaning must be stored before a refold.
     fn decided(&self) -> Option<&ProviderEvent> {
         match self {
-            Self::ReadsDifferently(Some(read)) => Some(&read.0),
+            Self::Mend(read) | Self::ReadsDifferently(Some(read)) => Some(&read.0),
             Self::ReadsDifferently(None)
             | Self::Send { .. }
             | Self::Store(_)
@@ -334,6 +342,7 @@ async fn step_of_event(
         };
         return Ok(match anew {
             None if reads_alike(row, &event) => Step::Unchanged,
+            Some(anew) if reads_alike(row, &event) => Step::Mend(anew),
             anew => Step::ReadsDifferently(anew),
         });
     }
@@ -472,7 +481,13 @@ fn leave_as_stored(steps: &mut [Step], reason: &str) {
     for step in steps {
         match step {
             Step::ReadsDifferently(_) => *step = Step::Skip(reason.to_owned()),
-            Step::Send { .. } | Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::Skip(_) => {}
+            Step::Send { .. }
+            | Step::Store(_)
+            | Step::Refold(_)
+            | Step::Act
+            | Step::Mend(_)
+            | Step::Unchanged
+            | Step::Skip(_) => {}
         }
     }
 }

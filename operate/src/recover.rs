@@ -99,7 +99,7 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 }
 
 /// Writes into the inbox what the rows of these calls hold: their creations, their dials, and their events. What the inbox holds
-/// already stays as it is, with three exceptions: an event gets the meaning that it has in the row, forgotten persons are erased, and a
+/// already stays as it is, with three exceptions. An event gets the meaning that it has in the row. Forgotten persons are erased. A
 /// cancellation goes which its booking took back.
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let refilled = items.iter().map(|item| async move {
@@ -110,7 +110,7 @@ pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Left
             Err(error) => Err(error.into()),
         };
         match refilled {
-            Ok(()) => Ok(None),
+            Ok(left) => Ok(left.map(|reason| (item.clone(), reason))),
             Err(Error::Aws(
                 error @ (switchhook_aws::Error::DecodeCall(_)
                 | switchhook_aws::Error::DecodeInbox(_)
@@ -122,8 +122,9 @@ pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Left
     Ok(concurrently(CONCURRENCY, refilled).await?.into_iter().flatten().collect())
 }
 
-async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
-    let now = stack.now();
+/// Refills the inbox from one row. Returns why an event did not get its meaning back.
+async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error> {
+    let (now, mut left) = (stack.now(), None);
     if let Some(creation) = call.creation() {
         let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
         drop(stack.inbox.put_creation(&creation, trace_id).await?);
@@ -144,33 +145,52 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<(), Error> {
     for event in call.held_events() {
         match stack.inbox.put(&NewEvent::from_row(&event)?).await? {
             PutOutcome::Stored => {}
-            PutOutcome::Duplicate { stored, .. } => give_meaning(stack, &stored, &event).await?,
+            PutOutcome::Duplicate { stored, .. } => {
+                let reason = give_meaning(stack, call, &stored, &event).await?;
+                left = left.or(reason);
+            }
         }
         // A restored inbox may hold the event as it was before the person was forgotten.
         if let Some(forgotten_at) = call.forgotten_at {
             stack.inbox.erase(&event.event_id, forgotten_at).await?;
         }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Gives a stored event the meaning that it has in the row of its call. A restored inbox may hold the event as it was before an operator had
-/// it read again. An event that this version and the entry of its provider read in another way than the row stays as it is.
-async fn give_meaning(stack: &Stack, stored: &StoredEvent, held: &ProviderEvent) -> Result<(), Error> {
+/// it read again. An event that this version and the entry of its provider read in another way than the row stays as it is. Then the reason is
+/// returned, if a refold would take the event out of the row.
+async fn give_meaning(
+    stack: &Stack,
+    call: &Call,
+    stored: &StoredEvent,
+    held: &ProviderEvent,
+) -> Result<Option<String>, Error> {
     if stored.disposition.is_none() && stored.provider_to_ask().is_none() {
-        return Ok(());
+        return Ok(None);
     }
-    match stack.read_anew(stored).await? {
+    let reason = match stack.read_anew(stored).await? {
         ReadAnew::Read(Reread::Foldable(event)) if event.call_events == held.call_events => {
-            stack.make_foldable(stored, &event).await?;
-            if stored.disposition == Some(Disposition::Quarantined) {
-                stack.inbox.clear_attention(stored.event_id.as_str()).await?;
+            let found = stack.calls.resolve(&event.call_id).await?.call;
+            if found.is_some_and(|found| found.call_id == call.call_id) {
+                // The event is in its row, so it needs no attention even if this run is interrupted now.
+                if stored.disposition == Some(Disposition::Quarantined) {
+                    stack.inbox.clear_attention(stored.event_id.as_str()).await?;
+                }
+                stack.make_foldable(stored, &event).await?;
+                return Ok(None);
             }
+            "it is read as an event of another call than the row".to_owned()
         }
-        ReadAnew::Read(Reread::Foldable(_) | Reread::Recorded | Reread::Quarantined(_) | Reread::Erased)
-        | ReadAnew::NoEntry(_) => {}
-    }
-    Ok(())
+        ReadAnew::Read(Reread::Erased) => return Ok(None),
+        ReadAnew::Read(Reread::Foldable(_) | Reread::Recorded | Reread::Quarantined(_)) => {
+            "it is read in another way than the row has it".to_owned()
+        }
+        ReadAnew::NoEntry(reason) => reason,
+    };
+    // An event that is foldable stays in its call.
+    Ok(stored.disposition.map(|_| format!("{}: {reason}", stored.event_id)))
 }
 
 /// Reads the rows of calls, and keeps of each what `kept` returns: a row takes kilobytes, and there may be a million.

@@ -382,6 +382,14 @@ impl Held<'_> {
         for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {
                 (_, Step::Skip(reason)) => self.run.skip(item, reason),
+                (_, Step::Mend(mended)) => {
+                    let (event, stored) = *mended;
+                    self.stack.make_foldable(&stored, &event).await?;
+                    let was_quarantined = stored.disposition == Some(Disposition::Quarantined);
+                    work.replayed.extend(Some(item.clone()).filter(|_| was_quarantined));
+                    self.run.counts.done += 1;
+                    work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
+                }
                 (None, Step::ReadsDifferently(decided)) if has_added_refold || decided.is_some() => {
                     if let Some((event, stored)) = decided.map(|decided| *decided) {
                         self.stack.make_foldable(&stored, &event).await?;

@@ -49,9 +49,13 @@ pub(super) async fn forecast(
 fn effect_of_booking(entity: Option<&Entity>, key: &CallId, steps: &[Step], now: Timestamp) -> Option<Effect> {
     let sent = |step: &Step| match step {
         Step::Send { event, .. } => Some((**event).clone()),
-        Step::Store(_) | Step::Refold(_) | Step::Act | Step::Unchanged | Step::ReadsDifferently(_) | Step::Skip(_) => {
-            None
-        }
+        Step::Store(_)
+        | Step::Refold(_)
+        | Step::Act
+        | Step::Mend(_)
+        | Step::Unchanged
+        | Step::ReadsDifferently(_)
+        | Step::Skip(_) => None,
     };
     let sent: Vec<ProviderEvent> = steps.iter().filter_map(sent).collect();
     let is_to_come = |starts_at: Option<Timestamp>| starts_at.is_some_and(|at| at > now);

@@ -155,8 +155,24 @@ async fn meanings_that_events_got_after_the_backup_come_back_by_a_refill() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_that_does_not_get_its_meaning_back_is_named() {
+    let (world, since) = with_lost_meanings().await;
+    reread::put(&world, &reread::secret(None, Some(reread::right_rule("yes", "no"))));
+    let stack = stack(&world);
+    let plan = plan_refill(&stack, since, MAX, &mut |_, _| {}).await.unwrap();
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (2, 1), "{run:?}");
+    assert_eq!(run.skipped[0].call_id, Some(CallId::new("x-acme:c1")));
+    assert!(run.skipped[0].reason.contains("e2"), "{run:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn meanings_that_events_got_after_the_backup_come_back_by_a_replay() {
     let (world, since) = with_lost_meanings().await;
+    // The row of this call holds an event that the restored inbox has never seen. A refold would take it out.
+    let late = world.accept(Provider::Generic, &generic("c2", "late", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    world.delete_item(INBOX_TABLE, late.as_str()).await;
     let calls = ["x-acme:c1", "c2", "retell:p1"];
     let mut before = Vec::new();
     for id in calls {
@@ -164,8 +180,10 @@ async fn meanings_that_events_got_after_the_backup_come_back_by_a_replay() {
     }
     let stack = stack(&world);
     let run = carry_out(&stack, &plan_replay(&stack, &everything()).await).await;
-    assert_eq!((run.counts.done, run.counts.skipped), (6, 0), "three events, and their calls: {run:?}");
+    assert_eq!((run.counts.done, run.counts.skipped), (3, 0), "{run:?}");
     world.wait(MINUTE * 3).await;
+    assert!(world.call("c2").await.contains_event(&late), "the call was folded again");
+    carry_out(&stack, &plan_refill(&stack, since, MAX, &mut |_, _| {}).await.unwrap()).await;
     let report = verified(&stack, since.minus(HOUR)).await;
     assert_eq!((report.matching, found(&report)), (3, String::new()));
     assert!(quarantine::list(&stack, MAX).await.unwrap().is_empty(), "they need no attention");
