@@ -487,6 +487,10 @@ fn print_run(connection: &Connection, run: &Run, plan: &Plan, out: &mut impl Wri
     }
     print_skipped(&run.skipped, run.counts.skipped, "left alone", out)?;
     match run.state {
+        // A later time would not find the earlier events of these calls.
+        RunState::Finished if plan.capped && run.verb == Verb::Verify && run.counts.skipped > 0 => {
+            writeln!(out, "More may match, and calls were left alone. Repeat the command with the same --since.")
+        }
         RunState::Finished => print_next_plan(plan, Stage::CarriedOut, out),
         RunState::Unfinished => Ok(()),
     }

@@ -127,13 +127,13 @@ impl Reconciler {
     /// run would make the same one.
     pub(crate) async fn submit(&self, event: &ProviderEvent, trace_id: &str) -> Result<bool, Error> {
         let new_event = NewEvent::from_switchhook(event, trace_id)?;
-        let submitted = submit(&self.inbox, &self.queue, &new_event, event).await;
-        match self.if_readable(&event.event_id, &event.call_id, submitted)? {
-            Some(outcome) => Ok(matches!(outcome, PutOutcome::Stored)),
-            None => {
+        match submit(&self.inbox, &self.queue, &new_event, event).await {
+            Ok(outcome) => Ok(matches!(outcome, PutOutcome::Stored)),
+            Err(error) if error.is_unreadable() => {
                 self.queue.send(event, trace_id).await?;
                 Ok(false)
             }
+            Err(error) => Err(error),
         }
     }
 }

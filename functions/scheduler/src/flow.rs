@@ -52,8 +52,6 @@ impl Turn {
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
 /// Age at which this invocation no longer uses its count of the calls in flight. A stored count ends at the same age.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
-/// Time for which a provider that could not be read is not read again.
-const UNREAD_FOR: Duration = Duration::from_secs(5);
 
 /// Providers and their health. The health of each is read once, when it is asked for first. The calls in flight are counted only if
 /// a provider has a limit on them, and no scheduler has counted them in the last seconds.
@@ -75,8 +73,10 @@ pub(crate) struct Flow<'a> {
     unconfigured: BTreeSet<Provider>,
     /// Calls that were woken, and got no place because others have waited longer.
     behind: BTreeMap<Provider, Vec<CallId>>,
-    /// Providers that counted as unavailable, because their health or their calls in flight could not be read, and the time of the last try.
-    unread: BTreeMap<Provider, Timestamp>,
+    /// Providers that counted as unavailable, because their health or their calls in flight could not be read.
+    unread: BTreeSet<Provider>,
+    /// Those of them whose health [no further try could read](Error::is_unreadable).
+    unreadable: BTreeSet<Provider>,
     /// The first of these errors that nobody has taken.
     error: Option<Error>,
 }
@@ -95,7 +95,8 @@ impl<'a> Flow<'a> {
             paused: BTreeMap::new(),
             unconfigured: BTreeSet::new(),
             behind: BTreeMap::new(),
-            unread: BTreeMap::new(),
+            unread: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
             error: None,
         }
     }
@@ -157,20 +158,17 @@ impl<'a> Flow<'a> {
     /// provider that cannot be read keeps no call from the others.**
     fn or_unavailable<T: Default>(&mut self, provider: Provider, read: Result<T, Error>) -> T {
         read.unwrap_or_else(|error| {
-            self.unread.insert(provider, self.clock.now());
+            self.unread.insert(provider);
+            self.unreadable.extend(error.is_unreadable().then_some(provider));
             self.error.get_or_insert(error);
             T::default()
         })
     }
 
-    /// True if the provider could not be read a moment ago. Many calls name it, and each further try may take seconds.
-    fn is_unread(&self, provider: Provider) -> bool {
-        self.unread.get(&provider).is_some_and(|at| self.clock.now() < at.plus(UNREAD_FOR))
-    }
-
-    /// True if calls are placed with the provider, and its health can be asked for.
+    /// True if calls are placed with the provider, and its health is no item that cannot be read. Otherwise it would be read again for each
+    /// call that names it.
     fn is_known(&self, provider: Provider) -> bool {
-        self.is_configured(provider) && !self.is_unread(provider)
+        self.is_configured(provider) && !self.unreadable.contains(&provider)
     }
 
     /// True if the provider gets calls other than probes.
@@ -338,7 +336,7 @@ impl<'a> Flow<'a> {
 
     /// The other providers, without those that [could not be read](Self::or_unavailable).
     fn others(&self, provider: Provider) -> Vec<Provider> {
-        Provider::ALL.into_iter().filter(|other| *other != provider && !self.is_unread(*other)).collect()
+        Provider::ALL.into_iter().filter(|other| *other != provider && !self.unread.contains(other)).collect()
     }
 
     /// Number of claims that the other providers allow. `None` if no other provider gets calls.
