@@ -380,3 +380,21 @@ impl Plan {
         serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the plan"))
     }
 }
+
+/// Returns the reason why the items of a call are left alone. `None` if their effect is the planned one.
+///
+/// `planned` is `None` for a call whose effect the plan did not work out.
+pub(crate) fn objection(planned: Option<&Effect>, effect: &Effect) -> Option<String> {
+    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
+    match planned {
+        Some(planned) if planned.after != effect.after => Some(format!(
+            "the call has changed since the plan, and would become {}, not {}",
+            state(&effect.after),
+            state(&planned.after)
+        )),
+        planned if effect.could_ring && planned.is_none_or(|planned| !planned.could_ring) => {
+            Some("its phone could ring, and the plan did not count it: plan again".to_owned())
+        }
+        _ => None,
+    }
+}

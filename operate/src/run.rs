@@ -26,7 +26,7 @@ use crate::dead_letters;
 use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
 use crate::forecast::{Forecast, Step};
-use crate::plan::{Action, CallSummary, Effect, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::plan::{self, Action, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
 use crate::quarantine;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
@@ -377,7 +377,7 @@ impl Held<'_> {
         let call_id = items.first().and_then(|item| item.call_id.as_ref());
         let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
         let effect = effect.filter(|_| changes_call);
-        let objection = effect.and_then(|effect| objection(planned, &effect));
+        let objection = effect.and_then(|effect| plan::objection(planned, &effect));
         let has_added_refold = items.len() > planned_items;
         for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {
@@ -485,23 +485,5 @@ impl Held<'_> {
             counts: *counts,
         };
         audit::record(self.stack, &record).await
-    }
-}
-
-/// Returns the reason why the items of a call are left alone. `None` if their effect is the planned one.
-///
-/// `planned` is `None` for a call whose effect the plan did not work out.
-fn objection(planned: Option<&Effect>, effect: &Effect) -> Option<String> {
-    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
-    match planned {
-        Some(planned) if planned.after != effect.after => Some(format!(
-            "the call has changed since the plan, and would become {}, not {}",
-            state(&effect.after),
-            state(&planned.after)
-        )),
-        planned if effect.could_ring && planned.is_none_or(|planned| !planned.could_ring) => {
-            Some("its phone could ring, and the plan did not count it: plan again".to_owned())
-        }
-        _ => None,
     }
 }
