@@ -377,14 +377,14 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
         return match stack.calls.entity(&event.call_id).await {
             Ok(entity) => Ok(entity.is_some_and(|entity| entity.includes_event(&event))),
             // The consumer cannot read the row either.
-            Err(switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(false),
+            Err(error) if error.is_unreadable() => Ok(false),
             Err(error) => Err(error.into()),
         };
     }
     let Resolved { call, alias } = match stack.calls.resolve(&event.call_id).await {
         Ok(resolved) => resolved,
         // The consumer cannot read the row either.
-        Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => return Ok(false),
+        Err(error) if error.is_unreadable() => return Ok(false),
         Err(error) => return Err(error.into()),
     };
     let event = match alias {

@@ -185,7 +185,7 @@ async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
         match found {
             Ok(Found::Call(call)) => calls.push(*call),
             Ok(Found::Alias(_) | Found::Nothing) => {}
-            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {}
+            Err(error) if error.is_unreadable() => {}
             Err(error) => return Err(error.into()),
         }
     }

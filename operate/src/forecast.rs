@@ -103,7 +103,7 @@ pub(crate) async fn forecast(
     }
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
-        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
         }
         Err(error) => return Err(error.into()),
@@ -120,7 +120,7 @@ pub(crate) async fn forecast(
         Some(item) => match next_row(stack, stored.as_ref(), call_id, item.action, now).await {
             Ok(next) => next,
             // Without what the inbox records of it, the call would become another one.
-            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Err(error) if error.is_unreadable() => {
                 let steps = items.iter().map(|_| Step::Skip(error.to_string())).collect();
                 return Ok(Forecast { effect: None, steps });
             }
@@ -264,16 +264,14 @@ pub(crate) async fn rebuild(
 async fn find(stack: &Stack, event_id: &EventId) -> Result<Found, Error> {
     let found = async {
         let Some(stored) = stack.inbox.get(event_id).await? else { return Ok(Found::Gone) };
-        Ok(match stack.read_anew(&stored).await? {
+        Ok::<_, switchhook_aws::Error>(match stack.read_anew(&stored).await? {
             ReadAnew::Read(reread) => Found::Event(Box::new(stored), reread),
             ReadAnew::NoEntry(reason) => Found::Unreadable(reason),
         })
     };
     match found.await {
         Ok(found) => Ok(found),
-        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            Ok(Found::Unreadable(error.to_string()))
-        }
+        Err(error) if error.is_unreadable() => Ok(Found::Unreadable(error.to_string())),
         Err(error) => Err(Error::Aws(error)),
     }
 }
@@ -422,9 +420,7 @@ async fn fold_steps(
         let (Step::Refold(drift), Some(call)) = (&*step, &after) else { continue };
         let read = match stack.inbox.events_of_call(call, now).await {
             Ok(events) => events.ok_or_else(|| "the call has too many events to fold it again".to_owned()),
-            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
-                Err(error.to_string())
-            }
+            Err(error) if error.is_unreadable() => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
         let mut events = match read {

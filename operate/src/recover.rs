@@ -111,11 +111,7 @@ pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Left
         };
         match refilled {
             Ok(left) => Ok(left.map(|reason| (item.clone(), reason))),
-            Err(Error::Aws(
-                error @ (switchhook_aws::Error::DecodeCall(_)
-                | switchhook_aws::Error::DecodeInbox(_)
-                | switchhook_aws::Error::NewerSchema(_)),
-            )) => Ok(Some((item.clone(), error.to_string()))),
+            Err(Error::Aws(error)) if error.is_unreadable() => Ok(Some((item.clone(), error.to_string()))),
             Err(error) => Err(error),
         }
     });
@@ -202,7 +198,7 @@ async fn read_rows<T: Send>(
     let read = calls.iter().map(|call_id| async move {
         match stack.calls.get_call(call_id).await {
             // `verify` names a row that cannot be read.
-            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
+            Err(error) if error.is_unreadable() => Ok(None),
             other => other.map(|call| call.map(kept)),
         }
     });

@@ -208,9 +208,7 @@ async fn republish_whole(stack: &Stack, call_id: &CallId, items: &[PlanItem]) ->
     match republish_call(&stack.calls, &stack.bus, call_id).await {
         Ok(Some(_)) => Ok(Vec::new()),
         Ok(None) => left("the call does not exist".to_owned()),
-        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            left(error.to_string())
-        }
+        Err(error) if error.is_unreadable() => left(error.to_string()),
         Err(error) => Err(Error::from(error)),
     }
 }
@@ -219,7 +217,7 @@ async fn republish_whole(stack: &Stack, call_id: &CallId, items: &[PlanItem]) ->
 async fn republish_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let entity = match stack.calls.entity(key).await {
         Ok(entity) => entity,
-        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             return Ok(items.iter().map(|item| (item.clone(), error.to_string())).collect());
         }
         Err(error) => return Err(error.into()),
@@ -235,7 +233,7 @@ async fn republish_entity(stack: &Stack, key: &CallId, items: &[PlanItem]) -> Re
         match event {
             Ok(Some(event)) => events.push(event),
             Ok(None) => left.push((item.clone(), "the inbox no longer holds the event".to_owned())),
-            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Err(error) if error.is_unreadable() => {
                 left.push((item.clone(), error.to_string()));
             }
             Err(error) => return Err(error.into()),
@@ -280,9 +278,7 @@ async fn written_since_failure(
                 Ok(call.map(|call| (call.updated_at, subject(call.call_id))))
             }
             // The run names a row that cannot be read.
-            Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {
-                Ok(Some((since, subject(call_id))))
-            }
+            Err(error) if error.is_unreadable() => Ok(Some((since, subject(call_id)))),
             Err(error) => Err(Error::from(error)),
         }
     });

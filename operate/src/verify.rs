@@ -300,9 +300,7 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
     match stack.calls.resolve(&call_id).await {
         Ok(Resolved { call: Some(call), alias: _ }) => Ok(Located::Row(call.call_id, events)),
         Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
-        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            Ok(Located::Unreadable(call_id, error.to_string()))
-        }
+        Err(error) if error.is_unreadable() => Ok(Located::Unreadable(call_id, error.to_string())),
         Err(error) => Err(error.into()),
     }
 }
@@ -322,7 +320,7 @@ async fn verify_call(
         Ok(Some(call)) => call,
         // The row has expired meanwhile.
         Ok(None) => return Ok(None),
-        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             return finding(&call_id, Problem::Unreadable { error: error.to_string() });
         }
         Err(error) => return Err(error.into()),
@@ -331,7 +329,7 @@ async fn verify_call(
         let now = stack.now();
         let rebuilt = match forecast::rebuild(stack, Some(&call), &call.call_id, now).await {
             Ok(rebuilt) => rebuilt.map(|next| next.call),
-            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Err(error) if error.is_unreadable() => {
                 return finding(&call.call_id, Problem::Unreadable { error: error.to_string() });
             }
             Err(error) => return Err(error.into()),
@@ -343,7 +341,7 @@ async fn verify_call(
         let events = match events_of(stack, &row, &received, unread_until, now).await {
             Ok(Some(events)) => events,
             Ok(None) => return finding(&call.call_id, Problem::TooManyEvents),
-            Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+            Err(error) if error.is_unreadable() => {
                 return finding(&call.call_id, Problem::Unreadable { error: error.to_string() });
             }
             Err(error) => return Err(error.into()),
@@ -449,10 +447,13 @@ async fn lost_call(
         events = found;
     }
     let unique: BTreeSet<EventId> = events.into_iter().collect();
-    let read = async { Ok((stack.inbox.read_by_id(unique).await?, stack.inbox.creation(&call_id).await?)) };
+    let read = async {
+        let events = stack.inbox.read_by_id(unique).await?;
+        Ok::<_, switchhook_aws::Error>((events, stack.inbox.creation(&call_id).await?))
+    };
     let (mut events, creation) = match read.await {
         Ok(read) => read,
-        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             return Ok(Some(Finding { call_id, problem: Problem::Unreadable { error: error.to_string() } }));
         }
         Err(error) => return Err(error.into()),

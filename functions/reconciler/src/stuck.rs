@@ -27,8 +27,8 @@ const CONCURRENCY: usize = 8;
 const COUNT_MAX: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Counts the stuck calls, every ten minutes, in a run that started at `started`. It reads a page of each shard in turn until all are read or its time is up. Most of the
-    /// calls that it reads are long conversations, which wake up before a call that is stuck.
+    /// Counts the stuck calls, every ten minutes, in a run that started at `started`. It reads a page of each shard in turn until all are read
+    /// or its time is up. Most of the calls that it reads are long conversations, which wake up before a call that is stuck.
     pub(crate) async fn count_stuck(&self, report: &mut Report, started: Timestamp) -> Result<(), Error> {
         if minute_of(started) % EVERY_MINUTES != 0 {
             return Ok(());

@@ -75,7 +75,7 @@ pub(crate) struct Flow<'a> {
     behind: BTreeMap<Provider, Vec<CallId>>,
     /// Providers that counted as unavailable, because their health or their calls in flight could not be read.
     unread: BTreeSet<Provider>,
-    /// Those of them whose health [no further try could read](Error::is_unreadable).
+    /// The same, if [no further try could read](Error::is_unreadable) their health.
     unreadable: BTreeSet<Provider>,
     /// The first of these errors that nobody has taken.
     error: Option<Error>,

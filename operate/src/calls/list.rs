@@ -272,7 +272,7 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
                         }
                     }
                     Ok(Resolved { call: None, .. }) => {}
-                    Err(switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_)) => {
+                    Err(error) if error.is_unreadable() => {
                         page.unreadable.push(id);
                     }
                     Err(error) => return Err(error.into()),

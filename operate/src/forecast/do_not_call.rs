@@ -37,7 +37,7 @@ async fn objection_of(stack: &Stack, call_id: &CallId) -> Result<Option<String>,
             "{stays}: the call {call_id} has it, and has not ended. Cancel that call, or wait until it has ended"
         ))),
         Ok(Some(_) | None) => Ok(None),
-        Err(error @ (switchhook_aws::Error::DecodeCall(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             Ok(Some(format!("{stays}: the call {call_id} has it, and may wait: {error}")))
         }
         Err(error) => Err(error.into()),

@@ -20,7 +20,7 @@ pub(super) async fn forecast(
 ) -> Result<Forecast, Error> {
     let entity = match stack.calls.entity(key).await {
         Ok(entity) => entity,
-        Err(error @ (switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_))) => {
+        Err(error) if error.is_unreadable() => {
             return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
         }
         Err(error) => return Err(error.into()),

@@ -107,9 +107,7 @@ async fn erase(
 fn left_alone(item: Option<&PlanItem>, erased: Result<(), switchhook_aws::Error>) -> Result<Option<LeftAlone>, Error> {
     match erased {
         Ok(()) => Ok(None),
-        Err(error @ (switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_))) => {
-            Ok(item.map(|item| (item.clone(), error.to_string())))
-        }
+        Err(error) if error.is_unreadable() => Ok(item.map(|item| (item.clone(), error.to_string()))),
         Err(error) => Err(error.into()),
     }
 }

@@ -339,7 +339,7 @@ async fn search_bodies(stack: &Stack, needles: &[Needle], events: Vec<Nameless>)
 fn is_in_body(needles: &[Needle], body: Result<Vec<u8>, switchhook_aws::Error>) -> Result<Option<bool>, Error> {
     match body {
         Ok(body) => Ok(Some(needles.iter().any(|needle| needle.is_in(&body)))),
-        Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(None),
+        Err(error) if error.is_unreadable() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -376,7 +376,7 @@ async fn unerased(stack: &Stack, events: BTreeSet<EventId>) -> Result<BTreeSet<E
     let found = events.into_iter().map(|id| async move {
         match stack.inbox.get(&id).await {
             Ok(stored) => Ok(stored.filter(|stored| !stored.is_erased()).map(|_| id)),
-            Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(Some(id)),
+            Err(error) if error.is_unreadable() => Ok(Some(id)),
             Err(error) => Err(Error::from(error)),
         }
     });

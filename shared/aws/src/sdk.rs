@@ -36,13 +36,14 @@ const TOOL_OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
 const TOOL_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const TOOL_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Limits of [`Patience::Long`]. An attempt may read a page of 1 MB. The longest backoff lets many requests at the same time share the few
-/// that a provisioned table allows.
+/// that a provisioned table allows. They are enough because the requests of a search wait for each other in order: one that was refused often
+/// is soon alone.
 const PATIENT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);
 const PATIENT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(15);
 const PATIENT_BACKOFF_MAX: Duration = Duration::from_secs(20);
 const PATIENT_ATTEMPTS_MAX: u32 = 15;
-/// Tokens for the retries of a client with [`Patience::Long`]. The SDK's own 500 allow a hundred retries, which a search at a provisioned table uses up in
-/// seconds.
+/// Tokens for the retries of a client with [`Patience::Long`]. The SDK's own 500 allow a hundred retries, which a search at a provisioned
+/// table uses up in seconds.
 const PATIENT_RETRY_TOKENS: usize = 100_000_000;
 /// TLS for the SDK and for providers' APIs.
 pub(crate) const TLS_PROVIDER: TlsProvider = TlsProvider::Rustls(CryptoMode::Ring);
@@ -75,8 +76,8 @@ pub async fn from_environment() -> SdkConfig {
 pub enum Patience {
     /// Some seconds: somebody waits for the answer.
     Short,
-    /// Some minutes: one request of a search or a run, which reads many thousands of pages. The search keeps nothing if one of them fails. So a
-    /// table that refuses requests must slow it down, and not end it.
+    /// Some minutes. A search or a run sends many thousands of requests, and a search keeps nothing if one of them fails. So a table that
+    /// refuses requests must slow it down, and not end it.
     Long,
 }
 

@@ -14,7 +14,8 @@ use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic, is_request_to};
 use tokio::time::Instant;
 
 use super::{
-    Backup, MAX, back_up, carry_out, dials, found, key_of, keys, lose, repair, restore, stack, states, verified,
+    Backup, MAX, back_up, carry_out, dials, found, key_of, keys, lose, repair, restore, ringing, stack, states,
+    verified,
 };
 use crate::bookings;
 use crate::operator::quarantine::quarantined_by_older_version;
@@ -306,12 +307,8 @@ async fn refilled_event_is_read_like_the_webhook_and_replaced_by_none() {
 async fn rows_of_a_page_are_written_into_the_inbox_at_the_same_time() {
     const ROWS: u32 = 40;
     const SLOW: Duration = Duration::from_millis(20);
-    let world = World::new();
-    let began = world.now();
-    for n in 0..ROWS {
-        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
-    }
-    world.quiesce().await;
+    let world = ringing(ROWS).await;
+    let began = world.now().minus(HOUR);
     lose(&world, INBOX_TABLE).await;
     let stack = stack(&world);
     let plan = plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap();

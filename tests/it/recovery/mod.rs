@@ -19,14 +19,14 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_dynamo::AttributeValue;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::Stack;
 use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::plan::Plan;
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunOptions};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
-use switchhook_tests::{Item, World};
+use switchhook_tests::{Item, MINUTE, World, generic};
 
 pub(crate) use crate::repair::stack_of as stack;
 
@@ -67,6 +67,16 @@ async fn make_table(world: &World, table: &str, key: &str, items: Vec<Item>) {
     for item in items {
         world.put_item(table, item).await;
     }
+}
+
+/// A stack with calls that ring, `c0` and so on. Each has one event.
+async fn ringing(calls: u32) -> World {
+    let world = World::new();
+    for n in 0..calls {
+        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
+    }
+    world.wait(MINUTE * 3).await;
+    world
 }
 
 /// Deletes all items of a table.

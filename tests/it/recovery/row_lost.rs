@@ -14,7 +14,7 @@ use switchhook_operate::verify::{VerifyFilter, plan_repair};
 use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
 use tokio::time::Instant;
 
-use super::{MAX, carry_out, dials, found, repair, stack, verified};
+use super::{MAX, carry_out, dials, found, repair, ringing, stack, verified};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call, send};
 
 /// Creates a call with an idempotency key. Returns the status code and the id.
@@ -153,12 +153,8 @@ async fn nothing_is_dialled_that_the_inbox_cannot_record() {
 async fn many_lost_rows_are_looked_up_at_the_same_time() {
     const ROWS: u32 = 40;
     const SLOW: Duration = Duration::from_millis(20);
-    let world = World::new();
-    let began = world.now();
-    for n in 0..ROWS {
-        world.accept(Provider::Generic, &generic(&format!("c{n}"), &format!("e{n}"), "RINGING", 0)).await;
-    }
-    world.wait(MINUTE * 3).await;
+    let world = ringing(ROWS).await;
+    let began = world.now().minus(HOUR);
     for n in 0..ROWS {
         world.delete_item(CALLS_TABLE, &format!("c{n}")).await;
     }

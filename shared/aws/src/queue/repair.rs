@@ -1,9 +1,10 @@
 //! The repair queue leads from the reconciler to itself. A message hands one kind of work on one shard to a worker.
 //!
 //! **The message group is the kind of work and the shard**, so a shard has one worker of a kind at a time. Lists of calls have no shards: each
-//! provider's list is a kind of its own. The deduplication id
-//! holds the end of the work, which tells the runs apart whatever time each took before it sent its messages. So a batch that is sent twice by one
-//! run adds nothing, and the next run's messages are not taken for those of this one.
+//! provider's list is a kind of its own.
+//!
+//! **The deduplication id holds the end of the work**, which follows from the start of the run. So a batch that one run sends twice adds
+//! nothing, and the messages of the next run are not taken for those of this one, whatever time each took before it sent them.
 
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{CallId, Provider, Timestamp};
