@@ -40,7 +40,8 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 }
 
 /// Reads the texts of an error. Retell documents no codes. `Cannot find requested asset under given api key` means a
-/// wrong agent or a wrong calling number.
+/// wrong agent. Two texts are about the calling number, and neither names its field: `Item +14155550100 not found from phone-number`, if the account
+/// does not have it, and `No outbound agent id set up for phone number`.
 pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     let messages = error_messages(body);
     let mention = |words: &[&str]| messages.iter().any(|text| words.iter().any(|word| text.contains(word)));
@@ -50,6 +51,10 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         Some(Refusal::Number("do_not_call"))
     } else if mention(&["concurrency", "concurrent"]) {
         Some(Refusal::Capacity("concurrency_limit"))
+    } else if mention(&["not found from phone-number"]) {
+        Some(Refusal::CallingNumber("unknown_calling_number"))
+    } else if mention(&["no outbound agent id"]) {
+        Some(Refusal::CallingNumber("no_outbound_agent"))
     } else if mention(&["to_number", "to number"]) && !mention(&["from_number", "from number"]) {
         Some(Refusal::Number("invalid_number"))
     } else if mention(&["from_number", "from number"]) && !mention(&["to_number", "to number"]) {

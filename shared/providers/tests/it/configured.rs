@@ -122,6 +122,8 @@ fn examples_read_their_payloads() {
     calendly/rescheduled_created: x-calendly:https%3A//api.calendly.com/scheduled_events/E2/invitees/I2:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E2/invitees/I2: received invitee.created 2026-01-02T08:00:00.000Z {"rescheduled":false,"starts_at":"2026-01-06T15:00:00.000000Z"}, booked 2026-01-06T15:00:00.000Z for +14155550123
     elevenlabs/confirmed: x-elevenlabs:conv_1:post_call_transcription of appointment:apt_1, attempt x-elevenlabs:conv_1: implied ringing -, implied in_progress -, user_confirmed 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
     elevenlabs/no_answer: x-elevenlabs:conv_2:call_initiation_failure of appointment:apt_2, attempt x-elevenlabs:conv_2: implied ringing 2026-01-01T00:01:00.000Z, no_answer 2026-01-01T00:01:00.000Z
+    elevenlabs/voicemail: x-elevenlabs:conv_4:post_call_transcription of appointment:apt_4, attempt x-elevenlabs:conv_4: implied ringing -, implied in_progress -, voicemail_detected 2026-01-01T00:01:00.000Z, implied completed 2026-01-01T00:01:00.000Z
+    elevenlabs/web_confirmed: recorded post_call_transcription of appointment:apt_1
     github/closed: x-github:sha256-181d8d3aeeadba7a8ae12888c244d888b4be98519dd531b42b3df5403c1fe40b of entity:x-github:I_1: received webhook 2026-01-01T00:02:00.000Z {"action":"closed","number":7,"repository":"example/appointments"}
     github/declined: x-github:I_2:labeled:declined:2026-01-01T00%3A01%3A00Z of appointment:I_2, attempt -: user_declined 2026-01-01T00:01:00.000Z
     github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z

@@ -364,6 +364,8 @@ fn retells_refusals_are_read_from_their_text() {
     assert_snapshot!(answers(Provider::Retell, [
         (422, error("Cannot find requested asset under given api key.")),
         (404, error("Cannot find requested asset under given api key.")),
+        (404, error("Item +14155550100 not found from phone-number")),
+        (400, error("No outbound agent id set up for phone number.")),
         (400, error("to_number is not a valid number")),
         (400, json!({"status": "error", "error_message": "Invalid to number"})),
         (400, error("from_number and to_number must be in E.164 format")),
@@ -375,6 +377,8 @@ fn retells_refusals_are_read_from_their_text() {
     ]), @r#"
     422 {"message":"Cannot find requested asset under given api key.","status":"error"} -> account: unknown_asset
     404 {"message":"Cannot find requested asset under given api key.","status":"error"} -> account: unknown_asset
+    404 {"message":"Item +14155550100 not found from phone-number","status":"error"} -> calling number: unknown_calling_number
+    400 {"message":"No outbound agent id set up for phone number.","status":"error"} -> calling number: no_outbound_agent
     400 {"message":"to_number is not a valid number","status":"error"} -> number: invalid_number
     400 {"error_message":"Invalid to number","status":"error"} -> number: invalid_number
     400 {"message":"from_number and to_number must be in E.164 format","status":"error"} -> account: bad_request

@@ -555,6 +555,21 @@ fn a_call_is_not_found_only_where_all_of_them_were_seen() {
     let calls = |count: usize| Value::from(vec![json!({"id": "x", "status": "ended"}); count]);
     assert_eq!(answer(Provider::Vapi, None, &calls(9)), LookupAnswer::NotFound);
     assert_eq!(answer(Provider::Vapi, None, &calls(10)), too_many);
+    // Without stored data, Vapi's list does not tell which call is ours.
+    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let mut unnamed = vapi_call("ended");
+    unnamed["assistantOverrides"] = json!({});
+    unnamed["customer"]["number"] = job().to.as_str().into();
+    assert_eq!(answer(Provider::Vapi, None, &json!([unnamed])), unclear);
+    let mut full = vec![unnamed.clone(); 10];
+    full[0]["createdAt"] = json!("2025-10-20T12:14:00Z");
+    full[9]["createdAt"] = json!("2025-10-20T12:13:00Z");
+    let last_page = json!([{"id": "x", "type": "webCall"}]);
+    assert_eq!(play(Provider::Vapi, None, [(200, full.into()), (200, last_page)]).1, Some(unclear.clone()));
+    unnamed["customer"] = Value::Null;
+    assert_eq!(answer(Provider::Vapi, None, &json!([unnamed])), unclear);
+    unnamed["customer"] = json!({"number": "+15550123"});
+    assert_eq!(answer(Provider::Vapi, None, &json!([unnamed])), LookupAnswer::NotFound);
     // A call with a provider call id was placed, so it is gone, not never placed.
     for provider in [Provider::Retell, Provider::Twilio, Provider::Vapi, Provider::ElevenLabs] {
         assert_eq!(play(provider, Some("c1"), [(404, json!({}))]).1, Some(LookupAnswer::Gone));
