@@ -236,6 +236,11 @@ pub(crate) fn resume(
     errors: &mut impl Write,
 ) -> Result<Ended, ChangeError> {
     let stack = &connection.stack;
+    // Before the run, because an error after it would hide the result.
+    let plan = match connection.block_on(run::plan_to_resume(stack, id)) {
+        Ok(plan) => plan,
+        Err(error) => return refused(error, errors),
+    };
     let done = with_progress(connection, json, async |progress| {
         let who = stack.caller().await?;
         run::resume(stack, id, &who, progress).await
@@ -245,7 +250,6 @@ pub(crate) fn resume(
         Ok(run) => run,
         Err(error) => return refused(error, errors),
     };
-    let plan = connection.block_on(Plan::load(stack, &run.plan_id))?;
     if !json {
         print_skipped(&plan.skipped, plan.skipped_count, "of the plan cannot be processed", out)?;
     }
@@ -288,17 +292,15 @@ fn finish(
 fn ended(run: &Run, plan: &Plan) -> Ended {
     let left_in_plan = match run.verb {
         // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten. A call that cannot be
-        // repaired stays wrong.
-        Verb::Redrive | Verb::Forget | Verb::Verify => plan.skipped_count,
+        // repaired stays wrong. A call that cannot be read may be dialled again.
+        Verb::Redrive | Verb::Forget | Verb::Verify | Verb::Refill | Verb::Stop => plan.skipped_count,
         // A selection by time may hold webhooks that never can be folded.
         Verb::Replay
         | Verb::Reprocess
         | Verb::DiscardDeadLetters
         | Verb::DiscardQuarantined
         | Verb::Republish
-        | Verb::Copy
-        | Verb::Refill
-        | Verb::Stop => 0,
+        | Verb::Copy => 0,
     };
     let is_whole = !plan.capped && plan.not_found.is_empty() && run.counts.skipped + left_in_plan == 0;
     match run.state {

@@ -235,21 +235,27 @@ async fn plan(
     let not_found = filter.keys.iter().collect::<BTreeSet<_>>().into_iter();
     let not_found: Vec<NotFound> =
         not_found.filter_map(|key| not_found_reason(&listed, filter, key, &item_of)).collect();
-    let mut items: Vec<PlanItem> = Vec::new();
-    let mut places = BTreeMap::new();
-    for item in selected.into_iter().filter_map(item_of) {
-        let place = *places.entry((item.event_id.clone(), item.key.clone())).or_insert(items.len());
-        match items.get_mut(place) {
-            // The consumer gave up the event twice. It is handled once, and both messages are deleted.
-            Some(first) => first.messages += item.messages,
-            None => items.push(item),
-        }
-    }
+    let mut items = merged(selected.into_iter().filter_map(item_of));
     let has_all_named = !filter.keys.is_empty() && not_found.is_empty();
     let capped = items.len() > items_max || (listed.not_received > 0 && !has_all_named);
     items.truncate(items_max);
     let filter = json!({ "dead_letters": filter });
     Draft { verb, filter, items, capped, continue_at: None, examined, not_found }.into_plan(stack).await
+}
+
+/// Makes one item of the dead letters of an event that the consumer gave up more than once. The event is handled once, and all messages
+/// are deleted.
+pub(crate) fn merged(letters: impl Iterator<Item = PlanItem>) -> Vec<PlanItem> {
+    let mut items: Vec<PlanItem> = Vec::new();
+    let mut places = BTreeMap::new();
+    for letter in letters {
+        let place = *places.entry((letter.event_id.clone(), letter.key.clone())).or_insert(items.len());
+        match items.get_mut(place) {
+            Some(first) => first.messages += letter.messages,
+            None => items.push(letter),
+        }
+    }
+    items
 }
 
 /// Says why nothing is done with a named id. `None` if the plan has its dead letter.

@@ -72,10 +72,11 @@ pub async fn plan(
     }
     // Events that name no call are a group each.
     for (entity, event_id) in bodies.found {
-        let letter =
-            letters.iter().map(|(_, letter)| letter).find(|letter| letter.event_id.as_ref() == Some(&event_id));
-        let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, entity.clone())];
-        items.extend(letter.map(|letter| of_letter(letter, entity)));
+        let of_event = letters.iter().map(|(_, letter)| letter);
+        let of_event = of_event.filter(|letter| letter.event_id.as_ref() == Some(&event_id));
+        let erased = dead_letters::merged(of_event.map(|letter| of_letter(letter, entity.clone())));
+        let mut items = vec![PlanItem::of_event(Action::EraseEvent, event_id, entity)];
+        items.extend(erased);
         groups.push(items);
     }
     let conflicts = bodies.conflicts.into_iter();
@@ -158,7 +159,7 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
     items.extend(events.map(|id| PlanItem::of_event(Action::EraseEvent, id.clone(), Some(call_id.clone()))));
     let conflicts = target.conflicts.iter();
     items.extend(conflicts.map(|id| PlanItem::of_event(Action::EraseConflict, id.clone(), Some(call_id.clone()))));
-    items.extend(letters.iter().map(|letter| of_letter(letter, Some(call_id.clone()))));
+    items.extend(dead_letters::merged(letters.iter().map(|letter| of_letter(letter, Some(call_id.clone())))));
     let has_data = !is_forgotten || items.iter().any(|item| item.action != Action::ForgetCall);
     if has_data { items } else { Vec::new() }
 }

@@ -40,8 +40,8 @@ pub async fn plan_refill(
     let open: BTreeSet<CallId> = selection::open_calls(&stack.calls).await?.into_iter().collect();
     let calls: BTreeSet<&CallId> = selected.keys().chain(&open).collect();
     let times = |call: Call| (selection::written_at(&call), call.call_id);
-    let rows = read_rows(stack, calls.into_iter().cloned().collect(), &times).await?;
-    let examined = rows.len();
+    let Rows { kept: rows, unreadable } = read_rows(stack, calls.into_iter().cloned().collect(), &times).await?;
+    let examined = rows.len() + unreadable.len();
     // An open call is selected whenever it was written. Any other is selected up to the time that its selection names.
     let found_until = |call_id: &CallId, written_at: Timestamp| {
         let last_at = selected.get(call_id).filter(|_| !open.contains(call_id)).map(|found| found.last_at);
@@ -50,6 +50,7 @@ pub async fn plan_refill(
     let written = rows.into_iter().filter(|(written_at, _)| *written_at >= since);
     let mut calls: Vec<(Timestamp, CallId)> =
         written.map(|(written_at, call_id)| (found_until(&call_id, written_at), call_id)).collect();
+    calls.extend(unreadable.into_iter().map(|call_id| (found_until(&call_id, now), call_id)));
     let capped = calls.len() > items_max;
     let continue_at = selection::earliest(&mut calls, items_max).filter(|at| *at > since);
     let items = calls.into_iter().map(|(_, call_id)| PlanItem::of_call(Action::Refill, call_id)).collect();
@@ -87,9 +88,11 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
             && !(keep_not_due && is_later(&call));
         is_stopped.then(|| PlanItem::of_call(Action::Stop, call.call_id))
     };
-    let rows = read_rows(stack, calls, &stopped).await?;
-    let examined = rows.len();
+    let Rows { kept: rows, unreadable } = read_rows(stack, calls, &stopped).await?;
+    let examined = rows.len() + unreadable.len();
     let mut items: Vec<PlanItem> = rows.into_iter().flatten().collect();
+    // They come last, because no number of repetitions takes them off the plan.
+    items.extend(unreadable.into_iter().map(|call_id| PlanItem::of_call(Action::Stop, call_id)));
     let filter = json!({ "since": since.to_string(), "keep_not_due": keep_not_due });
     let capped = items.len() > items_max;
     items.truncate(items_max);
@@ -104,54 +107,70 @@ pub async fn plan_stop(stack: &Stack, since: Timestamp, keep_not_due: bool, item
 pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let refilled = items.iter().map(|item| async move {
         let Some(call_id) = &item.call_id else { return Ok(None) };
-        let refilled = match stack.calls.get_call(call_id).await {
-            Ok(Some(call)) => refill_call(stack, &call).await,
-            Ok(None) => return Ok(Some((item.clone(), "the call does not exist".to_owned()))),
-            Err(error) => Err(error.into()),
+        let left = match stack.calls.get_call(call_id).await {
+            Ok(Some(call)) => refill_call(stack, &call).await?,
+            Ok(None) => Some("the call does not exist".to_owned()),
+            Err(error) if error.is_unreadable() => Some(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
-        match refilled {
-            Ok(left) => Ok(left.map(|reason| (item.clone(), reason))),
-            Err(Error::Aws(error)) if error.is_unreadable() => Ok(Some((item.clone(), error.to_string()))),
-            Err(error) => Err(error),
-        }
+        Ok::<_, Error>(left.map(|reason| (item.clone(), reason)))
     });
     Ok(concurrently(CONCURRENCY, refilled).await?.into_iter().flatten().collect())
 }
 
-/// Refills the inbox from one row. Returns why an event did not get its meaning back.
+/// Refills the inbox from one row. If a stored item cannot be read, or an event does not get its meaning back, the others are written all
+/// the same, and the first reason is returned.
 async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error> {
-    let (now, mut left) = (stack.now(), None);
+    let (now, mut left) = (stack.now(), Vec::new());
     if let Some(creation) = call.creation() {
         let trace_id = creation.call.plan.trace_id.as_ref().map_or("", TraceId::as_str);
-        drop(stack.inbox.put_creation(&creation, trace_id).await?);
+        left.extend(unreadable(stack.inbox.put_creation(&creation, trace_id).await)?);
     }
     if let (Some(plan), Some(forgotten_at)) = (&call.plan, call.forgotten_at) {
-        stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.due_at, forgotten_at).await?;
+        let erased = stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.due_at, forgotten_at).await;
+        left.extend(unreadable(erased)?);
     }
     if call.plan.is_some() && call.stop_reason.is_none() {
         // The booking came back after the time to which the inbox was restored. With the old record, the call could not be dialled.
-        stack.inbox.lift_cancellation(&call.call_id).await?;
+        left.extend(unreadable(stack.inbox.lift_cancellation(&call.call_id).await)?);
     }
     for dial in call.dials() {
-        drop(stack.inbox.record_dial(&call.call_id, &dial, now).await?);
+        left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, now).await)?);
     }
     if let Some(reason @ (StopReason::CanceledByUser | StopReason::BookingChanged)) = call.stop_reason {
-        stack.inbox.record_cancellation(&call.call_id, reason, now, now).await?;
+        left.extend(unreadable(stack.inbox.record_cancellation(&call.call_id, reason, now, now).await)?);
     }
     for event in call.held_events() {
-        match stack.inbox.put(&NewEvent::from_row(&event)?).await? {
-            PutOutcome::Stored => {}
-            PutOutcome::Duplicate { stored, .. } => {
-                let reason = give_meaning(stack, call, &stored, &event).await?;
-                left = left.or(reason);
-            }
-        }
+        left.extend(refill_event(stack, call, &event).await?);
         // A restored inbox may hold the event as it was before the person was forgotten.
         if let Some(forgotten_at) = call.forgotten_at {
-            stack.inbox.erase(&event.event_id, forgotten_at).await?;
+            left.extend(unreadable(stack.inbox.erase(&event.event_id, forgotten_at).await)?);
         }
     }
-    Ok(left)
+    Ok(left.into_iter().next())
+}
+
+/// Writes one event of a row into the inbox. Returns why it does not get its meaning back, or why the stored event cannot be read.
+async fn refill_event(stack: &Stack, call: &Call, event: &ProviderEvent) -> Result<Option<String>, Error> {
+    let written = async {
+        match stack.inbox.put(&NewEvent::from_row(event)?).await? {
+            PutOutcome::Stored => Ok(None),
+            PutOutcome::Duplicate { stored, .. } => give_meaning(stack, call, &stored, event).await,
+        }
+    };
+    match written.await {
+        Err(Error::Aws(error)) => unreadable::<()>(Err(error)),
+        other => other,
+    }
+}
+
+/// Returns the error of an item that cannot be read. Any other error stops the run.
+fn unreadable<T>(written: Result<T, switchhook_aws::Error>) -> Result<Option<String>, Error> {
+    match written {
+        Ok(_) => Ok(None),
+        Err(error) if error.is_unreadable() => Ok(Some(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Gives a stored event the meaning that it has in the row of its call. A restored inbox may hold the event as it was before an operator had
@@ -189,18 +208,32 @@ async fn give_meaning(
     Ok(stored.disposition.map(|_| format!("{}: {reason}", stored.event_id)))
 }
 
+/// Rows of calls that were read.
+struct Rows<T> {
+    kept: Vec<T>,
+    /// Calls whose rows cannot be read. A plan of them names them.
+    unreadable: Vec<CallId>,
+}
+
 /// Reads the rows of calls, and keeps of each what `kept` returns: a row takes kilobytes, and there may be a million.
 async fn read_rows<T: Send>(
     stack: &Stack,
     calls: Vec<CallId>,
     kept: &(impl Fn(Call) -> T + Sync),
-) -> Result<Vec<T>, Error> {
+) -> Result<Rows<T>, Error> {
     let read = calls.iter().map(|call_id| async move {
         match stack.calls.get_call(call_id).await {
-            // `verify` names a row that cannot be read.
-            Err(error) if error.is_unreadable() => Ok(None),
-            other => other.map(|call| call.map(kept)),
+            Err(error) if error.is_unreadable() => Ok(Some(Err(call_id.clone()))),
+            Err(error) => Err(error),
+            Ok(call) => Ok(call.map(|call| Ok(kept(call)))),
         }
     });
-    Ok(concurrently(CONCURRENCY, read).await?.into_iter().flatten().collect())
+    let mut rows = Rows { kept: Vec::new(), unreadable: Vec::new() };
+    for row in concurrently(CONCURRENCY, read).await?.into_iter().flatten() {
+        match row {
+            Ok(row) => rows.kept.push(row),
+            Err(call_id) => rows.unreadable.push(call_id),
+        }
+    }
+    Ok(rows)
 }

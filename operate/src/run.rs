@@ -171,18 +171,29 @@ pub async fn start(
 /// [`Refusal`] if there is no such run or it is finished. Any other error stops the run where it is.
 pub async fn resume(stack: &Stack, id: &RunId, who: &str, progress: Progress<'_>) -> Result<Run, Error> {
     let stack = &stack.with_unread_entries();
-    let (mut run, version) = load(stack, id).await?.ok_or_else(|| Refusal::UnknownRun(id.to_string()))?;
-    match run.state {
-        RunState::Finished => return Err(refusal_of(&run).into()),
-        RunState::Unfinished => {}
-    }
-    let plan = Plan::load(stack, &run.plan_id).await?;
+    let (plan, mut run, version) = load_unfinished(stack, id).await?;
     run.holder = RandomIds::from_system().hex::<8>()?;
     who.clone_into(&mut run.who);
     let mut held = Held { stack, plan, run, version, repeats_page: true };
     held.save().await?;
     held.record(Moment::Resumed, held.run.updated_at).await?;
     held.carry_out(progress).await
+}
+
+/// Reads the plan of a run that can be resumed.
+///
+/// # Errors
+/// [`Refusal`] if there is no such run or it is finished, and the errors of the table.
+pub async fn plan_to_resume(stack: &Stack, id: &RunId) -> Result<Plan, Error> {
+    Ok(load_unfinished(stack, id).await?.0)
+}
+
+async fn load_unfinished(stack: &Stack, id: &RunId) -> Result<(Plan, Run, u64), Error> {
+    let (run, version) = load(stack, id).await?.ok_or_else(|| Refusal::UnknownRun(id.to_string()))?;
+    if run.state == RunState::Finished {
+        return Err(refusal_of(&run).into());
+    }
+    Ok((Plan::load(stack, &run.plan_id).await?, run, version))
 }
 
 /// Reads a run. `None` if there is none with this id.

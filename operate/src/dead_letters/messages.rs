@@ -179,14 +179,15 @@ impl<'a> Search<'a> {
         failed.map_or(Ok(new), Err)
     }
 
-    /// Deletes the messages with these keys while it receives, until none is missing. `missing` has the number of messages that each key
-    /// still has.
+    /// Deletes the messages with these keys while it receives, until none is missing and the last round brought none. `missing` has the number
+    /// of messages that the plan knows of each key. More of them may have been behind ten others of their call.
     async fn delete(
         &mut self,
         keys: &BTreeMap<&str, &PlanItem>,
         missing: &mut BTreeMap<&str, usize>,
     ) -> Result<(), Error> {
-        while !missing.is_empty() {
+        let mut has_found = false;
+        while has_found || !missing.is_empty() {
             let messages = self.next().await?;
             if messages.is_empty() {
                 break;
@@ -196,6 +197,7 @@ impl<'a> Search<'a> {
                 keys.contains_key(key.as_str()) || keys.contains_key(message.message_id.as_str())
             };
             let found: Vec<(String, ReceivedMessage)> = of_key.filter(is_wanted).collect();
+            has_found = !found.is_empty();
             let receipts: Vec<String> = found.iter().map(|(_, message)| message.receipt.clone()).collect();
             let queue = self.queue;
             let deleted = receipts.chunks(REQUEST_MAX).map(|some| async move { queue.delete(some).await });

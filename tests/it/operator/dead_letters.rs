@@ -27,7 +27,7 @@ const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: 
 
 /// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
 pub(crate) async fn with_dead_letters() -> World {
-    let world = World::new();
+    let mut world = World::new();
     // Only the consumer reads consistently. The sweep finds both events missing, and its messages are dropped as repetitions.
     world.set_fault_hook(|call| {
         let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
@@ -143,6 +143,29 @@ async fn both_dead_letters_of_one_event_are_deleted() {
         assert_eq!(carry_out(&stack(&world), &plan).await.result(), "2 done, 0 unchanged, 0 skipped");
         assert!(world.dead_letters().is_empty(), "{verb:?}");
     }
+}
+
+/// The queue gives out ten messages of the call at a time, so two are behind them.
+#[tokio::test(start_paused = true)]
+async fn named_dead_letters_of_one_call_are_deleted_with_those_behind_them() {
+    let world = with_dead_letters().await;
+    let letters = world.dead_letters().into_iter().map(|letter| letter.to_string());
+    let first = letters.into_iter().find(|body| body.contains("generic:e1")).unwrap();
+    let ids: Vec<String> = (3..=8).map(|number| format!("generic:e{number}")).collect();
+    for (time, id) in ["once", "twice"].iter().flat_map(|time| ids.iter().map(move |id| (time, id))) {
+        let message = NewMessage {
+            body: first.replace("generic:e1", id),
+            group: Some("c1-again".to_owned()),
+            deduplication_id: Some(format!("{id}-{time}")),
+            ..NewMessage::default()
+        };
+        world.cloud.services().sqs().send(EVENTS_DEAD_LETTER_QUEUE, message).unwrap();
+    }
+    let stack = stack(&world);
+    let filter = LetterFilter { keys: ids, ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "6 done, 0 unchanged, 0 skipped");
+    assert_eq!(world.dead_letters().len(), 2, "those of the two other calls");
 }
 
 /// The other message expired, or another operator deleted it.

@@ -12,7 +12,7 @@ use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
-use switchhook_operate::plan::Verb;
+use switchhook_operate::plan::{Action, Verb};
 use switchhook_operate::run::{self, RunOptions};
 use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal};
@@ -151,6 +151,26 @@ async fn forgotten_person_is_in_no_row_no_body_and_no_queue() {
     assert!(stored(&world, "generic:large").await.is_erased());
     let again = planned(&stack, calls(&["c1", LARGE_CALL, RETELL_CALL, &placed]), false).await;
     assert_eq!(again.items, [], "nothing is left to do");
+}
+
+/// The consumer gave the event up twice.
+#[tokio::test(start_paused = true)]
+async fn dead_letters_of_one_event_are_one_item_and_all_are_deleted() {
+    let mut world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    world.stop();
+    dead_letter(&world).await;
+    // SQS drops a repetition within five minutes.
+    world.wait(MINUTE * 6).await;
+    make_dead_letter(&world, "generic:dead").await;
+    assert_eq!(world.dead_letters().len(), 2);
+    let stack = stack(&world);
+    let plan = planned(&stack, calls(&["c1"]), false).await;
+    let letters = plan.items.iter().filter(|item| item.action == Action::EraseDeadLetter);
+    assert_eq!(letters.map(|item| item.messages).collect::<Vec<_>>(), [2], "{plan:#?}");
+    assert_eq!(carry_out(&stack, &plan).await.counts.skipped, 0);
+    assert!(world.dead_letters().is_empty());
 }
 
 /// The sender used one event id twice: first for another person's call, then for a call of our person.

@@ -1,12 +1,13 @@
 //! Both tables are restored to an earlier time, so nobody knows which calls were dialled since.
 
 use insta::assert_snapshot;
+use serde_dynamo::AttributeValue;
 use serde_json::json;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{CallId, Timestamp};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_operate::recover::plan_stop;
+use switchhook_operate::recover::{plan_refill, plan_stop};
 use switchhook_tests::{MINUTE, World};
 
 use super::{Backup, MAX, back_up, carry_out, dials, restore, stack};
@@ -69,6 +70,25 @@ async fn calls_whose_dials_are_unknown_end_and_say_so() {
     // The attempt that the backup knows is looked up, and the call is not tried again.
     assert_snapshot!(call_state(&world, &retried).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+/// A newer version wrote the row. Once it runs again, it would dial the call.
+#[tokio::test(start_paused = true)]
+async fn call_whose_row_cannot_be_read_is_named() {
+    let Disaster { world, restored_to, due, .. } = disaster().await;
+    let mut newer = world.item(CALLS_TABLE, &due).await;
+    newer.insert("schema_version".to_owned(), AttributeValue::N("99".to_owned()));
+    world.put_item(CALLS_TABLE, newer).await;
+    let stack = stack(&world);
+    let plan = plan_stop(&stack, restored_to, false, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.skipped_count, plan.examined), (2, 1, 3), "{plan:?}");
+    assert_eq!(plan.skipped[0].call_id, Some(CallId::new(due.as_str())));
+    assert!(plan.skipped[0].reason.contains("newer than this program"), "{plan:?}");
+    // It does not take the place of a call that can be stopped.
+    let plan = plan_stop(&stack, restored_to, false, 2).await.unwrap();
+    assert_eq!((plan.items.len(), plan.capped), (2, true));
+    let plan = plan_refill(&stack, restored_to, MAX, &mut |_, _| {}).await.unwrap();
+    assert!(plan.skipped.iter().any(|skipped| skipped.call_id == Some(CallId::new(due.as_str()))), "{plan:?}");
 }
 
 /// The client repeats the write, which then meets its own row.

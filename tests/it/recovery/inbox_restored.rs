@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
-use switchhook_domain::{CallId, Disposition, Provider, Timestamp};
+use switchhook_domain::{CallId, Disposition, EventId, Provider, Timestamp};
 use switchhook_local::INBOX_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_operate::plan::{Action, CallSummary, Plan};
@@ -114,6 +114,11 @@ async fn call_whose_stored_event_cannot_be_read_is_left_alone_and_the_others_are
     assert_eq!((run.counts.done, run.counts.skipped), (plan.items.len() - 1, 1), "{run:?}");
     assert_eq!(run.skipped[0].call_id, Some(CallId::new("early")));
     assert!(run.skipped[0].reason.contains("newer than this program"), "{run:?}");
+    let inbox = world.items(INBOX_TABLE).await;
+    let held = world.call("early").await.history.into_iter().map(|entry| entry.source_event_id);
+    let lost: Vec<EventId> =
+        held.filter(|id| inbox.iter().all(|item| item["event_id"] != AttributeValue::S(id.to_string()))).collect();
+    assert_eq!(lost, [], "the other events of the call are refilled");
     let report = found(&verified(&stack, began).await);
     assert!(report.contains("Unreadable") && !report.contains("unknown_event"), "{report}");
 }
