@@ -261,6 +261,15 @@ impl Cloud {
     /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
     /// Dropping the future stops them.
     pub async fn run(&self) -> CloudError {
+        tokio::select! {
+            biased;
+            failed = self.run_event_sources() => failed,
+            never = self.run_schedules() => match never {},
+        }
+    }
+
+    /// Runs everything but the schedules, in the same way.
+    pub async fn run_event_sources(&self) -> CloudError {
         let Stack { services, consumer, dialer, relay, scheduler, reconciler, metrics, .. } = &*self.0;
         let consumers =
             std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
@@ -277,7 +286,6 @@ impl Cloud {
             stopped = poll_due_queue(services, scheduler, metrics) => stopped,
             stopped = poll_repair_queue(services, reconciler, metrics) => stopped,
             never = poll_due_records(services, scheduler, metrics) => match never {},
-            never = self.run_schedules() => match never {},
             never = self.deliver_webhooks() => match never {},
             never = self.sample_metrics() => match never {},
         };

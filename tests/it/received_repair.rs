@@ -243,7 +243,7 @@ async fn trouble_with_an_entity_is_not_called_trouble_with_a_call() {
 
 #[tokio::test(start_paused = true)]
 async fn dead_letter_of_an_entity_is_redriven_and_deleted() {
-    let world = World::with_secret(&secret());
+    let mut world = World::with_secret(&secret());
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     post(&world, &payment("e1", 10)).await;
     world.wait_for_dead_letters(1).await;

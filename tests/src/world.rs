@@ -15,6 +15,7 @@ use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::queue::Queue;
 use switchhook_aws::sdk;
+use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::JsonLines;
 use switchhook_consumer::Consumer;
 use switchhook_domain::{Call, CallId, EventId, Provider, Timestamp};
@@ -66,7 +67,7 @@ impl World {
     /// A running stack whose providers are configured by this secret.
     #[must_use]
     pub fn with_secret(secret: &Value) -> Self {
-        let mut world = Self::open(secret);
+        let mut world = Self::with_options(options(secret));
         world.start();
         world
     }
@@ -81,10 +82,11 @@ impl World {
         world
     }
 
-    /// A stack whose event sources and schedules do not run: the test invokes the functions itself.
+    /// A stack whose event sources and schedules do not run: the test invokes the functions itself. Its indexes have the default number of
+    /// shards, because many such tests count requests.
     #[must_use]
     pub fn stopped() -> Self {
-        Self::open(&all_providers())
+        Self::with_options(CloudOptions { index_shards: Shards::default(), ..options(&all_providers()) })
     }
 
     /// Starts the event sources and the schedules.
@@ -98,10 +100,6 @@ impl World {
         if let Some(running) = self.running.take() {
             running.abort();
         }
-    }
-
-    fn open(secret: &Value) -> Self {
-        Self::with_options(options(secret))
     }
 
     /// A stack with these options, whose event sources and schedules do not run.
@@ -166,9 +164,17 @@ impl World {
         }
     }
 
-    /// Waits until so many messages are dead letters. That takes some two hours, because each is received 20 times.
-    pub async fn wait_for_dead_letters(&self, count: usize) {
+    /// Waits until so many messages are dead letters. That takes some two hours, because each is received 20 times. The schedules run for
+    /// the first minutes, and then stand still, as in [`World::skip`].
+    pub async fn wait_for_dead_letters(&mut self, count: usize) {
+        self.wait(MINUTE * 10).await;
+        self.stop();
+        let cloud = self.cloud.clone();
+        self.running =
+            Some(tokio::spawn(async move { panic!("the stack stopped: {}", cloud.run_event_sources().await) }));
         self.wait_until(MINUTE * 360, async || self.dead_letters().len() >= count).await;
+        self.stop();
+        self.start();
     }
 
     /// Waits two seconds. In this time, queued messages are consumed and their domain events published.

@@ -216,7 +216,7 @@ async fn event_that_the_consumer_decided_against_is_not_listed_as_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn dead_letter_is_listed_with_its_cause() {
-    let world = World::new();
+    let mut world = World::new();
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait_for_dead_letters(1).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
+use switchhook_aws::shards::Shards;
 use switchhook_local::CloudOptions;
 use switchhook_local::dynamodb::Count;
 use switchhook_operate::cost::RECONCILER_MEMORY_GB;
@@ -89,7 +90,11 @@ pub(super) fn dollars_of(capacity: &BTreeMap<&'static str, Count>) -> f64 {
 /// Plays calls of a provider, three at a time, so that each batch of the consumer has messages of three calls. Returns
 /// their usage, and the USD of a run of the reconciler that finds nothing, with its invocation.
 async fn play(calls: Vec<Vec<Webhook>>, index_numbers: bool) -> (Ledger, f64) {
-    let world = World::with_options(CloudOptions { index_numbers, ..options(&all_providers()) });
+    let world = World::with_options(CloudOptions {
+        index_numbers,
+        index_shards: Shards::default(),
+        ..options(&all_providers())
+    });
     world.reconciler.run("test").await.unwrap();
     let mut ledger = Ledger::default();
     let lines_before = world.log_text().len();

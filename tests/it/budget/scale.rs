@@ -8,6 +8,7 @@ use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::calls::{BY_WAKE, WakeQueue};
 use switchhook_aws::inbox::BY_RECEIVED;
+use switchhook_aws::shards::Shards;
 use switchhook_domain::Provider;
 use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
@@ -44,7 +45,7 @@ struct Meter {
 
 impl Meter {
     async fn new() -> Self {
-        let world = World::with_options(CloudOptions { index_numbers: true, ..options(&all_providers()) });
+        let world = World::with_options(CloudOptions { index_shards: Shards::default(), ..options(&all_providers()) });
         world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
         // The first sweep of a stack goes back an hour.
         world.reconciler.run("test").await.unwrap();

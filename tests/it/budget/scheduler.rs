@@ -1,5 +1,6 @@
 //! The cost of a run of the scheduler that finds nothing. It depends on the providers that `DialRates` names.
 
+use switchhook_aws::shards::Shards;
 use switchhook_local::CloudOptions;
 use switchhook_operate::cost::MEMORY_GB;
 use switchhook_operate::scale::IDLE_STACK;
@@ -13,7 +14,8 @@ use crate::files::yaml;
 async fn scheduler_that_finds_nothing_costs_what_the_page_about_cost_says() {
     let template = yaml("template.yaml");
     let dial_rates = template["Parameters"]["DialRates"]["Default"].as_str().unwrap().parse().unwrap();
-    let world = World::with_options(CloudOptions { dial_rates, ..options(&all_providers()) });
+    let world =
+        World::with_options(CloudOptions { dial_rates, index_shards: Shards::default(), ..options(&all_providers()) });
     reset_counters(&world);
     let report = world.cloud.scheduler().run("test").await.unwrap();
     assert_eq!((report.due, report.claimed), (0, 0));

@@ -1,4 +1,5 @@
-//! House rules for source files: no file is too long, and the modules of a crate do not import each other in a circle.
+//! House rules for source files: no file is too long, no test is where none is run, and the modules of a crate do not import each other in a
+//! circle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +26,16 @@ fn no_file_is_too_long() {
 
 fn is_test(path: &str) -> bool {
     path.contains("tests/") || path.ends_with("tests.rs")
+}
+
+/// The programs of the functions are wiring. So Cargo links none of them for tests.
+#[test]
+fn no_test_is_where_none_is_run() {
+    let is_wiring = |path: &String| path.starts_with("functions/") && path.ends_with("/main.rs");
+    let wiring: Vec<String> = files_with_extension("rs").into_iter().filter(is_wiring).collect();
+    assert_eq!(wiring.len(), 7);
+    let lost: Vec<&String> = wiring.iter().filter(|path| read(path).contains("#[test]")).collect();
+    assert!(lost.is_empty(), "put these tests into lib.rs: {lost:#?}");
 }
 
 #[test]

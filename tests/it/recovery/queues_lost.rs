@@ -11,7 +11,7 @@ use switchhook_operate::republish::{self, RepublishFilter};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::{MAX, carry_out, dials, found, repair, stack, verified};
-use crate::outbound::{HOUR, call_request, call_state, create};
+use crate::outbound::{call_request, call_state, create};
 
 /// Posts the webhooks of a call that rang, was answered and ended.
 async fn post_call(world: &World, id: &str) {
@@ -75,11 +75,11 @@ async fn schedule_finds_the_calls_of_a_lost_queue_of_due_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn events_of_lost_dead_letters_are_replayed_from_the_inbox() {
-    let world = World::new();
+    let mut world = World::new();
     let began = world.now();
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, switchhook_tests::down());
     post_call(&world, "c1").await;
-    world.wait(HOUR * 4).await;
+    world.wait_for_dead_letters(4).await;
     assert!(world.cloud.services().sqs().purge(EVENTS_DEAD_LETTER_QUEUE).unwrap() >= 4);
     world.clear_faults();
     let stack = stack(&world);

@@ -11,7 +11,7 @@ use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic};
 
-use super::{HOUR, status};
+use super::status;
 
 #[tokio::test(start_paused = true)]
 async fn status_of_an_event_tells_where_it_is() {
@@ -58,10 +58,10 @@ async fn status_of_an_event_tells_where_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
-    let world = World::new();
+    let mut world = World::new();
     world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(1).await;
     assert_eq!(world.dead_letters().len(), 1);
     assert_snapshot!(status(&world, &id, &["status", "disposition", "attempts", "error", "next_retry_at"]).await, @r"
     status: dead_lettered

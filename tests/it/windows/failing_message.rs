@@ -25,7 +25,7 @@ fn poison(world: &World, group: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn poison_is_tried_with_growing_pauses_and_then_put_aside_while_other_calls_go_on() {
-    let world = World::new();
+    let mut world = World::new();
     poison(&world, "c1");
     for number in 0..30 {
         world.accept(Provider::Generic, &generic(&format!("other{number}"), &format!("e{number}"), "RINGING", 0)).await;
@@ -35,7 +35,7 @@ async fn poison_is_tried_with_growing_pauses_and_then_put_aside_while_other_call
         assert_eq!(world.call(&format!("other{number}")).await.version, 1);
     }
 
-    world.wait(HOUR * 6).await;
+    world.wait_for_dead_letters(1).await;
     assert_eq!(world.queued(), NOTHING);
     assert_eq!(world.dead_letters(), [json!({"schema_version": 1, "nonsense": true})]);
     let tries: Vec<Value> = world.logged("retried");
