@@ -1,6 +1,7 @@
 //! Vonage's names: the fields of an event.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use switchhook_domain::Timestamp;
 
 use crate::lenient;
@@ -8,9 +9,6 @@ use crate::times::parse_time;
 
 /// Value of the field `event` in a body that [`client`](super::client) makes of a record of the API. Vonage has no such event.
 pub(super) const CALL_RECORD: &str = "call_record";
-
-/// Name under which an error is recorded. Vonage gives it none.
-const ERROR: &str = "error";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
@@ -26,8 +24,15 @@ pub(super) struct Event {
     #[serde(deserialize_with = "lenient::text")]
     pub(super) event: Option<String>,
     /// Error in the instructions for a call. Such an event has neither a status nor a call, only its conversation.
-    #[serde(deserialize_with = "lenient::text")]
-    reason: Option<String>,
+    reason: Option<IgnoredAny>,
+    /// Conversation that a transferred leg left. Such an event has no status.
+    conversation_uuid_from: Option<IgnoredAny>,
+    /// Keys that a person pressed. Such an event has no status, and the same holds for `speech`.
+    dtmf: Option<IgnoredAny>,
+    /// Words that a person said.
+    speech: Option<IgnoredAny>,
+    /// Address of a recording. Such an event has neither a status nor a call.
+    recording_url: Option<IgnoredAny>,
     /// More about the status.
     #[serde(deserialize_with = "lenient::text")]
     pub(super) detail: Option<String>,
@@ -49,10 +54,16 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Name of the event. An event that only has a reason is an error.
+    /// Name of the event. Vonage gives some events none. They are known by a field that no other event has, as in Vonage's own SDKs.
     pub(super) fn name(&self) -> Option<&str> {
-        let error = self.reason.as_deref().map(|_| ERROR);
-        self.status.as_deref().or(self.event.as_deref()).or(error)
+        let by_field = [
+            (self.reason.is_some(), "error"),
+            (self.conversation_uuid_from.is_some(), "transfer"),
+            (self.dtmf.is_some() || self.speech.is_some(), "input"),
+            (self.recording_url.is_some(), "record"),
+        ];
+        let by_field = || by_field.into_iter().find_map(|(has_field, name)| has_field.then_some(name));
+        self.status.as_deref().or(self.event.as_deref()).or_else(by_field)
     }
 
     pub(super) fn call_id(&self) -> Option<&str> {
@@ -116,7 +127,7 @@ impl Status {
             "timeout" => Self::Timeout,
             "unanswered" => Self::Unanswered,
             "completed" => Self::Completed,
-            "disconnected" | "record" | "input" | "transfer" | ERROR => Self::Ignored,
+            "disconnected" | "record" | "input" | "transfer" | "error" => Self::Ignored,
             _ => Self::Other,
         }
     }

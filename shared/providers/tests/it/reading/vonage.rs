@@ -53,6 +53,37 @@ fn vonage_statuses_say() {
     assert_eq!(kinds(&vonage(json!({"call_uuid": "v1", "status": "human"}))), "~ringing ~in_progress");
 }
 
+/// Vonage gives these events neither a status nor a name.
+#[test]
+fn vonage_event_without_a_name_is_known_by_its_fields() {
+    let name = |body: Value| {
+        let reading = vonage(body);
+        let Reading::Recorded { event_type, call_id, .. } = reading else { panic!("{reading:?}") };
+        (event_type.to_string(), call_id.map(|id| id.to_string()))
+    };
+    let of_call = |name: &str| (name.to_owned(), Some("vonage:v1".to_owned()));
+    let conversation = "CON-00000000-0000-4000-8000-000000000001";
+    let transfer = json!({"conversation_uuid_from": conversation, "conversation_uuid_to": "CON-2", "uuid": "v1"});
+    assert_eq!(name(transfer), of_call("transfer"));
+    for input in [
+        json!({"dtmf": "42", "timed_out": true}),
+        json!({"dtmf": "", "timed_out": true}),
+        json!({"dtmf": {"digits": null, "timed_out": true}}),
+        json!({"speech": {"results": [{"text": "yes", "confidence": "0.9"}]}, "dtmf": null}),
+        json!({"speech": {"error": {"reason": "ERR1"}}}),
+    ] {
+        let mut body = json!({"uuid": "v1", "conversation_uuid": conversation});
+        body.as_object_mut().unwrap().extend(input.as_object().unwrap().clone());
+        assert_eq!(name(body), of_call("input"), "{input}");
+    }
+    let record = json!({"recording_url": "https://api.nexmo.com/v1/files/1", "conversation_uuid": conversation});
+    assert_eq!(name(record), ("record".to_owned(), None));
+    assert_eq!(name(json!({"reason": "x", "conversation_uuid": conversation})), ("error".to_owned(), None));
+    // A status or a name says more than the fields.
+    assert_eq!(kinds(&event(json!({"status": "ringing", "recording_url": "x", "dtmf": "1"}))), "ringing");
+    assert_eq!(name(json!({"event": "new", "uuid": "v1", "dtmf": "1"})), of_call("new"));
+}
+
 #[test]
 fn vonage_times_are_those_of_the_call() {
     let times = |fields: Value| {

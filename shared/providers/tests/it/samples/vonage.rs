@@ -41,14 +41,14 @@ fn vonage_bodies_say() {
     in_progress implied 2025-10-20T12:14:05.104Z
 
     vonage/transfer
-    recorded vonage:00000000-0000-4000-8000-000000000001:transfer:3a05073b5937dc00
+    recorded vonage:00000000-0000-4000-8000-000000000001:transfer:56333357860a34c6
     transfer
     vonage:00000000-0000-4000-8000-000000000001
 
     vonage/record
-    recorded vonage:00000000-0000-4000-8000-000000000001:record:a86788d1c3f4190d
+    recorded vonage:sha256-906c5b784a10cec9ea94bf528a90871956f77e4930a7386814d33313ba4c90f7
     record
-    vonage:00000000-0000-4000-8000-000000000001
+    -
 
     vonage/completed
     event vonage:00000000-0000-4000-8000-000000000001:completed:2025-10-20T12:15:22.104Z
@@ -134,7 +134,7 @@ fn vonage_bodies_say() {
     vonage:00000000-0000-4000-8000-000000000001
 
     vonage/input
-    recorded vonage:00000000-0000-4000-8000-000000000001:input:be00e058ff3cb942
+    recorded vonage:00000000-0000-4000-8000-000000000001:input:e985c04f4ffc1f73
     input
     vonage:00000000-0000-4000-8000-000000000001
 
