@@ -4,7 +4,14 @@ use serde::Deserialize;
 use switchhook_domain::Timestamp;
 
 use crate::lenient;
-use crate::times::parse_time;
+use crate::times::{has_offset, parse_time};
+
+/// Offsets from UTC are multiples of this.
+const ZONE_STEP_MS: i64 = 15 * 60 * 1000;
+/// Largest offset of a zone from UTC.
+const ZONE_MAX_MS: i64 = 14 * 60 * 60 * 1000;
+/// A session begins within this time of the call's start. If it does not, the two times do not tell the zone.
+const SESSION_START_MS: u64 = 5 * 60 * 1000;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -31,6 +38,7 @@ pub(super) struct Callback {
     bill_duration: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     hangup_cause_code: Option<String>,
+    /// Start of the session, in UTC. The other times have no offset either, but are in the zone of the account.
     #[serde(deserialize_with = "lenient::text")]
     session_start: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
@@ -43,15 +51,33 @@ pub(super) struct Callback {
 
 impl Callback {
     pub(super) fn started_at(&self) -> Option<Timestamp> {
-        [&self.start_time, &self.session_start].into_iter().find_map(|time| parse_time(time.as_deref()?))
+        self.local_time(self.start_time.as_deref()).or_else(|| parse_time(self.session_start.as_deref()?))
     }
 
     pub(super) fn answered_at(&self) -> Option<Timestamp> {
-        parse_time(self.answer_time.as_deref()?)
+        self.local_time(self.answer_time.as_deref())
     }
 
     pub(super) fn ended_at(&self) -> Option<Timestamp> {
-        parse_time(self.end_time.as_deref()?)
+        self.local_time(self.end_time.as_deref())
+    }
+
+    /// Parses a time in the zone of the account. If the callback does not tell the zone, the time counts as UTC.
+    fn local_time(&self, text: Option<&str>) -> Option<Timestamp> {
+        let text = text?;
+        let time = parse_time(text)?;
+        let offset_ms = if has_offset(text) { 0 } else { self.zone_offset_ms().unwrap_or(0) };
+        Some(Timestamp::from_millis(time.as_millis().saturating_sub(offset_ms)))
+    }
+
+    /// Offset of the account's zone from UTC. The call and its session start at almost the same time, which the callback has in both zones.
+    fn zone_offset_ms(&self) -> Option<i64> {
+        let local = parse_time(self.start_time.as_deref()?)?;
+        let utc = parse_time(self.session_start.as_deref()?)?;
+        let difference_ms = local.millis_since(utc);
+        let offset_ms = difference_ms.saturating_add(ZONE_STEP_MS / 2).div_euclid(ZONE_STEP_MS) * ZONE_STEP_MS;
+        let is_of_zone = offset_ms.abs() <= ZONE_MAX_MS && difference_ms.abs_diff(offset_ms) <= SESSION_START_MS;
+        is_of_zone.then_some(offset_ms)
     }
 
     /// Cause of the hangup, if the callback has one.

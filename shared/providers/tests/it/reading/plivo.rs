@@ -61,6 +61,45 @@ fn plivo_times_count_as_utc_without_an_offset() {
     }
 }
 
+/// `SessionStart` is in UTC. The other times of the same callback are in the zone of the account.
+#[test]
+fn plivo_times_are_read_in_the_zone_that_the_start_of_the_session_shows() {
+    let times = |form: &str| {
+        let event = into_event(plivo("", &format!("CallUUID=p1&{form}")));
+        event.call_events.iter().map(|event| event.occurred_at.unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let completed = |start: &str, answer: &str, end: &str, session: &str| {
+        times(&format!(
+            "CallStatus=completed&StartTime={start}&AnswerTime={answer}&EndTime={end}&SessionStart={session}"
+        ))
+    };
+    let day = "2024-09-26+";
+    let at = |time: &str| format!("2024-09-26T{time}.000Z");
+    // The zone of India, as in callbacks that others published.
+    let india = completed(
+        &format!("{day}14:05:08"),
+        &format!("{day}14:05:18"),
+        &format!("{day}14:06:23"),
+        &format!("{day}08:35:10.910772"),
+    );
+    assert_eq!(india, [at("08:35:18"), at("08:35:18"), at("08:36:23")]);
+    // A zone west of UTC, one with quarters of an hour, and UTC itself.
+    for (hour, session) in [("14:05", "18:05"), ("14:05", "08:20"), ("14:05", "14:05")] {
+        let unanswered = format!("StartTime={day}{hour}:08&AnswerTime=&EndTime={day}{hour}:38");
+        let form = format!("CallStatus=no-answer&{unanswered}&SessionStart={day}{session}:05.910772");
+        assert_eq!(times(&form), [at(&format!("{session}:08")), at(&format!("{session}:38"))], "{session}");
+    }
+    // A session that began long after the call, no session, and more than any zone differs. Then the times count as UTC.
+    for session in [format!("{day}08:41:10.910772"), String::new(), "2024-09-25+14:05:10.910772".to_owned()] {
+        let form = format!("CallStatus=busy&StartTime={day}14:05:08&EndTime={day}14:05:38&SessionStart={session}");
+        assert_eq!(times(&form), [at("14:05:08"), at("14:05:38")], "{session}");
+    }
+    // A time that states its offset is right as it is.
+    let form =
+        format!("CallStatus=busy&StartTime={day}14:05:08&EndTime={day}14:05:38%2B05:30&SessionStart={day}08:35:10");
+    assert_eq!(times(&form), [at("08:35:08"), at("08:35:38")]);
+}
+
 #[test]
 fn plivo_event_ids_repeat_only_for_the_same_event() {
     let id = |form: &str| plivo("", form).event_id().to_string();
