@@ -175,15 +175,23 @@ fn one_call_between_both_numbers_around_the_dial_is_ours() {
     assert_eq!(kinds(search(std::slice::from_ref(&ours), std::slice::from_ref(&ours))).len(), 2);
     let mut leg = ended("p3", CREATED);
     leg["parent_call_uuid"] = "p9".into();
-    let later = ended("p4", "2025-10-20 12:30:00+00:00");
-    assert_eq!(search(&[leg.clone(), later.clone()], &[]), LookupAnswer::NotFound);
-    assert_eq!(kinds(search(&[leg, later, ours.clone()], &[])).len(), 2);
-    let several = search(&[ours], &[ended("p5", CREATED)]);
+    let earlier = ended("p4", "2025-10-20 12:10:00+00:00");
+    assert_eq!(search(&[leg.clone(), earlier.clone()], &[]), LookupAnswer::NotFound);
+    assert_eq!(kinds(search(&[leg.clone(), earlier, ours.clone()], &[])).len(), 2);
+    let several = search(std::slice::from_ref(&ours), &[ended("p5", CREATED)]);
     assert_eq!(several, LookupAnswer::Undecided { reason: "several_calls" });
-    // A time without a zone proves nothing, unless it fits.
+    // Our dial may have waited in Plivo's queue.
     let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
-    assert_eq!(search(&[ended("p6", "2025-10-20 17:43:56")], &[]), unclear);
-    assert_eq!(kinds(search(&[ended("p7", "2025-10-20 12:13:56")], &[])).len(), 2);
+    let later = ended("p6", "2025-10-20 12:18:00+00:00");
+    assert_eq!(search(std::slice::from_ref(&later), &[]), unclear);
+    assert_eq!(search(&[later.clone(), ours], &[]), unclear);
+    let mut elsewhere = later;
+    elsewhere["to_number"] = "447700900001".into();
+    leg["initiation_time"] = "2025-10-20 12:18:00+00:00".into();
+    assert_eq!(search(&[elsewhere, leg], &[]), LookupAnswer::NotFound);
+    // A time without a zone proves nothing, unless it fits.
+    assert_eq!(search(&[ended("p7", "2025-10-20 17:43:56")], &[]), unclear);
+    assert_eq!(kinds(search(&[ended("p8", "2025-10-20 12:13:56")], &[])).len(), 2);
 }
 
 #[test]
