@@ -92,7 +92,7 @@ impl<'a> CallSearch<'a> {
         let body = match StatusCode::from_u16(status) {
             Ok(status) if status.is_success() => Some(body),
             Ok(StatusCode::NOT_FOUND) => None,
-            Ok(_) if self.is_unknown_at_retell(status, body) => None,
+            Ok(StatusCode::UNPROCESSABLE_ENTITY) if self.is_unknown_call(body) => None,
             Ok(StatusCode::TOO_MANY_REQUESTS) => return retry_later("rate_limited"),
             Ok(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => return retry_later("unauthorized"),
             Ok(_) | Err(_) => return retry_later("failed"),
@@ -139,13 +139,16 @@ impl<'a> CallSearch<'a> {
         SearchStep::Answer(answer)
     }
 
-    /// True if this is the response of Retell about an unknown call: it is 422, not 404.
-    fn is_unknown_at_retell(&self, status: u16, body: &[u8]) -> bool {
+    /// True if this body of a 422 says that the provider does not know the call. Retell and Telnyx answer so, where others answer 404.
+    fn is_unknown_call(&self, body: &[u8]) -> bool {
         match self.stage {
-            Stage::Retell(_) => retell::is_unknown(status, body),
-            Stage::Twilio(_)
+            Stage::Retell(_) => retell::is_unknown(body),
+            Stage::Telnyx(telnyx::Search::ById) => telnyx::is_unknown(body),
+            Stage::Telnyx(
+                telnyx::Search::Hangup { .. } | telnyx::Search::Events { .. } | telnyx::Search::ActiveCalls { .. },
+            )
+            | Stage::Twilio(_)
             | Stage::Vapi(_)
-            | Stage::Telnyx(_)
             | Stage::ElevenLabs(_)
             | Stage::Plivo(_)
             | Stage::Vonage(_)

@@ -10,7 +10,7 @@ use switchhook_domain::Provider;
 use super::{Order, Request, Webhook, millis_of, number, page, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
 use crate::fake::call::FakeCall;
-use crate::fake::response::{ApiResponse, error, respond};
+use crate::fake::response::{ApiResponse, respond};
 use crate::fake::state::State;
 
 /// Time after its end for which a call can be asked for by its id.
@@ -55,10 +55,15 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     }
     let id = request.path.strip_prefix("/v2/calls/")?;
     if state.calls.get(id).is_some_and(|call| call.ended_ms + ENDED_CALL_MS <= now) {
-        return Some(error(404, "not found"));
+        return Some(unknown_call());
     }
     let show = |known: &FakeCall, id: &str, now| json!({"data": call(known, id, now)});
-    Some(state.get(Provider::Telnyx, id, now, error(404, "not found"), show))
+    Some(state.get(Provider::Telnyx, id, now, unknown_call(), show))
+}
+
+/// Telnyx documents 422 for a call that it does not know, or has forgotten.
+fn unknown_call() -> ApiResponse {
+    respond(422, &json!({"errors": [{"code": "90015", "title": "Invalid Call Control ID"}]}))
 }
 
 /// Page of a list whose pages are counted from 1.

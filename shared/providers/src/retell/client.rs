@@ -64,9 +64,9 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     }
 }
 
-/// True if the response says that Retell has no such call.
-pub(crate) fn is_unknown(status: u16, body: &[u8]) -> bool {
-    status == 422 && refusal(body) == Some(Refusal::Account("unknown_asset"))
+/// True if the body of a 422 says that Retell has no such call.
+pub(crate) fn is_unknown(body: &[u8]) -> bool {
+    refusal(body) == Some(Refusal::Account("unknown_asset"))
 }
 
 /// Request of a search that waits for its response.

@@ -83,6 +83,18 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(answer.get("data")?.as_object()?, "call_control_id").map(|id| bounded("", id))
 }
 
+/// True if the body of a 422 says that Telnyx does not know the id of the call (90015), or that the call has ended (90018). See
+/// <https://developers.telnyx.com/api-reference/call-information/retrieve-a-call-status>.
+pub(crate) fn is_unknown(body: &[u8]) -> bool {
+    let errors = object(body).and_then(|mut answer| answer.remove("errors"));
+    let Some(Value::Array(errors)) = errors else { return false };
+    errors.iter().filter_map(|error| error.get("code")).any(|code| match code {
+        Value::String(code) => matches!(code.as_str(), "90015" | "90018"),
+        Value::Number(code) => matches!(code.as_u64(), Some(90015 | 90018)),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+    })
+}
+
 /// Request of a search that waits for its response. Pages are counted from 1.
 #[derive(Clone, Debug)]
 pub(crate) enum Search {

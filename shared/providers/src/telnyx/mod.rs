@@ -7,7 +7,7 @@ mod refusal;
 mod signature;
 
 pub(crate) use client::{
-    Search, dial_api_request, dialled_call_id, discovery_request, next_step, parse_page, start_search,
+    Search, dial_api_request, dialled_call_id, discovery_request, is_unknown, next_step, parse_page, start_search,
 };
 pub(crate) use normalize::read;
 pub(crate) use refusal::refusal;

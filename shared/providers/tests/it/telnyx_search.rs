@@ -34,11 +34,14 @@ fn other_ids(answer: Option<&LookupAnswer>) -> Vec<&str> {
 #[test]
 fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     let gone = (404, json!({"errors": [{"code": "10005"}]}));
+    // Telnyx documents 422 with one of these codes, as a text, for a call that it has forgotten.
+    let refused = |code: Value| (422, json!({"errors": [{"code": code, "title": "Invalid Call Control ID"}]}));
+    let forgotten = [refused("90015".into()), refused("90018".into()), refused(90015.into())];
     let ended = (200, telnyx_call(false, Some("2025-10-20T12:14:47.224107Z")));
     let other = telnyx_row("e0", "call.hangup", "v3:0", &ours());
     let initiated = telnyx_row("e1", "call.initiated", "v3:1", &ours());
     let hangup = telnyx_row("e2", "call.hangup", "v3:1", &json!({}));
-    for first in [gone.clone(), ended.clone()] {
+    for first in [gone.clone(), ended.clone()].into_iter().chain(forgotten.clone()) {
         let pages =
             [telnyx_page(&[other.clone(), initiated.clone()], 1, 2), telnyx_page(std::slice::from_ref(&hangup), 2, 2)];
         let (requests, answer) = play(Provider::Telnyx, Some("v3:1"), [first].into_iter().chain(pages));
@@ -64,8 +67,19 @@ fn telnyx_tells_how_a_call_ended_by_the_raw_webhook() {
     call 1/ä 2
     completed 2025-10-20T12:14:47.224Z
     ");
-    let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [gone, telnyx_page(&[], 1, 0)]);
-    assert_eq!(answer, Some(LookupAnswer::Gone));
+    for first in [gone].into_iter().chain(forgotten.clone()) {
+        let (_, answer) = play(Provider::Telnyx, Some("v3:1"), [first, telnyx_page(&[], 1, 0)]);
+        assert_eq!(answer, Some(LookupAnswer::Gone));
+    }
+    // Another refusal says nothing about the call, and a list is never forgotten.
+    let failed = Some(LookupAnswer::RetryLater { reason: "failed" });
+    for refusal in [refused("10033".into()), (422, json!({"errors": []})), (422, Value::Null)] {
+        assert_eq!(play(Provider::Telnyx, Some("v3:1"), [refusal]).1, failed);
+    }
+    for list in forgotten {
+        assert_eq!(play(Provider::Telnyx, Some("v3:1"), [(404, json!({})), list.clone()]).1, failed);
+        assert_eq!(play(Provider::Telnyx, None, [list]).1, failed);
+    }
 }
 
 #[test]
