@@ -63,7 +63,10 @@ fn at(second: i64) -> String {
 pub(crate) fn calcom(trigger: &str, uid: &str, second: i64, starts: i64) -> Value {
     json!({
         "triggerEvent": trigger, "createdAt": at(second),
-        "payload": {"uid": uid, "startTime": at(starts), "status": "ACCEPTED", "attendees": [{"phoneNumber": WRITTEN}]},
+        "payload": {
+            "uid": uid, "startTime": at(starts), "status": "ACCEPTED",
+            "responses": {"attendeePhoneNumber": {"label": "phone_number", "value": WRITTEN}},
+        },
     })
 }
 
@@ -378,7 +381,7 @@ async fn run_that_is_killed_at_any_request_moves_the_booking_in_the_end() {
 }
 
 fn with_number(mut body: Value, number: &Value) -> Value {
-    body["payload"]["attendees"][0]["phoneNumber"] = number.clone();
+    body["payload"]["responses"]["attendeePhoneNumber"]["value"] = number.clone();
     body
 }
 
