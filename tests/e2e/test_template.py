@@ -757,7 +757,11 @@ def of_condition(condition: str, kinds: set[str]) -> list[dict]:
 
 
 # Alarms on what exists only if a parameter asks for it.
-OF_A_PARAMETER = {"P2ReleaseErrorsAlarm": "IsGradual", "P1WebhookUrlErrorRateAlarm": "HasWebhookUrl"}
+OF_A_PARAMETER = {
+    "P2ReleaseErrorsAlarm": "IsGradual",
+    "P1WebhookUrlErrorRateAlarm": "HasWebhookUrl",
+    "P1IngressThrottledAlarm": "HasWebhookUrl",
+}
 
 
 def condition(severity: str, has_math: bool) -> str | None:

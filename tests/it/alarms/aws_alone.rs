@@ -23,6 +23,7 @@ pub(super) struct Case {
 pub(super) const CASES: &[Case] = &[
     Case { alarm: "P1RequestsThrottledAlarm", series: requests_throttled, values: (1.0, 0.0) },
     Case { alarm: "P1WebhookUrlErrorRateAlarm", series: webhook_url_errors, values: (6.0, 5.0) },
+    Case { alarm: "P1IngressThrottledAlarm", series: ingress_throttles, values: (1.0, 0.0) },
     Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
     Case { alarm: "P3FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },
     Case { alarm: "P3TableThrottlesAlarm", series: table_throttles, values: (1.0, 0.0) },
@@ -41,11 +42,15 @@ fn requests_throttled() -> Vec<SeriesKey> {
 }
 
 fn webhook_url_errors() -> Vec<SeriesKey> {
-    vec![of_ingress("Url5xxCount")]
+    vec![of_function("Url5xxCount", "ingress")]
 }
 
-fn of_ingress(metric: &str) -> SeriesKey {
-    SeriesKey::new("AWS/Lambda", metric, &[("FunctionName", &function_name("ingress"))])
+fn ingress_throttles() -> Vec<SeriesKey> {
+    vec![of_function("Throttles", "ingress")]
+}
+
+fn of_function(metric: &str, function: &str) -> SeriesKey {
+    SeriesKey::new("AWS/Lambda", metric, &[("FunctionName", &function_name(function))])
 }
 
 fn release_errors() -> Vec<SeriesKey> {
@@ -57,9 +62,10 @@ fn release_errors() -> Vec<SeriesKey> {
     FUNCTIONS.iter().map(of).collect()
 }
 
+/// Without those of ingress, which have an alarm of their own too.
 fn function_throttles() -> Vec<SeriesKey> {
-    let of = |function: &&str| SeriesKey::new("AWS/Lambda", "Throttles", &[("FunctionName", &function_name(function))]);
-    FUNCTIONS.iter().map(of).collect()
+    let others = FUNCTIONS.iter().filter(|function| **function != "ingress");
+    others.map(|function| of_function("Throttles", function)).collect()
 }
 
 fn table_throttles() -> Vec<SeriesKey> {
@@ -126,16 +132,10 @@ fn fired(series: &SeriesKey, value: f64) -> Vec<String> {
 
 /// The same if this lasts for so many minutes.
 fn fired_in(minutes: u64, series: &SeriesKey, value: f64) -> Vec<String> {
-    fired_among((100.0, 100.0), minutes, series, value)
-}
-
-/// The same with these numbers of requests to the URL, and of invocations by both addresses, in each minute.
-fn fired_among((requests, invocations): (f64, f64), minutes: u64, series: &SeriesKey, value: f64) -> Vec<String> {
     let metrics = Metrics::default();
     for minute in 0..minutes {
         let at = 2 * HOUR_MS + minute * MINUTE_MS;
-        metrics.record(of_ingress("UrlRequestCount"), requests, at);
-        metrics.record(of_ingress("Invocations"), invocations, at);
+        metrics.record(of_function("UrlRequestCount", "ingress"), 100.0, at);
         metrics.record(series.clone(), value, at);
     }
     let fires = |alarm: &switchhook_local::metrics::Alarm| {
@@ -148,7 +148,11 @@ fn fired_among((requests, invocations): (f64, f64), minutes: u64, series: &Serie
 fn metric_of_aws_sets_off_its_alarm_and_no_other() {
     for Case { alarm, series, values: (trouble, _) } in CASES {
         for series in series() {
-            assert_eq!(fired(&series, *trouble), [*alarm], "{series:?}");
+            let mut fired = fired(&series, *trouble);
+            if *alarm == "P1IngressThrottledAlarm" {
+                assert_eq!(fired.pop().as_deref(), Some("P3FunctionThrottlesAlarm"), "ingress is a function too");
+            }
+            assert_eq!(fired, [*alarm], "{series:?}");
         }
     }
 }
@@ -164,25 +168,12 @@ fn value_that_is_no_trouble_sets_off_no_alarm() {
 
 /// Many calls may end at once. Senders that do not repeat a refused webhook lose it.
 #[test]
-fn one_minute_of_refused_requests_sets_off_its_alarm() {
-    let throttled = SeriesKey::new("Switchhook/local", "throttled", &[]);
-    assert_eq!(fired_in(1, &throttled, 2_000.0), ["P1RequestsThrottledAlarm"]);
-    assert_eq!(fired_in(1, &throttled, 2.0), ["P1RequestsThrottledAlarm"]);
-    assert_eq!(fired_in(1, &throttled, 1.0), Vec::<String>::new(), "a single one wakes nobody");
-}
-
-/// Through its URL, a throttled invocation of ingress is a webhook that is answered 429.
-#[test]
-fn throttled_requests_to_the_url_of_ingress_wake_somebody() {
-    let alarms = |throttles| fired(&of_ingress("Throttles"), throttles);
-    assert_eq!(alarms(6.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
-    assert_eq!(alarms(5.0), ["P3FunctionThrottlesAlarm"]);
-}
-
-/// Both addresses are in use, and most webhooks come by the API.
-#[test]
-fn throttled_requests_to_the_api_are_no_failure_of_the_url() {
-    let alarms = |throttles| fired_among((20.0, 4_000.0), 60, &of_ingress("Throttles"), throttles);
-    assert_eq!(alarms(20.0), ["P3FunctionThrottlesAlarm"]);
-    assert_eq!(alarms(400.0), ["P1WebhookUrlErrorRateAlarm", "P3FunctionThrottlesAlarm"]);
+fn one_minute_of_refused_webhooks_sets_off_its_alarm() {
+    let by_the_api = SeriesKey::new("Switchhook/local", "throttled", &[]);
+    let by_the_url = of_function("Throttles", "ingress");
+    for (series, alarm) in [(by_the_api, "P1RequestsThrottledAlarm"), (by_the_url, "P1IngressThrottledAlarm")] {
+        assert_eq!(fired_in(1, &series, 4_000.0), [alarm]);
+        assert_eq!(fired_in(1, &series, 2.0), [alarm]);
+        assert_eq!(fired_in(1, &series, 1.0), Vec::<String>::new(), "a single one wakes nobody");
+    }
 }
