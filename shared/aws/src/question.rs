@@ -12,6 +12,9 @@ use crate::sdk::TLS_PROVIDER;
 
 /// Time in which the configured URL must have answered, with the connection. The caller hears nothing until then.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time after which an idle connection is not used again. Servers close idle connections: gunicorn after 2 seconds, Node.js after 5. A
+/// frozen function does not see it, and a question that is sent on a closed connection gets no answer.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Client that asks the configured URL.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +69,7 @@ impl AnswerClient {
 fn new_connector() -> SharedHttpConnector {
     let settings = HttpConnectorSettings::builder().connect_timeout(ANSWER_TIMEOUT).build();
     let builder = aws_smithy_http_client::Connector::builder().connector_settings(settings);
-    let builder = builder.sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new());
+    let builder = builder.sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new()).pool_idle_timeout(IDLE_TIMEOUT);
     SharedHttpConnector::new(builder.tls_provider(TLS_PROVIDER).build())
 }
 
@@ -82,6 +85,8 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_760_962_445_000);
     const KEY: &str = "a key of the tests, as long as it must be";
+    const AN_HOUR: Duration = Duration::from_secs(60 * 60);
+    const AGENT: &str = "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"agent\":7}";
 
     fn config(provider: Provider, question: &serde_json::Value) -> WebhookConfig {
         let entry = json!({"keys": [KEY], "public_url": "https://hooks.example.com", "question": question});
@@ -106,8 +111,7 @@ mod tests {
 
     #[tokio::test]
     async fn url_gets_the_signed_question_and_its_answer_is_given() {
-        let (address, requests) =
-            serve(Duration::ZERO, &["HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"agent\":7}"]).await;
+        let (address, requests) = serve(Duration::ZERO, &[AGENT]).await;
         let given = ask(&format!("{address}/which")).await;
         assert_eq!((given.body.as_str(), given.fallback), ("{\"agent\":7}", None));
         let request = String::from_utf8(requests.lock().unwrap()[0].clone()).unwrap();
@@ -125,6 +129,18 @@ mod tests {
             assert!(head.contains(&format!("{name}: {value}")), "{head}");
         }
         assert!(head.contains("x-switchhook-provider: retell") && head.contains("content-type: application/json"));
+    }
+
+    /// The server reads nothing more from a connection after its first answer. A server that closed the connection looks the same to a
+    /// client that was frozen.
+    #[tokio::test]
+    async fn question_after_a_pause_goes_by_a_new_connection() {
+        let (address, requests) = serve(AN_HOUR, &[AGENT]).await;
+        let client = AnswerClient::default();
+        assert_eq!(ask_through(&client, &address).await.fallback, None);
+        tokio::time::sleep(IDLE_TIMEOUT + Duration::from_millis(100)).await;
+        assert_eq!(ask_through(&client, &address).await.fallback, None);
+        assert_eq!(requests.lock().unwrap().len(), 2);
     }
 
     #[tokio::test]
@@ -168,7 +184,6 @@ mod tests {
     /// middle of the body.
     #[tokio::test]
     async fn server_that_stalls_costs_a_second() {
-        const AN_HOUR: Duration = Duration::from_secs(60 * 60);
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut addresses = vec![format!("http://{}", listener.local_addr().unwrap())];
         for response in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{\"agent\""] {
