@@ -196,7 +196,7 @@ impl Scheduler {
             Err(error) => {
                 // Nobody knows whether a call has this id, so it can be any text.
                 self.log_trigger(&Err(error), None, started, trace_id);
-                return respond(storage_failure());
+                return respond(Problem::storage_failure());
             }
         };
         match self.trigger(&id, trace_id).await {
@@ -213,7 +213,7 @@ impl Scheduler {
                 "the call changed at the same time; send the request again",
             )),
             Ok(ClaimOutcome::NotFound) => respond(unknown_call()),
-            Err(_) => respond(storage_failure()),
+            Err(_) => respond(failed_trigger()),
         }
     }
 
@@ -354,10 +354,13 @@ impl Scheduler {
     }
 }
 
-fn storage_failure() -> Problem {
+/// Response to a trigger that failed after the call was found. A repetition during the attempt is refused, and one after the attempt waives
+/// the delay of the retry.
+fn failed_trigger() -> Problem {
     Problem::new(
         ProblemKind::StorageFailure,
-        "the tables or the queue failed, and the call may be claimed; send the request again, a repetition is safe",
+        "the tables or the queue failed, and the call may be claimed; look at the call before you trigger it again, because a further \
+         trigger places its next attempt at once",
     )
 }
 

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::PhoneNumber;
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, down, is_request_to};
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, down, is_request_to, text};
 
 use super::{HOUR, call_request, call_state, create, get_call, send, wait_for_the_end};
 
@@ -181,6 +181,26 @@ async fn trigger_waives_the_due_time_alone() {
     assert_eq!(code, StatusCode::CONFLICT);
     let (code, _) = send(&world, "POST", "/call/trigger?id=nobody", None, &Value::Null).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+/// If the attempt has ended meanwhile, a further trigger calls the person again at once.
+#[tokio::test(start_paused = true)]
+async fn failed_trigger_says_whether_the_call_may_be_claimed() {
+    let world = World::new();
+    let mut later = call_request("declines");
+    later["due_at"] = json!("2026-01-03T00:00:00Z");
+    let call_id = create(&world, &later).await;
+    for (operation, on, may_be_claimed) in [("GetItem", CALLS_TABLE, false), ("SendMessage", DIAL_QUEUE, true)] {
+        world.inject_fault(operation, on, 1, down());
+        let (code, problem) = send(&world, "POST", &format!("/call/trigger?id={call_id}"), None, &Value::Null).await;
+        assert_eq!((code, &problem["status"]), (StatusCode::INTERNAL_SERVER_ERROR, &json!(500)));
+        assert_eq!(problem["type"], "urn:switchhook:problem:storage_failure");
+        let detail = text(&problem["detail"]);
+        assert_eq!(detail.contains("send the request again"), !may_be_claimed, "{detail}");
+        assert_eq!(detail.contains("look at the call before you trigger it again"), may_be_claimed, "{detail}");
+        let job = if may_be_claimed { "CLAIMED" } else { "PENDING" };
+        assert_eq!(get_call(&world, &call_id).await["job"]["state"], job);
+    }
 }
 
 #[tokio::test(start_paused = true)]
