@@ -9,7 +9,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{
     APPOINTMENT_ID_BYTES_MAX, CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError,
 };
-use switchhook_providers::{ReadError, distinct_json};
+use switchhook_providers::{ReadError, distinct_json, is_reserved_metadata};
 
 use crate::idempotency::is_key;
 use crate::number::INVALID_NUMBER;
@@ -337,8 +337,8 @@ impl Reader {
                 let message =
                     format!("must have a name of 1 to {METADATA_NAME_BYTES_MAX} bytes and no control characters");
                 self.error(&field, message);
-            } else if name == "appointment_id" || name.starts_with("switchhook_") {
-                self.error(&field, "is a reserved name; Switchhook sets it itself");
+            } else if is_reserved_metadata(name) {
+                self.error(&field, "is a reserved name; choose another one");
             }
             match value {
                 Value::String(text) if text.len() <= METADATA_VALUE_BYTES_MAX => {

@@ -115,6 +115,15 @@ fn limit(schema: &str, field: &str, name: &str) -> u64 {
 }
 
 #[test]
+fn document_has_the_reserved_names_of_metadata() {
+    let document = document();
+    let names = document.pointer("/components/schemas/NewCall/properties/metadata/propertyNames/pattern").unwrap();
+    for reserved in ["(?!switchhook_)", "(?!appointment_id$)", "(?!bodySHA256$)"] {
+        assert!(names.as_str().unwrap().contains(reserved), "{names}");
+    }
+}
+
+#[test]
 fn document_has_the_limits_of_the_code() {
     use crate::body::{
         CLOSED_DATES_MAX, DELAY_MAX_SECONDS_MAX, DELAY_SECONDS_MAX, METADATA_ENTRIES_MAX, METADATA_NAME_BYTES_MAX,

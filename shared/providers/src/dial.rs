@@ -51,7 +51,7 @@ impl DialRequest<'_> {
     /// nothing can replace them.
     pub(crate) fn metadata_to_echo(&self) -> BTreeMap<&str, &str> {
         let metadata = self.metadata.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut echo: BTreeMap<&str, &str> = metadata.filter(|(name, _)| !is_reserved(name)).collect();
+        let mut echo: BTreeMap<&str, &str> = metadata.filter(|(name, _)| !is_reserved_metadata(name)).collect();
         echo.insert("switchhook_call_id", self.call_id.as_str());
         echo.insert("switchhook_attempt", self.attempt.as_str());
         echo.insert("switchhook_last_attempt", if self.is_last_attempt { "true" } else { "false" });
@@ -62,7 +62,9 @@ impl DialRequest<'_> {
     }
 }
 
-fn is_reserved(name: &str) -> bool {
+/// True for the names of metadata that Switchhook or a provider's signature needs. No provider gets metadata with such a name.
+#[must_use]
+pub fn is_reserved_metadata(name: &str) -> bool {
     RESERVED.contains(&name) || name.starts_with(RESERVED_PREFIX)
 }
 

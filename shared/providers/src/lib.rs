@@ -76,7 +76,7 @@ pub use config::{
 };
 pub use content_hash::content_hash;
 pub use correlation::appointment_call_id;
-pub use dial::{DialAnswer, DialRequest, repeats_safely_for};
+pub use dial::{DialAnswer, DialRequest, is_reserved_metadata, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
     decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,

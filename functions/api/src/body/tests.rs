@@ -334,8 +334,11 @@ fn metadata_is_bounded() {
     check("metadata", json!({"a".repeat(64): "v".repeat(512)}), true);
     check("metadata", json!({"a".repeat(65): "v"}), false);
     check("metadata", json!({"a": "v".repeat(513)}), false);
-    for metadata in [json!({"": "v"}), json!({"appointment_id": "v"}), json!({"a": null}), json!([]), json!("a")] {
+    for metadata in [json!({"": "v"}), json!({"a": null}), json!([]), json!("a")] {
         check("metadata", metadata, false);
+    }
+    for reserved in ["appointment_id", "bodySHA256", "switchhook_note"] {
+        check("metadata", json!({reserved: "v"}), false);
     }
 }
 
