@@ -56,7 +56,8 @@ fn requests(world: &World) -> String {
 
 /// A stopped stack with a call of another system, one that waits, and an event that cannot be read.
 async fn world() -> World {
-    let mut world = World::new();
+    let mut world = World::stopped();
+    world.start();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.accept(Provider::Generic, &generic("c1", "e2", "ANSWERED", 5)).await;
     unreadable(&world).await;
