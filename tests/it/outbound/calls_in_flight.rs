@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::shards::Shards;
 use switchhook_domain::{Call, CallId, NewCall, PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
 use switchhook_local::fake::{Dial, Mode, RequestResult};
@@ -268,7 +269,8 @@ async fn calls_that_are_woken_within_seconds_share_one_count() {
     for (limit, claimed) in [(20, 6), (2, 2)] {
         let secret = all_accounts();
         let dial_rates = format!("retell=1/{limit},twilio=1").parse().unwrap();
-        let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, ..options(&secret) });
+        let index_shards = Shards::default();
+        let world = World::with_options(CloudOptions { dial_rates, dialers: 1_000, index_shards, ..options(&secret) });
         store_open_calls(&world, 2_000).await;
         let mut units = Vec::new();
         let mut claims = 0;
