@@ -74,6 +74,7 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { republish::republish_call(&any(), &any(), &any()).await });
     can_be_spawned(async { run::get(&any(), &any()).await });
     can_be_spawned(async { run::list(&any(), any()).await });
+    can_be_spawned(async { run::plan_to_resume(&any(), &any()).await });
     can_be_spawned(async { run::resume(&any(), &any(), &any::<String>(), &mut |_| ControlFlow::Continue(())).await });
     can_be_spawned(async { run::start(&any(), &any(), any(), any(), &mut |_| ControlFlow::Continue(())).await });
     can_be_spawned(async { search::find(&any(), &any::<String>()).await });
