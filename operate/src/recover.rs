@@ -118,8 +118,8 @@ pub(crate) async fn refill(stack: &Stack, items: &[PlanItem]) -> Result<Vec<Left
     Ok(concurrently(CONCURRENCY, refilled).await?.into_iter().flatten().collect())
 }
 
-/// Refills the inbox from one row. If a stored item cannot be read, or an event does not get its meaning back, the others are written all
-/// the same, and the first reason is returned.
+/// Refills the inbox from one row. A stored item that cannot be read, or an event that does not get its meaning back, does not keep the others
+/// from being written. Then the first reason is returned.
 async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error> {
     let (now, mut left) = (stack.now(), Vec::new());
     if let Some(creation) = call.creation() {

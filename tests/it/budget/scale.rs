@@ -8,17 +8,16 @@ use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::calls::{BY_WAKE, WakeQueue};
 use switchhook_aws::inbox::BY_RECEIVED;
-use switchhook_aws::shards::Shards;
 use switchhook_domain::Provider;
 use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
-use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::cost::{MEMORY_GB, RECONCILER_MEMORY_GB, price};
 use switchhook_operate::scale::{
     BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RELAY_LINE_BYTES, RETELL, TWILIO, Units, parameter,
 };
 use switchhook_providers::{DialRates, Pacing};
-use switchhook_tests::{MINUTE, World, all_providers, options};
+use switchhook_tests::{MINUTE, World};
 
 use super::dollars::sized_retell_call;
 use super::{LOG_LINE_BYTES, access_log_bytes, consume, post};
@@ -45,7 +44,7 @@ struct Meter {
 
 impl Meter {
     async fn new() -> Self {
-        let world = World::with_options(CloudOptions { index_shards: Shards::default(), ..options(&all_providers()) });
+        let world = World::stopped();
         world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
         // The first sweep of a stack goes back an hour.
         world.reconciler.run("test").await.unwrap();

@@ -56,6 +56,7 @@ fn requests(world: &World) -> String {
 
 /// A stopped stack with a call of another system, one that waits, and an event that cannot be read.
 async fn world() -> World {
+    // The requests depend on the number of shards.
     let mut world = World::stopped();
     world.start();
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;

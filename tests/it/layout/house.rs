@@ -1,4 +1,4 @@
-//! House rules for source files: no file is too long, no test is where none is run, and the modules of a crate do not import each other in a
+//! House rules for source files: no file is too long, and no test is where none is run. The modules of a crate do not import each other in a
 //! circle.
 
 use std::collections::{BTreeMap, BTreeSet};

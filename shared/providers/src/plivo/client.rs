@@ -161,8 +161,8 @@ pub(crate) struct Found {
     unread: Vec<String>,
     /// All ids that a list named. None is read twice.
     named: BTreeSet<String>,
-    /// True if a call may be ours or not: it cannot be read, its time has no zone or is later than the period, or its calling number is
-    /// another one. Then nothing proves that there was no call, or only one.
+    /// True if a call may be ours or not. Either it cannot be read, or its time has no zone or is later than the period, or its calling number
+    /// is another one. Then nothing proves that there was no call, or only one.
     is_unclear: bool,
 }
 
@@ -296,7 +296,7 @@ impl Found {
         };
         let has_our_id = lookup.provider_call_id.is_some_and(|id| has_id(&call, id));
         let is_between = is_number(from, lookup.from) == Some(true) && is_number(to, lookup.to) == Some(true);
-        // By default, Plivo starts two calls per second. A dial behind many others waits longer than the period.
+        // Plivo starts two calls per second by default, so a dial behind many others waits longer than the period.
         let may_have_waited = is_between && period.zip(created_at).is_some_and(|(period, at)| at > period.until);
         // Another call dialled this one, or it is to another number, or of another time.
         let is_of_others = text(&call, "parent_call_uuid").is_some()

@@ -138,7 +138,7 @@ pub(crate) fn next_step(
     }
 }
 
-/// True if a call without metadata may be the one that we look for. Vapi keeps none of it in the mode of zero data retention.
+/// True if a call without metadata may be the one that we look for. In the mode of zero data retention, Vapi keeps no metadata.
 fn may_be_ours(call: &Map<String, Value>, lookup: &Lookup<'_>) -> bool {
     let to =
         call.get("customer").and_then(|customer| customer.get("number").or_else(|| customer.get("sipUri"))?.as_str());
