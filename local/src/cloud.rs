@@ -1,5 +1,8 @@
 //! The whole stack in one process: the functions over the local services, the event sources that invoke them, the
 //! schedules, and API Gateway in front.
+//!
+//! The futures that run functions are boxed, so this crate compiles the functions once, and optimised. The body of an `async fn` is
+//! compiled in each crate that polls its future.
 
 mod event_sources;
 mod gateway;
@@ -13,6 +16,7 @@ use switchhook_aws::shards::Shards;
 
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
 use lambda_http::request::LambdaRequest;
 use switchhook_api::Api;
@@ -260,103 +264,124 @@ impl Cloud {
 
     /// Runs the event source mappings and the schedules until the local cloud fails, which should never happen.
     /// Dropping the future stops them.
-    pub async fn run(&self) -> CloudError {
-        tokio::select! {
-            biased;
-            failed = self.run_event_sources() => failed,
-            never = self.run_schedules() => match never {},
-        }
+    pub fn run(&self) -> BoxFuture<'_, CloudError> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                failed = self.run_event_sources() => failed,
+                never = self.run_schedules() => match never {},
+            }
+        })
     }
 
     /// Runs everything but the schedules, in the same way.
-    pub async fn run_event_sources(&self) -> CloudError {
-        let Stack { services, consumer, dialer, relay, scheduler, reconciler, metrics, .. } = &*self.0;
-        let consumers =
-            std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
-        let [first, second, third, fourth] = consumers;
-        let dialers = usize::try_from(scheduler.dialers).unwrap_or(usize::MAX);
-        let stopped = tokio::select! {
-            biased;
-            stopped = first => stopped,
-            stopped = second => stopped,
-            stopped = third => stopped,
-            stopped = fourth => stopped,
-            stopped = poll_dial_queue(services, dialer, dialers, metrics) => stopped,
-            stopped = poll_stream(services, relay, metrics) => stopped,
-            stopped = poll_due_queue(services, scheduler, metrics) => stopped,
-            stopped = poll_repair_queue(services, reconciler, metrics) => stopped,
-            never = poll_due_records(services, scheduler, metrics) => match never {},
-            never = self.deliver_webhooks() => match never {},
-            never = self.sample_metrics() => match never {},
-        };
-        match stopped {
-            Err(error) => error,
-        }
+    pub fn run_event_sources(&self) -> BoxFuture<'_, CloudError> {
+        Box::pin(async move {
+            let Stack { services, consumer, dialer, relay, scheduler, reconciler, metrics, .. } = &*self.0;
+            let consumers =
+                std::array::from_fn::<_, CONSUMERS, _>(|_| Box::pin(poll_events_queue(services, consumer, metrics)));
+            let [first, second, third, fourth] = consumers;
+            let dialers = usize::try_from(scheduler.dialers).unwrap_or(usize::MAX);
+            let stopped = tokio::select! {
+                biased;
+                stopped = first => stopped,
+                stopped = second => stopped,
+                stopped = third => stopped,
+                stopped = fourth => stopped,
+                stopped = poll_dial_queue(services, dialer, dialers, metrics) => stopped,
+                stopped = poll_stream(services, relay, metrics) => stopped,
+                stopped = poll_due_queue(services, scheduler, metrics) => stopped,
+                stopped = poll_repair_queue(services, reconciler, metrics) => stopped,
+                never = poll_due_records(services, scheduler, metrics) => match never {},
+                never = self.deliver_webhooks() => match never {},
+                never = self.sample_metrics() => match never {},
+            };
+            match stopped {
+                Err(error) => error,
+            }
+        })
     }
 
     /// Answers a request as API Gateway and the function behind its route would.
-    pub async fn request(&self, request: Request<Bytes>) -> Response<Bytes> {
-        let id = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        let Some(route) = Route::find(request.method(), request.uri().path()) else {
-            return gateway_error(StatusCode::NOT_FOUND, "Not Found");
-        };
-        let event = match serde_json::from_value::<LambdaRequest>(http_api_event(&request, id)) {
-            Ok(event) => event,
-            Err(_) => return gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
-        };
-        let stack = self.0.clone();
-        let started_ms = self.clock().now_ms();
-        let handled = tokio::spawn(async move {
-            let request = request_from_event(event);
-            match route {
-                Route::Ingress => stack.ingress.handle(request).await,
-                Route::Scheduler => stack.scheduler.handle(request).await,
-                Route::Api => stack.api.handle(request).await,
-            }
-        });
-        let handled = handled.await;
-        let (now_ms, failed) = (self.clock().now_ms(), handled.is_err());
-        let answer = match handled {
-            Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
-            Err(_) => gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
-        };
-        let duration_ms = now_ms.saturating_sub(started_ms);
-        self.0.metrics.record_invocation(route.function(), duration_ms, failed, now_ms);
-        self.0.metrics.record_request(answer.status().as_u16(), duration_ms, now_ms);
-        answer
+    pub fn request(&self, request: Request<Bytes>) -> BoxFuture<'_, Response<Bytes>> {
+        Box::pin(async move {
+            let id = self.0.requests.fetch_add(1, Ordering::Relaxed);
+            let Some(route) = Route::find(request.method(), request.uri().path()) else {
+                return gateway_error(StatusCode::NOT_FOUND, "Not Found");
+            };
+            let event = match serde_json::from_value::<LambdaRequest>(http_api_event(&request, id)) {
+                Ok(event) => event,
+                Err(_) => return gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+            };
+            let stack = self.0.clone();
+            let started_ms = self.clock().now_ms();
+            let handled = tokio::spawn(async move {
+                let request = request_from_event(event);
+                match route {
+                    Route::Ingress => stack.ingress.handle(request).await,
+                    Route::Scheduler => stack.scheduler.handle(request).await,
+                    Route::Api => stack.api.handle(request).await,
+                }
+            });
+            let handled = handled.await;
+            let (now_ms, failed) = (self.clock().now_ms(), handled.is_err());
+            let answer = match handled {
+                Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
+                Err(_) => gateway_error(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
+            };
+            let duration_ms = now_ms.saturating_sub(started_ms);
+            self.0.metrics.record_invocation(route.function(), duration_ms, failed, now_ms);
+            self.0.metrics.record_request(answer.status().as_u16(), duration_ms, now_ms);
+            answer
+        })
     }
 
     /// Runs the reconciler once, as its schedule does.
     ///
     /// # Errors
     /// The reconciler failed, or it panicked.
-    pub async fn reconcile(&self) -> Result<Result<switchhook_reconciler::Report, switchhook_aws::Error>, JoinError> {
-        let reconciler = self.0.reconciler.clone();
-        let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        self.invoked("reconciler", tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await })).await
+    pub fn reconcile(
+        &self,
+    ) -> BoxFuture<'_, Result<Result<switchhook_reconciler::Report, switchhook_aws::Error>, JoinError>> {
+        Box::pin(async move {
+            let reconciler = self.0.reconciler.clone();
+            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
+            self.invoked("reconciler", tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await }))
+                .await
+        })
     }
 
     /// Runs the scheduler once, as its schedule does.
     ///
     /// # Errors
     /// The scheduler failed, or it panicked.
-    pub async fn schedule(&self) -> Result<Result<switchhook_scheduler::Report, switchhook_aws::Error>, JoinError> {
-        let scheduler = self.0.scheduler.clone();
-        let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        self.invoked("scheduler", tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await })).await
+    pub fn schedule(
+        &self,
+    ) -> BoxFuture<'_, Result<Result<switchhook_scheduler::Report, switchhook_aws::Error>, JoinError>> {
+        Box::pin(async move {
+            let scheduler = self.0.scheduler.clone();
+            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
+            self.invoked("scheduler", tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await }))
+                .await
+        })
     }
 
     /// Runs the drift check once, as its schedule does.
     ///
     /// # Errors
     /// The reconciler failed, or it panicked.
-    pub async fn check_drift(
+    pub fn check_drift(
         &self,
-    ) -> Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError> {
-        let reconciler = self.0.reconciler.clone();
-        let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-        self.invoked("reconciler", tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }))
+    ) -> BoxFuture<'_, Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError>> {
+        Box::pin(async move {
+            let reconciler = self.0.reconciler.clone();
+            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
+            self.invoked(
+                "reconciler",
+                tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }),
+            )
             .await
+        })
     }
 
     /// Returns the keys with which ingress verifies webhooks now.

@@ -51,8 +51,9 @@ async fn every_type_is_published_and_no_other() {
     world.cloud.check_drift().await.unwrap().unwrap();
 
     world.cloud.fake().set_delivery_faults(DeliveryFaults::USUAL);
+    let mut placed = Vec::new();
     for behaviour in ["confirms", "voicemail", "busy,confirms", "no_answer", "fails", "forgotten", "invalid"] {
-        create(&world, &call_request(behaviour)).await;
+        placed.push(create(&world, &call_request(behaviour)).await);
     }
     let mut later = call_request("confirms");
     later["due_at"] = json!("2026-01-02T00:00:00Z");
@@ -62,7 +63,15 @@ async fn every_type_is_published_and_no_other() {
     blocked["to"] = json!("+15550198");
     send(&world, "PUT", "/do-not-call?number=+15550198", None, &Value::Null).await;
     create(&world, &blocked).await;
-    world.wait(HOUR * 12).await;
+    let all_are_settled = async || {
+        for call_id in &placed {
+            if world.call(call_id).await.settled_at.is_none() {
+                return false;
+            }
+        }
+        true
+    };
+    world.wait_until(HOUR * 12, all_are_settled).await;
 
     // The account of a provider has a problem, and then none.
     world.cloud.fake().set_mode(Mode::OutOfCredit);

@@ -88,7 +88,7 @@ async fn any_id_opens_from_every_list_of_calls_and_from_a_search() {
 
 #[tokio::test(start_paused = true)]
 async fn any_id_opens_from_every_list_of_trouble() {
-    let world = World::new();
+    let mut world = World::new();
     world.set_fault_hook(|call| {
         let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
         let is_consumer = call.operation == "GetItem" && body["ConsistentRead"] == true;
@@ -108,7 +108,7 @@ async fn any_id_opens_from_every_list_of_trouble() {
         assert_eq!(shown.len(), 3, "{tab}: {}", page.html);
         assert_opens(&browser, &format!("/repair?tab={tab}"), shown).await;
     }
-    world.wait(Duration::from_secs(6 * 60 * 60)).await;
+    world.wait_for_dead_letters(IDS.len()).await;
     world.clear_faults();
     for url in ["/repair?tab=dead-letters", "/"] {
         let page = browser.get(url).await;
