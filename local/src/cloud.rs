@@ -38,7 +38,7 @@ use switchhook_providers::{DialRates, Entries, ProvidersFile, WebhookConfig, sig
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -98,6 +98,9 @@ pub struct CloudOptions {
     /// Delivery faults of the fake provider's webhooks.
     pub delivery_faults: DeliveryFaults,
 }
+
+/// Result of a run of a scheduled function. The outer error says that the run panicked.
+pub type RunResult<T> = Result<Result<T, switchhook_aws::Error>, JoinError>;
 
 /// The stack: all functions over the local services. Clones share the same stack.
 #[derive(Clone, Debug)]
@@ -340,48 +343,27 @@ impl Cloud {
     ///
     /// # Errors
     /// The reconciler failed, or it panicked.
-    pub fn reconcile(
-        &self,
-    ) -> BoxFuture<'_, Result<Result<switchhook_reconciler::Report, switchhook_aws::Error>, JoinError>> {
-        Box::pin(async move {
-            let reconciler = self.0.reconciler.clone();
-            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-            self.invoked("reconciler", tokio::spawn(async move { reconciler.run(&format!("reconcile-{run}")).await }))
-                .await
-        })
+    pub fn reconcile(&self) -> BoxFuture<'_, RunResult<switchhook_reconciler::Report>> {
+        let reconciler = self.0.reconciler.clone();
+        Box::pin(self.invoke("reconciler", |run| async move { reconciler.run(&format!("reconcile-{run}")).await }))
     }
 
     /// Runs the scheduler once, as its schedule does.
     ///
     /// # Errors
     /// The scheduler failed, or it panicked.
-    pub fn schedule(
-        &self,
-    ) -> BoxFuture<'_, Result<Result<switchhook_scheduler::Report, switchhook_aws::Error>, JoinError>> {
-        Box::pin(async move {
-            let scheduler = self.0.scheduler.clone();
-            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-            self.invoked("scheduler", tokio::spawn(async move { scheduler.run(&format!("schedule-{run}")).await }))
-                .await
-        })
+    pub fn schedule(&self) -> BoxFuture<'_, RunResult<switchhook_scheduler::Report>> {
+        let scheduler = self.0.scheduler.clone();
+        Box::pin(self.invoke("scheduler", |run| async move { scheduler.run(&format!("schedule-{run}")).await }))
     }
 
     /// Runs the drift check once, as its schedule does.
     ///
     /// # Errors
     /// The reconciler failed, or it panicked.
-    pub fn check_drift(
-        &self,
-    ) -> BoxFuture<'_, Result<Result<switchhook_reconciler::DriftReport, switchhook_aws::Error>, JoinError>> {
-        Box::pin(async move {
-            let reconciler = self.0.reconciler.clone();
-            let run = self.0.runs.fetch_add(1, Ordering::Relaxed);
-            self.invoked(
-                "reconciler",
-                tokio::spawn(async move { reconciler.check_drift(&format!("drift-{run}")).await }),
-            )
-            .await
-        })
+    pub fn check_drift(&self) -> BoxFuture<'_, RunResult<switchhook_reconciler::DriftReport>> {
+        let reconciler = self.0.reconciler.clone();
+        Box::pin(self.invoke("reconciler", |run| async move { reconciler.check_drift(&format!("drift-{run}")).await }))
     }
 
     /// Returns the keys with which ingress verifies webhooks now.
@@ -469,12 +451,13 @@ impl Cloud {
         }
     }
 
-    /// Waits for the run of a scheduled function, and records its invocation.
-    async fn invoked<T>(
+    /// Runs a scheduled function in a task of its own, and records its invocation. `handle` gets the number of the run.
+    async fn invoke<T: Send + 'static, F: Future<Output = Result<T, switchhook_aws::Error>> + Send + 'static>(
         &self,
         function: &str,
-        run: JoinHandle<Result<T, switchhook_aws::Error>>,
-    ) -> Result<Result<T, switchhook_aws::Error>, JoinError> {
+        handle: impl FnOnce(u64) -> F + Send,
+    ) -> RunResult<T> {
+        let run = tokio::spawn(handle(self.0.runs.fetch_add(1, Ordering::Relaxed)));
         let started_ms = self.clock().now_ms();
         self.0.metrics.record_scheduled_event(function, started_ms);
         let done = run.await;

@@ -33,7 +33,7 @@ pub mod stream;
 mod sync;
 mod tables;
 
-pub use crate::cloud::{Cloud, CloudError, CloudOptions};
+pub use crate::cloud::{Cloud, CloudError, CloudOptions, RunResult};
 pub use crate::error::LocalError;
 pub use crate::file::replace_file;
 pub use crate::services::{Options, Services};
