@@ -20,7 +20,7 @@ use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_tests::contract::{described_types, schema_documents, schema_violation};
 use switchhook_tests::{MINUTE, World, generic, text};
 
-use crate::outbound::{HOUR, call_request, create, send};
+use crate::outbound::{HOUR, call_request, create, send, wait_for_all};
 use crate::repair::{carry_out, of_call, plan_replay, stack_of};
 
 fn all_types() -> BTreeSet<String> {
@@ -63,15 +63,7 @@ async fn every_type_is_published_and_no_other() {
     blocked["to"] = json!("+15550198");
     send(&world, "PUT", "/do-not-call?number=+15550198", None, &Value::Null).await;
     create(&world, &blocked).await;
-    let all_are_settled = async || {
-        for call_id in &placed {
-            if world.call(call_id).await.settled_at.is_none() {
-                return false;
-            }
-        }
-        true
-    };
-    world.wait_until(HOUR * 12, all_are_settled).await;
+    wait_for_all(&world, HOUR * 12, &placed).await;
 
     // The account of a provider has a problem, and then none.
     world.cloud.fake().set_mode(Mode::OutOfCredit);

@@ -1,4 +1,5 @@
-//! The story of a call in doubt says since when, what is done about it, and when the doubt ends. The reconciler keeps what it says.
+//! The story of a call in doubt says when the doubt began, when the next lookup is, and when the doubt ends. The reconciler does as the
+//! story says.
 
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use switchhook_tests::{CALL_RETENTION, MINUTE, World, dial_rates, options};
 
 use super::provider_health::{plan, policy, schedule};
 use super::providers::all_accounts;
-use super::{HOUR, call_request, create, send};
+use super::{HOUR, call_request, create, send, wait_for_all};
 use crate::outbound_budget::wake_scheduler;
 
 /// A stack that places calls with every provider at this rate.
@@ -45,19 +45,6 @@ fn seconds(dials: &[Dial], places: i64) -> (i64, i64) {
     let first = dials.iter().map(|dial| dial.started_ms).min().unwrap_or_default();
     let last = dials.iter().map(|dial| dial.ended_ms).max().unwrap_or_default();
     (work / places / 1_000, (last - first) / 1_000)
-}
-
-/// Waits until all calls are settled, at most this long.
-async fn wait_for_all(world: &World, limit: Duration, created: &[String]) {
-    let all_are_settled = async || {
-        for call_id in created {
-            if world.call(call_id).await.settled_at.is_none() {
-                return false;
-            }
-        }
-        true
-    };
-    world.wait_until(limit, all_are_settled).await;
 }
 
 async fn assert_all_completed(world: &World, created: &[String]) {

@@ -71,8 +71,20 @@ pub(crate) async fn get_call(world: &World, call_id: &str) -> Value {
 
 /// Waits until the call is settled, at most half a day.
 pub(crate) async fn wait_for_the_end(world: &World, call_id: &str) {
-    let is_settled = async || world.load(call_id).await.is_some_and(|call| call.settled_at.is_some());
-    world.wait_until(HOUR * 12, is_settled).await;
+    wait_for_all(world, HOUR * 12, &[call_id]).await;
+}
+
+/// Waits until all these calls are settled, at most this long.
+pub(crate) async fn wait_for_all(world: &World, limit: Duration, call_ids: &[impl AsRef<str>]) {
+    let all_are_settled = async || {
+        for call_id in call_ids {
+            if world.load(call_id.as_ref()).await.is_none_or(|call| call.settled_at.is_none()) {
+                return false;
+            }
+        }
+        true
+    };
+    world.wait_until(limit, all_are_settled).await;
 }
 
 /// The state of a call as `GET /call?id={call_id}` shows it, with the lifecycle of each attempt. For example `job
