@@ -254,6 +254,8 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
     words = ["CALL_STARTED", "RINGING", "ANSWERED", "USER_CONFIRMED", "ENDED"]
     (stored, *_) = await kept_requests(ingress, retell[:1], "PutItem")
     of_calls = await kept_requests(ingress, generic[:10], "SendMessage")
+    of_calls_later = [webhook("generic", generic_body(number, "ANSWERED")) for number in range(10)]
+    of_calls_later = await kept_requests(ingress, of_calls_later, "SendMessage")
     of_one = [webhook("generic", generic_body(1, word)) for word in words]
     of_one = await kept_requests(ingress, of_one, "SendMessage")
     if len(of_one) != len(words):
@@ -264,6 +266,8 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
     ended_row = {"GetItem": ok({"Item": row["Item"]})}
     (long_row,) = await kept_requests(consumer, [batch([*of_one, *ringing[1:46]])], "PutItem")
     long_row = {"GetItem": ok({"Item": long_row["Item"]})}
+    rows = [put["Item"] for put in await kept_requests(consumer, [batch(of_calls)], "PutItem")]
+    rows = {"BatchGetItem": ok({"Responses": {"calls": rows}, "UnprocessedKeys": {}})}
     accepted, refused = answers_status(200), answers_status(401)
     return [
         Case("ingress", "Retell, 5 KB, accepted", retell, is_right=accepted),
@@ -272,6 +276,7 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
         Case("ingress", "generic, 0.1 KB, accepted", generic, is_right=accepted),
         Case("consumer", "10 events of a new call", [batch([*of_one, *ringing[1:6]])], per_event=10, is_right=folds_all),
         Case("consumer", "10 events of 10 new calls", [batch(of_calls)], per_event=10, is_right=folds_all),
+        Case("consumer", "10 events of 10 calls with 1", [batch(of_calls_later)], answers=rows, per_event=10, is_right=folds_all),
         Case("consumer", "1 event of a call with 5", [batch(ringing[1:2])], answers=ended_row, is_right=folds_all),
         Case("consumer", "1 event of a call with 50", [batch(ringing[46:])], answers=long_row, is_right=folds_all),
         Case("consumer", "1 duplicate of a call with 5", [batch(of_one[1:2])], answers=ended_row, is_right=folds_all),

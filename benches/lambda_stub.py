@@ -52,6 +52,7 @@ def defaults(secret: dict) -> dict:
     depth = {"ApproximateNumberOfMessages": "0", "ApproximateNumberOfMessagesNotVisible": "0"}
     return {
         "GetItem": ok({}),
+        "BatchGetItem": ok({"Responses": {}, "UnprocessedKeys": {}}),
         "PutItem": ok({}),
         "UpdateItem": ok({}),
         "Query": ok({"Items": [], "Count": 0, "ScannedCount": 0}),

@@ -9,7 +9,7 @@ use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::DeliveryFaults;
 pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
-use switchhook_local::{CloudOptions, DEFAULT_RETRY_POLICY};
+use switchhook_local::{CALLS_TABLE, CloudOptions, DEFAULT_RETRY_POLICY};
 use switchhook_providers::{DialRates, Key, ProvidersFile, samples, verifying_key};
 
 /// Signing key of every provider.
@@ -132,8 +132,15 @@ pub fn database_down(call: &RequestInfo<'_>) -> Option<Fault> {
 pub fn is_request_to(call: &RequestInfo<'_>, name: &str) -> bool {
     let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
     match call.service {
-        Service::DynamoDb => body["TableName"] == name,
+        Service::DynamoDb => body["TableName"] == name || body["RequestItems"].get(name).is_some(),
         Service::Sqs => text(&body["QueueUrl"]).ends_with(&format!("/{name}")),
         Service::EventBridge | Service::SecretsManager => true,
     }
+}
+
+/// True for the requests by which the consumer reads calls.
+#[must_use]
+pub fn reads_calls_to_fold(call: &RequestInfo<'_>) -> bool {
+    let is_read = ["GetItem", "BatchGetItem"].contains(&call.operation);
+    is_read && call.sender == Some("consumer") && is_request_to(call, CALLS_TABLE)
 }

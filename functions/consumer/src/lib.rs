@@ -11,6 +11,7 @@
 //! which state is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds
 //! a row that does not match its events from the inbox.
 
+mod batch;
 mod block;
 mod booking;
 mod entity;
@@ -18,14 +19,14 @@ mod forget;
 mod health;
 mod refold;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::bus::Bus;
-use switchhook_aws::calls::{Calls, Resolved, StoreOutcome};
+use switchhook_aws::calls::{Calls, Found, Resolved, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, Note};
 use switchhook_aws::queue::{Message, Queue, backoff};
@@ -33,10 +34,11 @@ use switchhook_aws::sdk::Clock;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    AttemptKey, Call, CallDefaults, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent, Timestamp,
-    WebhookQuarantined, fold,
+    AttemptKey, Call, CallDefaults, CallId, Disposition, EventId, FoldOutcome, Origin, Policy, ProviderEvent,
+    Timestamp, WebhookQuarantined, fold,
 };
 
+use crate::batch::{FailedTail, Group, read_calls};
 use crate::refold::{Refolded, Refolder, added, is_drift_event};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
@@ -115,28 +117,27 @@ pub struct Consumer {
 /// Names and values of metrics. The line of a batch adds them up.
 type Counts = Vec<(&'static str, u64)>;
 
-/// The first failed message of a group, and all messages after it.
-#[derive(Debug)]
-struct FailedTail<'a> {
-    messages: &'a [SqsMessage],
-    error: Error,
-}
-
 impl Consumer {
     /// Folds a batch. Reports the messages that SQS must deliver again.
     pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
-        let mut groups: BTreeMap<&str, Vec<SqsMessage>> = BTreeMap::new();
+        let mut messages: BTreeMap<&str, Vec<SqsMessage>> = BTreeMap::new();
         for message in &batch.records {
             let group = message.attributes.get("MessageGroupId").map_or("", String::as_str);
-            groups.entry(group).or_default().push(message.clone());
+            messages.entry(group).or_default().push(message.clone());
         }
         let invoked_at = self.clock.now();
-        let folds = join_all(groups.values().map(|messages| self.fold_group(messages, invoked_at))).await;
-        let (counts, failed): (Vec<Counts>, Vec<Option<FailedTail<'_>>>) = folds.into_iter().unzip();
+        let groups: Vec<Group> = messages.into_values().map(Group::of).collect();
+        let mut found = read_calls(&self.calls, &groups).await;
+        let folds = groups.into_iter().map(|group| {
+            let found = group.call_ids().filter_map(|id| found.remove_entry(id)).collect();
+            self.fold_group(group, found, invoked_at)
+        });
+        let folds = join_all(folds).await;
+        let (counts, failed): (Vec<Counts>, Vec<Option<FailedTail>>) = folds.into_iter().unzip();
         self.log_batch(counts.concat(), invoked_at);
         let mut response = SqsBatchResponse::default();
         for tail in failed.iter().flatten() {
-            for message in tail.messages {
+            for message in &tail.messages {
                 let mut failure = BatchItemFailure::default();
                 failure.item_identifier = message.message_id.clone().unwrap_or_default();
                 response.batch_item_failures.push(failure);
@@ -146,25 +147,16 @@ impl Consumer {
         response
     }
 
-    /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it.
-    async fn fold_group<'a>(
+    /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it. `found` holds
+    /// what was read for the batch.
+    async fn fold_group(
         &self,
-        messages: &'a [SqsMessage],
+        group: Group,
+        mut found: HashMap<CallId, Found>,
         invoked_at: Timestamp,
-    ) -> (Counts, Option<FailedTail<'a>>) {
+    ) -> (Counts, Option<FailedTail>) {
+        let Group { mut messages, readable, unreadable } = group;
         let mut counts = Counts::new();
-        let mut readable: Vec<Message> = Vec::new();
-        let mut unreadable = None;
-        for message in messages {
-            match Message::decode(message.body.as_deref().unwrap_or_default()) {
-                Ok(decoded) => readable.push(decoded),
-                Err(error) => {
-                    unreadable = Some(error);
-                    break;
-                }
-            }
-        }
-        let count = readable.len();
         // A group is one call, with two exceptions: hashed ids can collide, and other programs can send to the queue.
         let mut done = 0;
         let together = |a: &Message, b: &Message| {
@@ -172,9 +164,12 @@ impl Consumer {
         };
         for same_call in readable.chunk_by(together) {
             let received = messages.get(done..done + same_call.len()).unwrap_or_default();
-            let is_entity = same_call.first().is_some_and(|message| message.event.call_id.is_entity());
-            let folded =
-                if is_entity { self.fold_entity(same_call).await } else { self.fold_call(same_call, invoked_at).await };
+            let Some(Message { event, .. }) = same_call.first() else { continue };
+            let folded = if event.call_id.is_entity() {
+                self.fold_entity(same_call).await
+            } else {
+                self.fold_call(same_call, found.remove(&event.call_id), invoked_at).await
+            };
             let folded = match folded {
                 Ok(counts_of_call) => {
                     counts.extend(counts_of_call);
@@ -183,11 +178,11 @@ impl Consumer {
                 Err(error) => Err(error),
             };
             if let Err(error) = folded {
-                return (counts, messages.get(done..).map(|messages| FailedTail { messages, error }));
+                return (counts, Some(FailedTail { messages: messages.split_off(done), error }));
             }
             done += same_call.len();
         }
-        (counts, unreadable.and_then(|error| messages.get(count..).map(|messages| FailedTail { messages, error })))
+        (counts, unreadable.map(|error| FailedTail { messages: messages.split_off(done), error }))
     }
 
     /// Removes the attention mark from the notes on events that were folded after a retry. So no person looks at them any more.
@@ -224,9 +219,14 @@ impl Consumer {
         Ok(())
     }
 
-    /// Folds events of one call: one read and one conditional write, repeated if another writer came first. Returns the counts
-    /// for the line of the batch.
-    async fn fold_call(&self, messages: &[Message], invoked_at: Timestamp) -> Result<Counts, Error> {
+    /// Folds events of one call: one read and one conditional write, repeated if another writer came first. `found` was read for the
+    /// batch, and takes the place of the first read. Returns the counts for the line of the batch.
+    async fn fold_call(
+        &self,
+        messages: &[Message],
+        mut found: Option<Found>,
+        invoked_at: Timestamp,
+    ) -> Result<Counts, Error> {
         let Some(first) = messages.first() else { return Ok(Counts::new()) };
         let mut call_id = first.event.call_id.clone();
         let mut folding: Vec<&Message> = messages.iter().collect();
@@ -239,7 +239,10 @@ impl Consumer {
             if now.millis_since(started) > FOLD_MS_MAX {
                 return Err(Error::Contended(race));
             }
-            let Resolved { call, alias } = self.calls.resolve(&call_id).await?;
+            let Resolved { call, alias } = match found.take() {
+                Some(found) => self.calls.resolve_found(found).await?,
+                None => self.calls.resolve(&call_id).await?,
+            };
             if let Some(alias) = alias {
                 refused.extend(folding.extract_if(.., |message| message.event.origin == Origin::Switchhook));
                 events.retain(|event| event.origin != Origin::Switchhook);
@@ -318,7 +321,7 @@ impl Consumer {
     }
 
     /// Keeps a failed tail invisible for the backoff time, and notes the failure in the inbox.
-    async fn retry_later(&self, tail: FailedTail<'_>) {
+    async fn retry_later(&self, tail: FailedTail) {
         let now = self.clock.now();
         let receives = tail.messages.iter().map(receives_of).max().unwrap_or(1);
         let delay = backoff(receives);

@@ -122,7 +122,7 @@ async fn refused_request_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
+async fn batch_costs_one_read_together_and_one_write_for_each_of_its_calls() {
     let world = World::stopped();
     // Ten messages of three calls.
     for (number, count) in [(1, 5), (2, 3), (3, 2)] {
@@ -134,13 +134,13 @@ async fn batch_costs_one_read_and_one_write_for_each_of_its_calls() {
     let received = world.receive();
     assert_eq!(received.len(), 10);
     assert_eq!(world.invoke_consumer(&received).await.len(), 10);
-    assert_eq!(world.requests(), request_counts(&[("GetItem", 3), ("PutItem", 3)]));
+    assert_eq!(world.requests(), request_counts(&[("BatchGetItem", 1), ("PutItem", 3)]));
 
     world.wait(MINUTE).await;
     let again = world.receive();
     assert_eq!(world.consume(&again).await, 10);
     // A message that is received twice may have a note from its first failure, which is taken out of the index.
-    let again = request_counts(&[("GetItem", 3), ("UpdateItem", 10)]);
+    let again = request_counts(&[("BatchGetItem", 1), ("UpdateItem", 10)]);
     assert_eq!(world.requests(), again, "duplicates must cause no write of a call");
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::Value;
 use switchhook_domain::Provider;
-use switchhook_local::CALLS_TABLE;
-use switchhook_tests::{World, down, generic, is_request_to};
+use switchhook_tests::{World, down, generic, reads_calls_to_fold};
 
 use super::{Browser, Page, console, id_in};
 
@@ -89,11 +88,7 @@ async fn any_id_opens_from_every_list_of_calls_and_from_a_search() {
 #[tokio::test(start_paused = true)]
 async fn any_id_opens_from_every_list_of_trouble() {
     let mut world = World::new();
-    world.set_fault_hook(|call| {
-        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
-        let is_consumer = call.operation == "GetItem" && body["ConsistentRead"] == true;
-        (is_consumer && is_request_to(call, CALLS_TABLE)).then(down)
-    });
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
     for id in IDS {
         world.accept(Provider::Generic, &generic(id, id, "RINGING", 0)).await;
         // The same id with another body.

@@ -3,11 +3,10 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use serde_json::Value;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{
     DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, find, list, plan_discard, plan_redrive,
 };
@@ -15,7 +14,7 @@ use switchhook_operate::plan::{Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
-use switchhook_tests::{World, down, generic, is_request_to, text};
+use switchhook_tests::{World, down, generic, reads_calls_to_fold, text};
 
 use super::{MAX, carry_out, carry_out_in_two, options, stack};
 
@@ -28,12 +27,8 @@ const ALL: LetterFilter = LetterFilter { keys: Vec::new(), cause: None, origin: 
 /// A running stack with two dead letters of the calls `c1` and `c2`: the calls table was down for too long.
 pub(crate) async fn with_dead_letters() -> World {
     let mut world = World::new();
-    // Only the consumer reads consistently. The sweep finds both events missing, and its messages are dropped as repetitions.
-    world.set_fault_hook(|call| {
-        let body: Value = serde_json::from_slice(call.body).unwrap_or_default();
-        let is_consumer = call.operation == "GetItem" && body["ConsistentRead"] == true;
-        (is_consumer && is_request_to(call, CALLS_TABLE)).then(down)
-    });
+    // The sweep finds both events missing, and its messages are dropped as repetitions.
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.wait_for_dead_letters(2).await;

@@ -5,10 +5,9 @@ use std::time::Duration;
 use insta::{allow_duplicates, assert_snapshot};
 use serde_json::{Value, json};
 use switchhook_domain::{EventId, Provider, Timestamp};
-use switchhook_local::connector::Service;
 use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
-use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, is_request_to, text};
+use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, reads_calls_to_fold, text};
 
 use super::{HOUR, NOTHING, call_events, status};
 
@@ -82,7 +81,7 @@ async fn tail_of_a_call_waits_with_a_message_that_fails_and_keeps_its_order() {
     // Reads of this call fail.
     world.set_fault_hook(|call| {
         let of_c1 = String::from_utf8_lossy(call.body).contains("\"call_id\":{\"S\":\"c1\"}");
-        (call.service == Service::DynamoDb && call.operation == "GetItem" && of_c1).then(down)
+        (reads_calls_to_fold(call) && of_c1).then(down)
     });
     let received = world.receive();
     assert_eq!(received.len(), 5);
@@ -150,8 +149,7 @@ async fn panic_costs_one_invocation_and_no_event() {
 async fn messages_whose_pause_could_not_be_set_come_back_when_the_queues_own_timeout_ends() {
     let world = World::new();
     world.set_fault_hook(|call| {
-        let read = call.operation == "GetItem" && is_request_to(call, CALLS_TABLE);
-        (read || call.operation == "ChangeMessageVisibilityBatch").then(down)
+        (reads_calls_to_fold(call) || call.operation == "ChangeMessageVisibilityBatch").then(down)
     });
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait(Duration::from_secs(10)).await;

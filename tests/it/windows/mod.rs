@@ -10,6 +10,7 @@ mod lost_response;
 mod newer_versions;
 mod not_queued;
 mod outages;
+mod shared_read;
 mod unfoldable;
 
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! Reads and conditional writes of calls and aliases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValue};
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue};
 use switchhook_domain::{
     AttemptKey, Call, CallId, DO_NOT_CALL_PREFIX, ENTITY_PREFIX, EventId, PROVIDER_HEALTH_PREFIX, Timestamp, Transition,
 };
@@ -15,7 +15,7 @@ use super::encoding::encode_move;
 use super::row::CallRow;
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
-use crate::error::Error;
+use crate::error::{Error, Source};
 use crate::shards::Shards;
 
 /// Time after which no event needs an alias any more. No call lasts as long, and no webhook arrives as late.
@@ -154,12 +154,42 @@ impl Calls {
         self.get(call_id, false).await
     }
 
+    /// Reads the items under at most a hundred ids by one strongly consistent request. Leaves out an id whose item DynamoDB did not read or
+    /// that nobody can decode: a read of this id alone tells why.
+    ///
+    /// # Errors
+    /// [`Error::ReadCall`]. One id that is no valid key makes DynamoDB refuse the whole request.
+    pub async fn get_at_once(&self, ids: &BTreeSet<&CallId>) -> Result<HashMap<CallId, Found>, Error> {
+        let failed = |error: Source| Error::ReadCall(error);
+        let key = |id: &&CallId| Item::from([("call_id".to_owned(), text(id.as_str()))]);
+        let keys = KeysAndAttributes::builder().set_keys(Some(ids.iter().map(key).collect())).consistent_read(true);
+        let keys = keys.build().map_err(|error| failed(Box::new(error)))?;
+        let answer = self.client.batch_get_item().request_items(&self.table, keys).send().await;
+        let answer = answer.map_err(|error| failed(Box::new(error)))?;
+        let id_of = |item: &Item| item.get("call_id").and_then(|id| id.as_s().ok()).map(CallId::new);
+        let not_read = answer.unprocessed_keys.into_iter().flatten().flat_map(|(_, keys)| keys.keys);
+        let not_read: BTreeSet<CallId> = not_read.filter_map(|key| id_of(&key)).collect();
+        let items = answer.responses.into_iter().flatten().flat_map(|(_, items)| items);
+        let mut items: HashMap<CallId, Item> = items.filter_map(|item| Some((id_of(&item)?, item))).collect();
+        let read = ids.iter().filter(|id| !not_read.contains(**id));
+        let found = read.filter_map(|id| Some(((*id).clone(), found(id, items.remove(*id)).ok()?)));
+        Ok(found.collect())
+    }
+
     /// Reads the call that an id leads to. An alias costs a second read.
     ///
     /// # Errors
     /// The same as [`Calls::get_call`].
     pub async fn resolve(&self, call_id: &CallId) -> Result<Resolved, Error> {
-        self.follow(call_id, true).await
+        self.follow(self.get(call_id, true).await?, true).await
+    }
+
+    /// Returns the call that the item under an id leads to. An alias costs a strongly consistent read.
+    ///
+    /// # Errors
+    /// The same as [`Calls::get_call`].
+    pub async fn resolve_found(&self, found: Found) -> Result<Resolved, Error> {
+        self.follow(found, true).await
     }
 
     /// Does the same as [`Calls::resolve`], by eventually consistent reads.
@@ -167,7 +197,7 @@ impl Calls {
     /// # Errors
     /// The same as [`Calls::get_call`].
     pub async fn resolve_eventual(&self, call_id: &CallId) -> Result<Resolved, Error> {
-        self.follow(call_id, false).await
+        self.follow(self.get(call_id, false).await?, false).await
     }
 
     /// Writes the call of a transition, if the row still has the version that the transition started from. The row is
@@ -316,8 +346,8 @@ impl Calls {
         self.get(call_id, true).await
     }
 
-    async fn follow(&self, call_id: &CallId, consistent: bool) -> Result<Resolved, Error> {
-        let alias = match self.get(call_id, consistent).await? {
+    async fn follow(&self, found: Found, consistent: bool) -> Result<Resolved, Error> {
+        let alias = match found {
             Found::Call(call) => return Ok(Resolved { call: Some(*call), alias: None }),
             Found::Nothing => return Ok(Resolved { call: None, alias: None }),
             Found::Alias(alias) => alias,
@@ -340,20 +370,23 @@ impl Calls {
             .send()
             .await
             .map_err(|error| Error::ReadCall(Box::new(error)))?;
-        let Some(item) = answer.item else { return Ok(Found::Nothing) };
-        if let (Some(AttributeValue::S(of)), Some(AttributeValue::S(attempt))) =
-            (item.get("alias_of"), item.get("alias_attempt"))
-        {
-            return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
-        }
-        if [DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX]
-            .iter()
-            .any(|prefix| call_id.as_str().starts_with(prefix))
-        {
-            return Ok(Found::Nothing);
-        }
-        CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))
+        found(call_id, answer.item)
     }
+}
+
+/// Returns what is stored under an id. Not every item of the table is a call or an alias.
+fn found(id: &CallId, item: Option<Item>) -> Result<Found, Error> {
+    let Some(item) = item else { return Ok(Found::Nothing) };
+    if let (Some(AttributeValue::S(of)), Some(AttributeValue::S(attempt))) =
+        (item.get("alias_of"), item.get("alias_attempt"))
+    {
+        return Ok(Found::Alias(Alias { call_id: CallId::new(of), attempt: AttemptKey::new(attempt) }));
+    }
+    let others = [DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX];
+    if others.iter().any(|prefix| id.as_str().starts_with(prefix)) {
+        return Ok(Found::Nothing);
+    }
+    CallRow::parse(item.into())?.decode().map(|call| Found::Call(Box::new(call)))
 }
 
 fn outcome<T>(write: Result<ConditionalWrite<T>, crate::error::Source>) -> Result<StoreOutcome, Error> {
