@@ -92,7 +92,7 @@ GRANTS = {
     ],
     "consumer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility"], [QUEUE]),
-        (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:DeleteItem"], [INBOX]),
         (["dynamodb:Query"], [index("InboxTable", "by_received")]),

@@ -10,17 +10,17 @@ use switchhook_aws::queue::Message;
 use switchhook_domain::CallId;
 use tokio::time::timeout;
 
-/// Time that the read of all calls of a batch may take. A function has 10 s, of which a failing read of each call takes up to 2.5 s.
+/// Time limit of the shared read. If it is reached, each call is read alone. That may take 2.5 s more, of the function's 10 s.
 const READ_MAX: Duration = Duration::from_millis(500);
 
 /// Messages of one group of the queue, in order.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) messages: Vec<SqsMessage>,
-    /// What the messages say, up to the first that cannot be read.
-    pub(crate) readable: Vec<Message>,
-    /// Why the message after them cannot be read.
-    pub(crate) unreadable: Option<Error>,
+    /// Decoded messages, up to the first that cannot be decoded.
+    pub(crate) decoded: Vec<Message>,
+    /// Error of the message after them. `None` if all were decoded.
+    pub(crate) decode_error: Option<Error>,
 }
 
 /// The first failed message of a group, and all messages after it.
@@ -32,33 +32,36 @@ pub(crate) struct FailedTail {
 
 impl Group {
     pub(crate) fn of(messages: Vec<SqsMessage>) -> Self {
-        let mut readable = Vec::new();
-        let mut unreadable = None;
+        let mut decoded = Vec::new();
+        let mut decode_error = None;
         for message in &messages {
             match Message::decode(message.body.as_deref().unwrap_or_default()) {
-                Ok(decoded) => readable.push(decoded),
+                Ok(message) => decoded.push(message),
                 Err(error) => {
-                    unreadable = Some(error);
+                    decode_error = Some(error);
                     break;
                 }
             }
         }
-        Self { messages, readable, unreadable }
+        Self { messages, decoded, decode_error }
     }
 
     /// Returns the ids of the calls that the messages name.
     pub(crate) fn call_ids(&self) -> impl Iterator<Item = &CallId> {
-        self.readable.iter().map(|message| &message.event.call_id).filter(|id| !id.is_entity())
+        self.decoded.iter().map(|message| &message.event.call_id).filter(|id| !id.is_entity())
     }
 }
 
-/// Reads the calls of a batch by one request instead of one for each call. A batch of one call needs none. If the request fails or takes
-/// long, each call is read alone, so that a call that cannot be read fails no other.
-pub(crate) async fn read_calls(calls: &Calls, groups: &[Group]) -> HashMap<CallId, Found> {
+/// Reads the calls of a batch by one request instead of one for each call. Reads nothing if the batch has fewer than two calls. Leaves out
+/// calls that DynamoDB did not read or that cannot be decoded.
+///
+/// # Errors
+/// [`Error::ReadCall`], also if the time limit is reached. Then each call must be read alone, so that a call that cannot be read fails no
+/// other.
+pub(crate) async fn read_calls(calls: &Calls, groups: &[Group]) -> Result<HashMap<CallId, Found>, Error> {
     let ids: BTreeSet<&CallId> = groups.iter().flat_map(Group::call_ids).collect();
     if ids.len() < 2 {
-        return HashMap::new();
+        return Ok(HashMap::new());
     }
-    let read = timeout(READ_MAX, calls.get_at_once(&ids)).await;
-    read.ok().and_then(Result::ok).unwrap_or_default()
+    timeout(READ_MAX, calls.get_at_once(&ids)).await.map_err(|elapsed| Error::ReadCall(Box::new(elapsed)))?
 }

@@ -44,7 +44,7 @@ use crate::refold::{Refolded, Refolder, added, is_drift_event};
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
 /// the queue.
 const RACES_MAX: u32 = 5;
-/// Time in milliseconds after which a fold that lost a race is not tried again. The rest of the function's 10 s is for handling
+/// Time in milliseconds since the start of the invocation after which a fold that lost a race is not tried again. The rest of the function's 10 s is for handling
 /// the failure.
 const FOLD_MS_MAX: i64 = 3_000;
 
@@ -127,7 +127,7 @@ impl Consumer {
         }
         let invoked_at = self.clock.now();
         let groups: Vec<Group> = messages.into_values().map(Group::of).collect();
-        let mut found = read_calls(&self.calls, &groups).await;
+        let mut found = self.read_calls(&groups).await;
         let folds = groups.into_iter().map(|group| {
             let found = group.call_ids().filter_map(|id| found.remove_entry(id)).collect();
             self.fold_group(group, found, invoked_at)
@@ -147,6 +147,22 @@ impl Consumer {
         response
     }
 
+    /// Reads the calls of a batch together, as far as that works. The fold of a call that is missing in the result reads it alone.
+    async fn read_calls(&self, groups: &[Group]) -> HashMap<CallId, Found> {
+        let error = match read_calls(&self.calls, groups).await {
+            Ok(found) => return found,
+            Err(error) => error,
+        };
+        let decision = Decision {
+            function: "consumer",
+            message: "calls of a batch not read together, each is read alone",
+            action_taken: "calls_read_alone",
+            ..Decision::from_error(Some(&error))
+        };
+        decision.log(self.clock.now(), true);
+        HashMap::new()
+    }
+
     /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it. `found` holds
     /// what was read for the batch.
     async fn fold_group(
@@ -155,14 +171,14 @@ impl Consumer {
         mut found: HashMap<CallId, Found>,
         invoked_at: Timestamp,
     ) -> (Counts, Option<FailedTail>) {
-        let Group { mut messages, readable, unreadable } = group;
+        let Group { mut messages, decoded, decode_error } = group;
         let mut counts = Counts::new();
         // A group is one call, with two exceptions: hashed ids can collide, and other programs can send to the queue.
         let mut done = 0;
         let together = |a: &Message, b: &Message| {
             a.event.call_id == b.event.call_id && !is_drift_event(&a.event) && !is_drift_event(&b.event)
         };
-        for same_call in readable.chunk_by(together) {
+        for same_call in decoded.chunk_by(together) {
             let received = messages.get(done..done + same_call.len()).unwrap_or_default();
             let Some(Message { event, .. }) = same_call.first() else { continue };
             let folded = if event.call_id.is_entity() {
@@ -182,7 +198,7 @@ impl Consumer {
             }
             done += same_call.len();
         }
-        (counts, unreadable.map(|error| FailedTail { messages: messages.split_off(done), error }))
+        (counts, decode_error.map(|error| FailedTail { messages: messages.split_off(done), error }))
     }
 
     /// Removes the attention mark from the notes on events that were folded after a retry. So no person looks at them any more.
@@ -236,7 +252,7 @@ impl Consumer {
         let started = self.clock.now();
         for race in 0..RACES_MAX {
             let now = self.clock.now();
-            if now.millis_since(started) > FOLD_MS_MAX {
+            if now.millis_since(invoked_at) > FOLD_MS_MAX {
                 return Err(Error::Contended(race));
             }
             let Resolved { call, alias } = match found.take() {

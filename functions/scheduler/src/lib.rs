@@ -135,7 +135,8 @@ pub struct Report {
     pub lost_races: u64,
     /// Calls whose claim failed with an error. The next run tries them again.
     pub failed: u64,
-    /// Providers with due calls that wait because no provider of the call has a dial rate. Each run reads only one shard of such a provider.
+    /// Providers with due calls that wait because no provider of the call has a dial rate. The schedule looks for them every ten
+    /// minutes.
     pub unconfigured: u64,
     /// 1 if the run ended because its time was up.
     pub budget_used_up: u64,

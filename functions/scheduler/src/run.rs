@@ -28,6 +28,8 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(40),
     Duration::from_secs(50),
 ];
+/// Minutes between two counts of the providers without a dial rate.
+const COUNT_EVERY_MINUTES: i64 = 10;
 /// Limits on the calls that a run reads from one shard of a wake queue at once. Fewer calls would cost as much: DynamoDB charges for 4 KB.
 const PAGE_MIN: u64 = 20;
 const PAGE_MAX: u64 = 1_000;
@@ -145,12 +147,12 @@ impl Scheduler {
     ) -> Result<(), Error> {
         let now = self.clock.now();
         let pool = self.pool_of(queue, provider, flow, report, now).await;
-        let is_only_counted = !flow.is_configured(provider) && (pool.is_none() || queue == WakeQueue::Dial(provider));
-        let (limit, until) = match pool {
-            _ if is_only_counted => (Some(1), now),
-            Some((_, calls)) => (Some(calls.clamp(PAGE_MIN, PAGE_MAX)), now.plus(ahead)),
-            None => (None, now.plus(ahead)),
-        };
+        if !flow.is_configured(provider) && (pool.is_none() || queue == WakeQueue::Dial(provider)) {
+            let is_time = minute_of(started) % COUNT_EVERY_MINUTES == 0;
+            return if is_time { self.note_waiting(queue, provider, flow).await } else { Ok(()) };
+        }
+        let until = now.plus(ahead);
+        let limit = pool.map(|(_, calls)| calls.clamp(PAGE_MIN, PAGE_MAX));
         if limit.is_none() {
             flow.await_resumption(provider, now).await;
         }
@@ -171,18 +173,6 @@ impl Scheduler {
             let mut line = Line { queue, provider, pages, due: VecDeque::new(), is_read: false };
             let last = self.read_page(&mut line, report).await;
             let due = line.due.len() as u64;
-            if is_only_counted {
-                // If an operator removed the provider's rate on purpose, these calls wait. If it is missing by mistake,
-                // the count `unconfigured` shows it.
-                last?;
-                let Some((call_id, _)) = line.due.front() else { break };
-                if queue == WakeQueue::Dial(provider) {
-                    flow.note_unconfigured(provider);
-                } else if let Some(call) = self.calls.get_call(call_id).await? {
-                    flow.note_if_unconfigured(&call);
-                }
-                break;
-            }
             // After an error too: the calls of the page that are due are claimed.
             lines.push(line);
             let read = match last {
@@ -197,6 +187,23 @@ impl Scheduler {
             result = result.and(read);
         }
         result
+    }
+
+    /// Notes the provider, which has no dial rate, if due calls of the queue wait that no other provider takes. If an operator removed the rate
+    /// on purpose, these calls wait. If it is missing by mistake, the count `unconfigured` shows it.
+    async fn note_waiting(&self, queue: WakeQueue, provider: Provider, flow: &mut Flow<'_>) -> Result<(), Error> {
+        for shard in self.calls.wake_shards() {
+            let oldest = self.calls.dial_queue_pages(queue, shard, self.clock.now(), 1).next().await?;
+            let Some((call_id, _)) = oldest.and_then(|page| page.items.into_iter().next()) else { continue };
+            if queue == WakeQueue::Dial(provider) {
+                flow.note_unconfigured(provider);
+                break;
+            }
+            if let Some(call) = self.calls.get_call(&call_id).await? {
+                flow.note_if_unconfigured(&call);
+            }
+        }
+        Ok(())
     }
 
     /// Has calls of a shard delivered when they are due in this time: up to `limit` calls after the entry `after`.

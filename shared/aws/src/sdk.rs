@@ -23,7 +23,8 @@ use aws_smithy_runtime_api::client::http::{
 };
 use switchhook_domain::Timestamp;
 
-/// Time limit for all attempts of one operation. The consumer's 10 s must hold three operations: read, write and delay.
+/// Time limit for all attempts of one operation. The consumer's 10 s must hold three operations: read, write and delay. It
+/// reads the calls of a batch together before, for half a second at most.
 const OPERATION_TIMEOUT: Duration = Duration::from_millis(2_500);
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1_000);
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_000);

@@ -381,15 +381,36 @@ async fn call_of_a_provider_that_is_only_paused_is_no_probe_of_the_second_one() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_of_which_no_provider_has_a_rate_are_reported() {
-    for configured in [&[Provider::Retell][..], &[]] {
+async fn calls_of_which_no_provider_has_a_rate_are_reported_every_ten_minutes() {
+    for (configured, pair_is_read) in [(&[Provider::Retell][..], true), (&[], false)] {
         let world = stopped_world(configured);
-        for number in 0..40 {
-            schedule(&world, &format!("call-{number}"), &[Provider::Vapi, Provider::Telnyx], Duration::ZERO).await;
+        schedule(&world, "one", &[Provider::Vapi, Provider::Telnyx], Duration::ZERO).await;
+        schedule(&world, "two", &[Provider::Plivo], Duration::ZERO).await;
+        let mut reported = Vec::new();
+        for _ in 0..=20 {
+            let report = world.cloud.schedule().await.unwrap().unwrap();
+            assert_eq!(report.claimed, 0, "{configured:?}");
+            reported.push(report.unconfigured);
+            world.wait(MINUTE).await;
         }
-        let report = world.cloud.schedule().await.unwrap().unwrap();
-        assert_eq!((report.claimed, report.unconfigured), (0, 1), "{configured:?}");
+        // A provider with a free place could take the call of two providers, so each run reads it.
+        let between = u64::from(pair_is_read);
+        let expected: Vec<u64> = (0..=20).map(|minute| if minute % 10 == 0 { 2 } else { between }).collect();
+        assert_eq!(reported, expected, "{configured:?}");
     }
+}
+
+/// The oldest call of the queue waits for Retell, which is unavailable. It must not hide those that nobody can place.
+#[tokio::test(start_paused = true)]
+async fn call_without_a_rate_is_reported_beside_calls_that_wait_for_a_place() {
+    let world = stopped_world(&[Provider::Retell]);
+    open(&world, Provider::Retell, MINUTE * 15).await;
+    schedule(&world, "two", &[Provider::Vapi, Provider::Retell], Duration::ZERO).await;
+    for number in 0..20 {
+        schedule(&world, &format!("call-{number}"), &[Provider::Vapi, Provider::Telnyx], Duration::ZERO).await;
+    }
+    let report = world.cloud.schedule().await.unwrap().unwrap();
+    assert_eq!((report.claimed, report.unconfigured), (0, 1));
 }
 
 /// Two runs at the same time see the same free places. The one that comes too late must not read all that waits.

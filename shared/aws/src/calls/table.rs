@@ -155,7 +155,7 @@ impl Calls {
     }
 
     /// Reads the items under at most a hundred ids by one strongly consistent request. Leaves out an id whose item DynamoDB did not read or
-    /// that nobody can decode: a read of this id alone tells why.
+    /// that cannot be decoded. [`Calls::resolve`] returns the error of such an id.
     ///
     /// # Errors
     /// [`Error::ReadCall`]. One id that is no valid key makes DynamoDB refuse the whole request.

@@ -109,7 +109,7 @@ pub const METRICS: &[Metric] = &[
     count(
         "scheduler",
         "unconfigured",
-        "Providers whose due calls wait, because no provider of the call has a rate in `DialRates`",
+        "Providers whose due calls wait, because no provider of the call has a rate in `DialRates`, counted at least every ten minutes",
     ),
     count("scheduler", "providers_unavailable", "Providers whose circuit is open"),
     count("scheduler", "budget_used_up", "Runs that ended because their time was up"),
