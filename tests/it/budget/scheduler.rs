@@ -22,7 +22,6 @@ async fn idle_month(dial_rates: DialRates) -> f64 {
         assert_eq!((report.due, report.claimed), (0, 0));
         let requests = world.requests();
         dollars += dollars_of(&world.capacity()) + price::idle_run(requests.values().sum::<u64>() as f64, MEMORY_GB);
-        println!("{requests:?}");
         world.wait(MINUTE).await;
     }
     RUNS / 10.0 * dollars
