@@ -66,7 +66,7 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     assert_eq!(index_writes(&world), 2.0, "the old index entry is deleted and a new one written");
 
     // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. For each other provider
-    // that has an API, it reads one page per shard of the calls that name others too, and every ten minutes of those that wait for it alone. It
+    // that has an API, it reads one page per shard of the calls that name others too. Every ten minutes it reads those that wait for it alone. It
     // also reads each due call, and books their places in the dial rate: two reads and one write for each page with due calls.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;

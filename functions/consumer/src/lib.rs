@@ -164,7 +164,7 @@ impl Consumer {
     }
 
     /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it. `found` holds
-    /// what was read for the batch.
+    /// the items of the shared read.
     async fn fold_group(
         &self,
         group: Group,

@@ -87,7 +87,7 @@ async fn call_that_nobody_can_read_fails_no_other_of_its_batch() {
     assert_eq!((tried.len(), &tried[0]["call_id"], &tried[0]["cause"]), (1, &json!("c1"), &json!("newer_schema")));
 }
 
-/// The calls changed after the shared read. So what it read is no longer true, and the folds read their calls again.
+/// The calls changed after the shared read. So its rows are old, and the folds read their calls again.
 #[tokio::test(start_paused = true)]
 async fn fold_that_lost_a_race_reads_its_call_again() {
     let world = with_a_batch_of_three_calls().await;

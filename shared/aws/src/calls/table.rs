@@ -15,7 +15,7 @@ use super::encoding::encode_move;
 use super::row::CallRow;
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
-use crate::error::{Error, Source};
+use crate::error::Error;
 use crate::shards::Shards;
 
 /// Time after which no event needs an alias any more. No call lasts as long, and no webhook arrives as late.
@@ -160,12 +160,11 @@ impl Calls {
     /// # Errors
     /// [`Error::ReadCall`]. One id that is no valid key makes DynamoDB refuse the whole request.
     pub async fn get_at_once(&self, ids: &BTreeSet<&CallId>) -> Result<HashMap<CallId, Found>, Error> {
-        let failed = |error: Source| Error::ReadCall(error);
         let key = |id: &&CallId| Item::from([("call_id".to_owned(), text(id.as_str()))]);
         let keys = KeysAndAttributes::builder().set_keys(Some(ids.iter().map(key).collect())).consistent_read(true);
-        let keys = keys.build().map_err(|error| failed(Box::new(error)))?;
+        let keys = keys.build().map_err(|error| Error::ReadCall(Box::new(error)))?;
         let answer = self.client.batch_get_item().request_items(&self.table, keys).send().await;
-        let answer = answer.map_err(|error| failed(Box::new(error)))?;
+        let answer = answer.map_err(|error| Error::ReadCall(Box::new(error)))?;
         let id_of = |item: &Item| item.get("call_id").and_then(|id| id.as_s().ok()).map(CallId::new);
         let not_read = answer.unprocessed_keys.into_iter().flatten().flat_map(|(_, keys)| keys.keys);
         let not_read: BTreeSet<CallId> = not_read.filter_map(|key| id_of(&key)).collect();
@@ -374,7 +373,7 @@ impl Calls {
     }
 }
 
-/// Returns what is stored under an id. Not every item of the table is a call or an alias.
+/// Returns the call or alias of an item. Not every item of the table is a call or an alias.
 fn found(id: &CallId, item: Option<Item>) -> Result<Found, Error> {
     let Some(item) = item else { return Ok(Found::Nothing) };
     if let (Some(AttributeValue::S(of)), Some(AttributeValue::S(attempt))) =
