@@ -187,6 +187,32 @@ def stream_record(item: dict) -> bytes:
     return json.dumps(event).encode()
 
 
+def sweep_work() -> bytes:
+    """Returns the event by which a worker of the reconciler sweeps shard 0."""
+    now = int(time.time() * 1000)
+    work = {"schema_version": 1, "kind": "sweep", "shard": 0, "read_at": now, "stop_at": now + 3_600_000, "workers_before": 0}
+    event = json.loads(batch([{"MessageBody": json.dumps(work), "MessageGroupId": "sweep#0", "MessageDeduplicationId": "sweep#0"}]))
+    event["Records"][0]["eventSourceARN"] = f"arn:aws:sqs:{REGION}:123456789012:repair.fifo"
+    return json.dumps(event).encode()
+
+
+def swept(messages: list, rows: list) -> dict:
+    """Returns the answers that a worker of the sweep gets if one minute has the events of these messages, and these rows contain them."""
+    minute = int(time.time()) // 60 - 2
+    position = {"M": {"minute": {"N": str(minute)}}}
+    cursor = {"event_id": {"S": "sweep:cursor"}, "minute": {"N": str(minute)}, "left": {"M": {"0": position}}}
+    events = [json.loads(each["MessageBody"])["event"] for each in messages]
+    items = [
+        {"event_id": {"S": each["event_id"]}, "call_id": {"S": each["call_id"]}, "received_at": {"N": str(minute * 60_000)}}
+        for each in events
+    ]
+    return {
+        "GetItem": ok({"Item": cursor}),
+        "Query": ok({"Items": items, "Count": len(items), "ScannedCount": len(items)}),
+        "BatchGetItem": ok({"Responses": {"calls": rows}, "UnprocessedKeys": {}}),
+    }
+
+
 def sample(name: str) -> bytes:
     return (ROOT / "events" / f"{name}.json").read_bytes()
 
@@ -268,6 +294,11 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
     long_row = {"GetItem": ok({"Item": long_row["Item"]})}
     rows = [put["Item"] for put in await kept_requests(consumer, [batch(of_calls)], "PutItem")]
     rows = {"BatchGetItem": ok({"Responses": {"calls": rows}, "UnprocessedKeys": {}})}
+    of_hundred = [webhook("generic", generic_body(number, word)) for number in range(100) for word in words]
+    of_hundred = await kept_requests(ingress, of_hundred, "SendMessage")
+    by_call = [batch(of_hundred[first : first + len(words)]) for first in range(0, len(of_hundred), len(words))]
+    hundred_rows = [put["Item"] for put in await kept_requests(consumer, by_call, "PutItem")]
+    sweep = swept(of_hundred[:: len(words)], hundred_rows)
     accepted, refused = answers_status(200), answers_status(401)
     return [
         Case("ingress", "Retell, 5 KB, accepted", retell, is_right=accepted),
@@ -285,6 +316,7 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
         Case("dialer", "two claims that are void", [sample("dialer-batch")], per_event=2, is_right=folds_all),
         # Its tables are empty, so each run is a first one, which sweeps the last hour.
         Case("reconciler", "a first run, nothing is due", [sample("reconciler-tick")], invocations=10),
+        Case("reconciler", "sweep of 100 calls with 5 events", [sweep_work()], answers=sweep, per_event=100, is_right=folds_all),
         Case("api", "read of a call that nobody knows", [sample("api-call")], is_right=answers_status(404)),
         Case("floor", "PutItem and SendMessage alone", retell, is_right=accepted),
         Case("peer, bare requests", "Retell, 5 KB, accepted", retell, is_right=accepted),

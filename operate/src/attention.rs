@@ -1,6 +1,6 @@
 //! Items that need attention, over all shards of the index.
 
-use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
+use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::Timestamp;
 use switchhook_providers::ReadError;
 
@@ -30,7 +30,7 @@ pub(crate) async fn before(
 ) -> Result<(Vec<Attention>, usize), Error> {
     let (mut found, mut queries) = (Vec::new(), 0);
     let page_max = i32::try_from(limit).unwrap_or(i32::MAX).max(1);
-    for shard in 0..ATTENTION_SHARDS {
+    for shard in stack.inbox.attention_shards() {
         let mut pages = stack.inbox.attention_pages(kind, shard, until, Some(page_max));
         let mut of_shard = 0;
         while let Some(page) = pages.next().await? {

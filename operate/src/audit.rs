@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind, DocumentKind, audit_id};
+use switchhook_aws::inbox::{AttentionKind, DocumentKind, audit_id};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::telemetry::hide_number;
 use switchhook_domain::{EventId, OperatorAction, Timestamp};
@@ -123,7 +123,7 @@ pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<AuditRecord>, Error
 pub(crate) async fn run_ids(stack: &Stack, limit: usize) -> Result<Vec<String>, Error> {
     let resumable_since = stack.now().minus(KEPT_FOR);
     let mut latest: BTreeMap<String, Timestamp> = BTreeMap::new();
-    for shard in 0..ATTENTION_SHARDS {
+    for shard in stack.inbox.attention_shards() {
         let mut pages = stack.inbox.attention_pages(AttentionKind::Audit, shard, None, Some(RECORDS_PAGE_MAX));
         let mut of_shard = BTreeSet::new();
         while of_shard.len() < limit

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::json;
-use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, Reread, StoredEvent};
+use switchhook_aws::inbox::{Attention, AttentionKind, Reread, StoredEvent};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
 
 use crate::attention;
@@ -239,7 +239,7 @@ async fn select(
 ) -> Result<(Vec<Quarantined>, Vec<Quarantined>), Error> {
     let (mut selected, mut others) = (Vec::new(), Vec::new());
     let (first, last) = (Timestamp::from_millis(0), Timestamp::from_millis(i64::MAX));
-    for shard in 0..ATTENTION_SHARDS {
+    for shard in stack.inbox.attention_shards() {
         let mut pages = stack.inbox.attention_between(AttentionKind::Quarantined, shard, first, last, INDEX_PAGE_MAX);
         let mut of_shard = 0;
         while of_shard <= items_max

@@ -107,7 +107,7 @@ GRANTS = {
     ],
     "scheduler": [
         (["dynamodb:Query"], [index("CallsTable", "by_wake")]),
-        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [DIALS]),
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("DueQueue", "Arn")]),
         (["dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"], [get_att("CallsTable", "StreamArn")]),
@@ -124,7 +124,7 @@ GRANTS = {
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
         (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:DeleteItem"], [INBOX]),
-        (["dynamodb:GetItem", "dynamodb:UpdateItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("RepairQueue", "Arn")]),
@@ -132,7 +132,7 @@ GRANTS = {
         (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],
     "api": [
-        (["dynamodb:GetItem", "dynamodb:PutItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("CallsTable", "by_appointment")]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
     ],

@@ -599,7 +599,7 @@ async fn minute_that_is_too_much_for_one_run_is_swept_by_workers_and_keeps_no_ca
     }
     world.wait(MINUTE * 3).await;
 
-    delay_requests(&world, &[("GetItem", CALLS_TABLE)]);
+    delay_requests(&world, &[("SendMessage", EVENTS_QUEUE)]);
     let began = world.now();
     let report = world.reconciler.run("test").await.unwrap();
     let took = world.now().millis_since(began);

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchhook_aws::calls::WakeQueue;
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{CallId, EventId, Provider};
-use switchhook_local::{CloudOptions, EVENTS_QUEUE};
+use switchhook_local::{CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, options, text};
 
 const CALLS: usize = 20;
@@ -80,6 +81,31 @@ async fn events_of_both_epochs_are_swept() {
             assert_eq!(world.status(&EventId::new(format!("generic:{id}-e"))).await["status"], "processed", "{id}");
         }
     }
+}
+
+/// The marks of events in trouble have half as many shards as the calls.
+#[tokio::test(start_paused = true)]
+async fn marks_of_both_epochs_are_found_and_told() {
+    let world = world();
+    let quarantine = async |number: usize| {
+        let (_, answer) = world.post(Provider::Generic, &format!("not JSON {number}")).await;
+        text(&answer["event_id"])
+    };
+    let mut shards = Vec::new();
+    for numbers in [0..CALLS, CALLS..2 * CALLS] {
+        let mut of_epoch = BTreeSet::new();
+        for number in numbers {
+            let item = world.item(INBOX_TABLE, &quarantine(number).await).await;
+            of_epoch.insert(text(&json!(item)["attention"]["S"]));
+        }
+        shards.push(of_epoch.len());
+        world.wait(MINUTE * 11).await;
+    }
+    assert_eq!(shards, [1, 4]);
+    assert_eq!(world.attention(AttentionKind::Quarantined).await.len(), 2 * CALLS);
+    let notices = world.domain_events().into_iter().filter(|event| event["type"] == "operator.attention");
+    let told: u64 = notices.filter_map(|notice| notice["count"].as_u64()).sum();
+    assert_eq!(told, 2 * CALLS as u64);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The index of inbox items that a person should look at.
 
-use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
+use switchhook_aws::inbox::{Attention, AttentionKind};
 
 use crate::world::World;
 
@@ -11,7 +11,7 @@ impl World {
     /// If the index cannot be read.
     pub async fn attention(&self, kind: AttentionKind) -> Vec<Attention> {
         let mut found = Vec::new();
-        for shard in 0..ATTENTION_SHARDS {
+        for shard in self.inbox.attention_shards() {
             let mut pages = self.inbox.attention_pages(kind, shard, None, None);
             while let Some(page) = pages.next().await.unwrap_or_else(|error| panic!("{}", error.with_causes())) {
                 found.extend(page.items);

@@ -1,12 +1,13 @@
 //! The model as a page of Markdown.
 
 use switchhook_aws::queue::failing_time;
-use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, Bill, DIAL, DIALER_S, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S, RELAY_LINE_BYTES, REQUEST_CPU_S,
-    ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours, drift_share, new_keys_writes_max,
-    parameter, partitions, pollers, quota, received_writes_at_most, recovery_h, relay_batch, resources,
+    BATCH, BATCH_READ_S, Bill, CALL_CPU_S, DIAL, DIALER_S, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S,
+    RELAY_LINE_BYTES, ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours, drift_share,
+    new_keys_writes_at_most, new_keys_writes_max, parameter, partitions, pollers, quota, recovery_h, relay_batch,
+    resources,
 };
 
 const OPENING: &str = "\
@@ -124,10 +125,11 @@ fn assumptions(traffic: &Traffic) -> String {
             "mean time from the first receipt of a message that always fails until it is a dead letter (`MaxReceiveCount`)".to_owned(),
         ),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
+        ("r'", format!("{BATCH_READ_S} s"), "duration of a read of a hundred items by one request, assumed".to_owned()),
         (
             "u",
-            format!("{REQUEST_CPU_S} s"),
-            "CPU of a request to DynamoDB, [measured](performance.md#cpu-per-event) without TLS".to_owned(),
+            format!("{CALL_CPU_S} s"),
+            "CPU of the sweep for each call, [measured](performance.md#cpu-per-event) without TLS".to_owned(),
         ),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
@@ -159,7 +161,7 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let per_minute = reconciler.drift_lookups / (24.0 / hours + traffic.silent_share);
     let all = number(per_minute * 1_440.0 * traffic.profile.webhooks_per_call);
     let new_table = new_keys_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
-    let at_most = received_writes_at_most(quota::NEW_TABLE_PARTITIONS);
+    let at_most = new_keys_writes_at_most(SHARDS_MAX, quota::NEW_TABLE_PARTITIONS);
     let new_stack = |writes: f64| writes / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
     format!(
         "{FORMULAS}\n{}\n\

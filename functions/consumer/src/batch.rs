@@ -63,5 +63,5 @@ pub(crate) async fn read_calls(calls: &Calls, groups: &[Group]) -> Result<HashMa
     if ids.len() < 2 {
         return Ok(HashMap::new());
     }
-    timeout(READ_MAX, calls.get_at_once(&ids)).await.map_err(|elapsed| Error::ReadCall(Box::new(elapsed)))?
+    timeout(READ_MAX, calls.get_at_once(&ids, true)).await.map_err(|elapsed| Error::ReadCall(Box::new(elapsed)))?
 }

@@ -256,7 +256,7 @@ impl Consumer {
                 return Err(Error::Contended(race));
             }
             let Resolved { call, alias } = match found.take() {
-                Some(found) => self.calls.resolve_found(found).await?,
+                Some(found) => self.calls.resolve_found(found, true).await?,
                 None => self.calls.resolve(&call_id).await?,
             };
             if let Some(alias) = alias {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind, SeenUntil};
+use switchhook_aws::inbox::{Attention, AttentionKind, SeenUntil};
 use switchhook_aws::queue::Message;
 use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
 
@@ -141,7 +141,7 @@ impl Reconciler {
     /// Items of a kind that were marked after `after`, up to `until`.
     async fn find_new(&self, kind: AttentionKind, after: Timestamp, until: Timestamp) -> Result<Found, Error> {
         let mut found = Found::default();
-        for shard in 0..ATTENTION_SHARDS {
+        for shard in self.inbox.attention_shards() {
             let mut pages = self.inbox.attention_between(kind, shard, after, until, COUNTED_MAX);
             let Some(page) = pages.next().await? else { continue };
             found.count += page.items.len() as u64;

@@ -56,7 +56,10 @@ pub mod limits {
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
     use crate::reconciler::RUN_MAX;
     pub use crate::reconciler::WORK_WINDOW;
-    pub use crate::sweep::{CONCURRENCY as SWEEP_CONCURRENCY, PAGE as SWEEP_PAGE, QUEUE_DEPTH_PER_SHARD};
+    pub use crate::sweep::{
+        CALLS_PER_READ as SWEEP_CALLS_PER_READ, PAGE as SWEEP_PAGE, QUEUE_DEPTH_PER_SHARD,
+        READS_AT_ONCE as SWEEP_READS_AT_ONCE,
+    };
 
     /// Time of a scheduled run that the sweep gets at most, so that it cannot starve the calls.
     pub const SWEEP_MAX: Duration = Duration::from_millis(RUN_MAX.as_millis() as u64 / 2);

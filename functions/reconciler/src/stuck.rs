@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt, TryStreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::dynamodb::Pages;
@@ -21,8 +20,6 @@ const EVERY_MINUTES: i64 = 10;
 const CALLS_PER_PAGE: i32 = 100;
 /// Wake queues that may hold such calls.
 const QUEUES: [WakeQueue; 2] = [WakeQueue::Claims, WakeQueue::Endings];
-/// Calls read at the same time.
-const CONCURRENCY: usize = 8;
 /// Time limit of a count. It comes before the calls that are due, so that a run with more of them than it has time for counts too.
 const COUNT_MAX: Duration = Duration::from_secs(5);
 
@@ -48,16 +45,14 @@ impl Reconciler {
             && let Some(mut pages) = shards.pop_front()
         {
             let Some(page) = pages.next().await? else { continue };
-            let is_stuck = |id: CallId| async move {
-                match self.calls.get_call(&id).await {
-                    Ok(call) => Ok(call.is_some_and(|call| is_stuck_dialing(&call, silent_since))),
+            for call in self.calls.get_calls(page.items).await? {
+                match call {
+                    Ok(call) => stuck += u64::from(call.is_some_and(|call| is_stuck_dialing(&call, silent_since))),
                     // The row of a later version, for example, must not hide the others. It is logged when its call is due.
-                    Err(error) if error.is_unreadable() => Ok(false),
-                    Err(error) => Err(error),
+                    Err(error) if error.is_unreadable() => {}
+                    Err(error) => return Err(error),
                 }
-            };
-            let found: Vec<bool> = stream::iter(page.items).map(is_stuck).buffered(CONCURRENCY).try_collect().await?;
-            stuck += found.into_iter().filter(|is_stuck| *is_stuck).count() as u64;
+            }
             shards.push_back(pages);
         }
         let is_complete = shards.is_empty();

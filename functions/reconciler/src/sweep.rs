@@ -17,7 +17,7 @@
 //! An event that ingress decided not to fold never reaches the consumer. So the sweep [erases](switchhook_aws::inbox::Inbox::erase)
 //! it if the person of its call was forgotten, or its entity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
@@ -33,8 +33,12 @@ use switchhook_domain::{CallId, Entity, EventId, Origin, ProviderEvent, Timestam
 use crate::limits::SWEEP_MAX;
 use crate::reconciler::{Reconciler, Report, WORK_WINDOW};
 
-/// Calls handled at the same time.
-pub const CONCURRENCY: usize = 16;
+/// Calls whose rows a sweep reads by one request.
+pub const CALLS_PER_READ: usize = 100;
+/// Such requests at the same time.
+pub const READS_AT_ONCE: usize = 4;
+/// Calls whose missing events are queued at the same time.
+const CONCURRENCY: usize = 16;
 /// Distance of the sweep from the current minute. By then an event that was stored normally is also queued and folded.
 const SWEEP_BEHIND_MINUTES: i64 = 2;
 /// Limit on the minutes of one run, after an outage of the schedules: a day. An empty minute takes a query for each shard, a question for the
@@ -50,6 +54,18 @@ pub const PAGE: i32 = 1_000;
 ///
 /// The age of the oldest message would be the better measure. SQS does not report it, and CloudWatch reports it minutes later.
 pub const QUEUE_DEPTH_PER_SHARD: u64 = 250;
+
+/// Place of the first event of a call in a page, the call, and its events in the page.
+type SweptCall = (usize, CallId, Vec<ReceivedEvent>);
+
+/// Events of one call that its row lacks.
+struct Missing {
+    events: Vec<ReceivedEvent>,
+    /// Alias that was followed to the row.
+    alias: Option<Alias>,
+    /// Time at which the person of the call was forgotten.
+    forgotten_at: Option<Timestamp>,
+}
 
 /// Result of queueing the missing events of one call.
 #[derive(Default)]
@@ -170,7 +186,7 @@ impl Reconciler {
         stop_at: Timestamp,
     ) -> Result<SweepPosition, Error> {
         // Calls in the order of the page, each with the place of its first event in the page.
-        let mut calls: Vec<(usize, CallId, Vec<ReceivedEvent>)> = Vec::new();
+        let mut calls: Vec<SweptCall> = Vec::new();
         let mut by_id: BTreeMap<&CallId, usize> = BTreeMap::new();
         for (place, event) in page.items.iter().enumerate() {
             let Some(call_id) = &event.call_id else { continue };
@@ -180,17 +196,24 @@ impl Reconciler {
                 None => calls.push((place, call_id.clone(), vec![event.clone()])),
             }
         }
-        let places: Vec<usize> = calls.iter().map(|(place, _, _)| *place).collect();
-        let requeued: Vec<Result<Requeued, Error>> = stream::iter(calls)
-            .map(|(_, call_id, events)| async move { self.requeue_missing(&call_id, &events, stop_at).await })
-            .buffered(CONCURRENCY)
-            .collect()
-            .await;
+        let reads: Vec<_> = calls.chunks(CALLS_PER_READ).map(|calls| self.find_missing(calls, stop_at)).collect();
+        let found: Vec<Result<Vec<Option<Missing>>, Error>> =
+            stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
+        let found: Result<Vec<Vec<Option<Missing>>>, Error> = found.into_iter().collect();
+        let requeues = found?.into_iter().flatten().zip(&calls).map(|(missing, (_, call_id, events))| async move {
+            match missing {
+                None => Ok(Requeued { events: 0, is_incomplete: true }),
+                Some(_) if call_id.is_entity() => self.requeue_missing_of_entity(call_id, events, stop_at).await,
+                Some(missing) => self.requeue_missing(call_id, &missing, stop_at).await,
+            }
+        });
+        let requeues: Vec<_> = requeues.collect();
+        let requeued: Vec<Result<Requeued, Error>> = stream::iter(requeues).buffered(CONCURRENCY).collect().await;
         let mut first_incomplete = None;
-        for (place, requeued) in places.into_iter().zip(requeued) {
+        for (requeued, (place, ..)) in requeued.into_iter().zip(&calls) {
             let Requeued { events, is_incomplete } = requeued?;
             report.requeued += events;
-            first_incomplete = first_incomplete.or(is_incomplete.then_some(place));
+            first_incomplete = first_incomplete.or(is_incomplete.then_some(*place));
         }
         let minute = position.minute;
         let start = match first_incomplete {
@@ -201,39 +224,51 @@ impl Reconciler {
         Ok(if start.is_some() { SweepPosition { minute, start } } else { SweepPosition::start_of(minute + 1) })
     }
 
-    /// Queues the events of one call that are not in its history. If the person of the call was forgotten, erases those that
-    /// are not to be folded.
+    /// Returns the events of each call that its row lacks. One request reads the rows. The row of an entity is not read, so all its events are
+    /// returned. `None` if there is no time.
+    async fn find_missing(&self, calls: &[SweptCall], stop_at: Timestamp) -> Result<Vec<Option<Missing>>, Error> {
+        if self.is_time_up(stop_at) {
+            return Ok(calls.iter().map(|_| None).collect());
+        }
+        let ids = calls.iter().map(|(_, call_id, _)| call_id).filter(|call_id| !call_id.is_entity());
+        let read = self.calls.resolve_all(ids.cloned().collect(), false).await?;
+        let mut rows: HashMap<CallId, Result<Resolved, Error>> = read.into_iter().collect();
+        let mut found = Vec::with_capacity(calls.len());
+        for (_, call_id, events) in calls {
+            let Resolved { call, alias } = match rows.remove(call_id) {
+                Some(Ok(resolved)) => resolved,
+                // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
+                Some(Err(error)) if !error.is_unreadable() => return Err(error),
+                Some(Err(_)) | None => Resolved { call: None, alias: None },
+            };
+            let lacks =
+                |event: &&ReceivedEvent| !call.as_ref().is_some_and(|call| call.contains_event(&event.event_id));
+            let events = events.iter().filter(lacks).cloned().collect();
+            let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
+            found.push(Some(Missing { events, alias, forgotten_at }));
+        }
+        Ok(found)
+    }
+
+    /// Queues the missing events of one call. If the person of the call was forgotten, erases those that are not to be folded.
     async fn requeue_missing(
         &self,
         call_id: &CallId,
-        events: &[ReceivedEvent],
+        missing: &Missing,
         stop_at: Timestamp,
     ) -> Result<Requeued, Error> {
-        let mut requeued = Requeued { events: 0, is_incomplete: self.is_time_up(stop_at) };
-        if requeued.is_incomplete {
-            return Ok(requeued);
-        }
-        if call_id.is_entity() {
-            return self.requeue_missing_of_entity(call_id, events, stop_at).await;
-        }
-        let Resolved { call, alias } = match self.calls.resolve_eventual(call_id).await {
-            Ok(resolved) => resolved,
-            // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
-            Err(error) if error.is_unreadable() => Resolved { call: None, alias: None },
-            Err(error) => return Err(error),
-        };
-        let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
-        for ReceivedEvent { event_id, decided, .. } in events {
-            if call.as_ref().is_some_and(|call| call.contains_event(event_id)) || (*decided && forgotten_at.is_none()) {
+        let mut requeued = Requeued::default();
+        for ReceivedEvent { event_id, decided, .. } in &missing.events {
+            if *decided && missing.forgotten_at.is_none() {
                 continue;
             }
             if self.is_time_up(stop_at) {
                 requeued.is_incomplete = true;
                 break;
             }
-            let handled = match forgotten_at.filter(|_| *decided) {
+            let handled = match missing.forgotten_at.filter(|_| *decided) {
                 Some(forgotten_at) => self.inbox.erase(event_id, forgotten_at).await.map(|_| false),
-                None => self.requeue(event_id, alias.as_ref()).await,
+                None => self.requeue(event_id, missing.alias.as_ref()).await,
             };
             requeued.events += u64::from(self.if_readable(event_id, call_id, handled)? == Some(true));
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
-use switchhook_aws::inbox::{ATTENTION_SHARDS, Attention, AttentionKind};
+use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::{CallId, EventId, Origin, ProviderEvent, Timestamp};
 
 use crate::reconciler::{Reconciler, Report};
@@ -56,7 +56,7 @@ impl Reconciler {
         let age = |oldest: Option<Timestamp>| oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
         // An error below must not hide that the sweep does not come on.
         report.unfolded_ms = age(oldest);
-        for shard in 0..ATTENTION_SHARDS {
+        for shard in self.inbox.attention_shards() {
             let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, PAGE);
             while let Some(page) = pages.next().await? {
                 let is_more = page.next.is_some();

@@ -57,9 +57,9 @@ impl Scheduler {
             report.failed += 1;
             first_error.get_or_insert(error);
         };
-        report.due += call_ids.len() as u64;
-        let reads = stream::iter(call_ids).map(|call_id| async move { self.calls.get_call(&call_id).await });
-        let reads: Vec<Result<Option<Call>, Error>> = reads.buffered(CONCURRENCY).collect().await;
+        let due = call_ids.len() as u64;
+        report.due += due;
+        let reads = self.calls.get_calls(call_ids).await.inspect_err(|_| report.failed += due)?;
         let now = self.clock.now();
         let mut by_provider: BTreeMap<Provider, Vec<Call>> = BTreeMap::new();
         let mut steps = Vec::new();

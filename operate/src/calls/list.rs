@@ -9,13 +9,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Loaded, Merge, Order, Position, Resolved, WakeQueue};
 use switchhook_aws::inbox::ReceivedEvent;
 use switchhook_domain::{Call, CallId, JobState, Provider, STUCK_AFTER, Timestamp};
 
-use super::{CONCURRENCY, StuckCall, StuckKind, judge};
+use super::{StuckCall, StuckKind, judge};
 use crate::error::{Error, Refusal};
 use crate::mask::Masker;
 use crate::received::{Scope, Walk, chunk_len};
@@ -260,9 +259,10 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
         while !events.is_empty() {
             let rest = events.split_off(chunk_len(&events, EVENTS_CHUNK));
             let last = events.last().map(|event| event.received_at);
-            let new = events.into_iter().filter_map(|event| of_new_call(event, &mut seen)).collect();
+            let new = events.into_iter().filter_map(|event| of_new_call(event, &mut seen));
             events = rest;
-            for (at, id, read) in read_calls(stack, new).await {
+            let (times, ids): (Vec<Timestamp>, Vec<CallId>) = new.unzip();
+            for (at, (id, read)) in times.into_iter().zip(stack.calls.resolve_all(ids, false).await?) {
                 page.examined += 1;
                 match read {
                     Ok(Resolved { call: Some(call), .. }) => {
@@ -303,21 +303,6 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
 fn of_new_call(event: ReceivedEvent, seen: &mut BTreeSet<CallId>) -> Option<(Timestamp, CallId)> {
     let call_id = event.call_id?;
     seen.insert(call_id.clone()).then_some((event.received_at, call_id))
-}
-
-/// Reads the calls that these ids lead to.
-async fn read_calls(
-    stack: &Stack,
-    ids: Vec<(Timestamp, CallId)>,
-) -> Vec<(Timestamp, CallId, Result<Resolved, switchhook_aws::Error>)> {
-    stream::iter(ids)
-        .map(|(at, id)| async move {
-            let read = stack.calls.resolve_eventual(&id).await;
-            (at, id, read)
-        })
-        .buffered(CONCURRENCY)
-        .collect()
-        .await
 }
 
 /// True if the latest event of the call arrived before the page. Else the call is on an earlier page.

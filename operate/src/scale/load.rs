@@ -1,12 +1,11 @@
 //! Load on every limit, at the mean and at the busiest time.
 
 use serde::Serialize;
-use switchhook_aws::inbox::ATTENTION_SHARDS;
 use switchhook_aws::queue::failing_time;
-use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
+use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX, shards_of_marks};
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
-use super::partitions::{new_keys_writes_max, partitions, received_writes_at_most};
+use super::partitions::{new_keys_writes_at_most, new_keys_writes_max, partitions};
 use super::sweep::{PAGE_REQUESTS, reconciler_vcpus, sweep_reads_max};
 use super::units::BATCH;
 use super::{DIALER_S, FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay};
@@ -187,7 +186,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             "DynamoDB throttles, and ingress answers 5xx",
         ),
         up_to(
-            received_writes_at_most(partitions.received),
+            new_keys_writes_at_most(SHARDS_MAX, partitions.received),
             resource(
                 "writes to `by_received` per second",
                 webhooks * units.received_writes,
@@ -201,20 +200,24 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "The index throttles its table, and ingress answers 5xx",
             ),
         ),
-        resource(
-            "writes to `by_attention` per second, while no event can be folded",
-            webhooks * units.messages,
-            "w × messages",
-            (
-                new_keys_writes_max(ATTENTION_SHARDS, quota::NEW_TABLE_PARTITIONS),
-                format!(
-                    "`ATTENTION_SHARDS` ({ATTENTION_SHARDS}) × the writes of a partition / m, on the {} partitions of a new index",
-                    quota::NEW_TABLE_PARTITIONS
+        up_to(
+            new_keys_writes_at_most(shards_of_marks(SHARDS_MAX), quota::NEW_TABLE_PARTITIONS),
+            resource(
+                "writes to `by_attention` per second, while no event can be folded",
+                webhooks * units.messages,
+                "w × messages",
+                (
+                    new_keys_writes_max(shards_of_marks(SHARDS_DEFAULT), quota::NEW_TABLE_PARTITIONS),
+                    format!(
+                        "half of the default of `IndexShards` ({SHARDS_DEFAULT}) × the writes of a partition / m, on the {} partitions of a \
+                         new index",
+                        quota::NEW_TABLE_PARTITIONS
+                    ),
                 ),
+                "`IndexShards`, at most 99",
+                Effect::RefusesWebhooks,
+                "The index throttles its table, and ingress answers 5xx",
             ),
-            "the constant `ATTENTION_SHARDS`",
-            Effect::RefusesWebhooks,
-            "The index throttles its table, and ingress answers 5xx",
         ),
         up_to(
             parameter::CONSUMER_CONCURRENCY_MAX,
@@ -330,10 +333,11 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 (
                     sweep_reads_max(SHARDS_DEFAULT, reconciler),
                     format!(
-                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once / r and {:.2} vCPU / u, \
-                         with {PAGE_REQUESTS} × r more for each {} calls",
+                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once × {} calls / r' and {:.2} \
+                         vCPU / u, with {PAGE_REQUESTS} × r more for each {} calls",
                         reconciler.sweep_s,
-                        reconciler.sweep_concurrency,
+                        reconciler.sweep_reads_at_once,
+                        reconciler.sweep_calls_per_read,
                         reconciler_vcpus(),
                         reconciler.sweep_page
                     ),

@@ -21,9 +21,9 @@ pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
 pub use load::{
     Effect, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_hours, drift_share, pollers, recovery_h, resources,
 };
-pub use partitions::{Partitions, new_keys_writes_max, partitions, received_writes_at_most};
+pub use partitions::{Partitions, new_keys_writes_at_most, new_keys_writes_max, partitions};
 pub use relay::relay_batch;
-pub use sweep::{ReconcilerLimits, reconciler_vcpus, sweep_reads_max};
+pub use sweep::{BATCH_READ_S, CALL_CPU_S, ReconcilerLimits, reconciler_vcpus, sweep_reads_max};
 pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Mean seconds from the arrival of a message in a FIFO queue to its receipt. Others measured a median of 28 ms and a 99th percentile of 645
@@ -33,9 +33,6 @@ pub const QUEUE_S: f64 = 0.07;
 pub const FAILING_SHARE: f64 = 0.1;
 /// Seconds of an eventually consistent read of one item. It is an assumption.
 pub const READ_S: f64 = 0.005;
-/// Seconds of one vCPU that a function needs for a request to DynamoDB. `docs/performance.md` has the measurement, without TLS, on x86_64: 90
-/// requests of the scheduler take 13.5 ms.
-pub const REQUEST_CPU_S: f64 = 0.000_15;
 /// Seconds for which a dial occupies a dialer. A lane has a place every [`LANE_SECONDS`] at the full rate, and claims book only a share of that.
 /// At low rates it is more: 3.1 s at one dial per second.
 pub const DIALER_S: f64 = LANE_SECONDS / BOOKED_SHARE;

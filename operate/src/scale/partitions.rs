@@ -1,7 +1,6 @@
 //! Partitions of the tables, and the writes that an index takes whose keys meet on them by chance.
 
 use serde::Serialize;
-use switchhook_aws::shards::SHARDS_MAX;
 
 use super::{Traffic, count, quota};
 
@@ -62,11 +61,10 @@ pub fn new_keys_writes_max(keys: u64, partitions: f64) -> f64 {
     count(keys) * quota::PARTITION_WRITES / count(keys_together(keys, partitions))
 }
 
-/// Returns the same for `by_received` with the best number of shards that `IndexShards` allows. More shards are not always better, because
-/// more of them may meet.
+/// Returns the same with the best number of keys, up to `keys_max`. More keys are not always better, because more of them may meet.
 #[must_use]
-pub fn received_writes_at_most(partitions: f64) -> f64 {
-    (1..=SHARDS_MAX).map(|shards| new_keys_writes_max(shards, partitions)).fold(0.0, f64::max)
+pub fn new_keys_writes_at_most(keys_max: u64, partitions: f64) -> f64 {
+    (1..=keys_max).map(|keys| new_keys_writes_max(keys, partitions)).fold(0.0, f64::max)
 }
 
 /// Returns how many of these keys meet on one partition at most, in 99 % of the minutes.
@@ -106,6 +104,6 @@ mod tests {
         // On 721 partitions, four of 99 keys meet more often than in 1 % of the minutes, and four of 98 keys do not.
         let writes = [98, 99].map(|shards| new_keys_writes_max(shards, 721.0));
         assert!((writes[0] - 98_000.0 / 3.0).abs() < 1e-6 && writes[1] == 24_750.0, "{writes:?}");
-        assert_eq!(received_writes_at_most(721.0), writes[0]);
+        assert_eq!(new_keys_writes_at_most(99, 721.0), writes[0]);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{READ_S, REQUEST_CPU_S, count, parameter, quota};
+use super::{READ_S, count, parameter, quota};
 use crate::cost::RECONCILER_MEMORY_GB;
 
 /// Limits of the reconciler, from its own constants.
@@ -18,8 +18,10 @@ pub struct ReconcilerLimits {
     pub drift_lag_h: f64,
     /// Seconds of each minute in which workers sweep a shard.
     pub sweep_s: f64,
-    /// Calls that a worker of the sweep reads at the same time.
-    pub sweep_concurrency: f64,
+    /// Calls that a worker of the sweep reads by one request.
+    pub sweep_calls_per_read: f64,
+    /// Such requests of a worker at the same time.
+    pub sweep_reads_at_once: f64,
     /// Calls that a worker of the sweep reads between two steps of its position.
     pub sweep_page: f64,
     /// Messages in the events queue, for each shard, at which the sweep pauses.
@@ -35,6 +37,11 @@ pub struct ReconcilerLimits {
 /// Requests of a worker of the sweep for a page, beside the reads of calls: the length of the queue, the page, and the position.
 pub(super) const PAGE_REQUESTS: f64 = 3.0;
 
+/// Seconds of a request that reads a hundred calls. It is an assumption: the request ends when the slowest of its items is read.
+pub const BATCH_READ_S: f64 = 4.0 * READ_S;
+/// Seconds of one vCPU that a function needs for each call of such a request. `docs/performance.md` has the measurement.
+pub const CALL_CPU_S: f64 = 0.000_04;
+
 /// Returns the calls per second that the sweep reads with this number of shards.
 ///
 /// Each shard has one worker, and a few workers work at the same time. A worker either waits for its reads or has no CPU left. Between two
@@ -42,8 +49,8 @@ pub(super) const PAGE_REQUESTS: f64 = 3.0;
 #[must_use]
 pub fn sweep_reads_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
     let workers = count(shards).min(parameter::REPAIR_WORKERS);
-    let by_waiting = reconciler.sweep_concurrency / READ_S;
-    let by_cpu = reconciler_vcpus() / REQUEST_CPU_S;
+    let by_waiting = reconciler.sweep_reads_at_once * reconciler.sweep_calls_per_read / BATCH_READ_S;
+    let by_cpu = reconciler_vcpus() / CALL_CPU_S;
     let page_s = reconciler.sweep_page / by_waiting.min(by_cpu) + PAGE_REQUESTS * READ_S;
     workers * reconciler.sweep_s / 60.0 * reconciler.sweep_page / page_s
 }
@@ -66,19 +73,20 @@ mod tests {
             drift_lookups: 0.0,
             drift_lag_h: 0.0,
             sweep_s: 50.0,
-            sweep_concurrency: 16.0,
+            sweep_calls_per_read: 100.0,
+            sweep_reads_at_once: 1.0,
             sweep_page: 1_000.0,
             queue_depth_per_shard: 0.0,
             discovered_calls: 0.0,
             discovered_calls_in_time: 0.0,
             discovery_look_back_h: 0.0,
         };
-        // 16 reads at once, each for 5 ms, are 3,200 a second. 0.58 vCPU are enough for 3,859. Each page takes 15 ms more.
+        // A request for 100 calls in 20 ms reads 5,000 calls a second. 0.58 vCPU are enough for 14,471. Each page takes 15 ms more.
         let four = sweep_reads_max(4, &limits);
-        assert!((four - 4.0 * 1_000.0 / (0.3125 + 0.015) * 50.0 / 60.0).abs() < 1e-6, "{four}");
+        assert!((four - 4.0 * 1_000.0 / (0.2 + 0.015) * 50.0 / 60.0).abs() < 1e-6, "{four}");
         assert!((sweep_reads_max(64, &limits) - 2.0 * four).abs() < 1e-6, "eight workers take turns");
-        limits.sweep_concurrency = 32.0;
+        limits.sweep_reads_at_once = 4.0;
         let four = sweep_reads_max(4, &limits);
-        assert!((four - 4.0 * 1_000.0 / (1_000.0 / 3_859.05 + 0.015) * 50.0 / 60.0).abs() < 1.0, "{four}");
+        assert!((four - 4.0 * 1_000.0 / (1_000.0 / 14_471.45 + 0.015) * 50.0 / 60.0).abs() < 1.0, "{four}");
     }
 }

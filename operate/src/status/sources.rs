@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use switchhook_aws::calls::WakeQueue;
-use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_aws::queue::Queue;
 use switchhook_domain::{Provider, ProviderHealth, Timestamp};
 
@@ -313,7 +313,7 @@ async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
 async fn attention(stack: &Stack, kind: AttentionKind, since: Timestamp) -> Result<Count, Error> {
     let mut count = Count::default();
     let (page_max, until) = (i32::try_from(COUNT_MAX).unwrap_or(i32::MAX), Timestamp::from_millis(i64::MAX));
-    for shard in 0..ATTENTION_SHARDS {
+    for shard in stack.inbox.attention_shards() {
         let mut pages = stack.inbox.attention_between(kind, shard, since, until, page_max);
         while let Some(page) = pages.next().await? {
             let ids =

@@ -89,11 +89,30 @@ impl Shards {
         self.later.iter().map(|(_, shards)| *shards).fold(self.first, u64::max)
     }
 
+    /// Returns the number of shards of each kind of mark in `by_attention` at a time.
+    #[must_use]
+    pub fn of_marks_at(&self, time: Timestamp) -> u64 {
+        shards_of_marks(self.at(time))
+    }
+
+    /// Returns the largest number of shards of marks of any epoch.
+    #[must_use]
+    pub fn of_marks_max(&self) -> u64 {
+        shards_of_marks(self.max())
+    }
+
     /// Returns the shard in which an id is filed at a time.
     #[must_use]
     pub fn shard_of(&self, id: &str, time: Timestamp) -> u64 {
         shard_of(id, self.at(time))
     }
+}
+
+/// Returns the number of shards of each kind of mark in `by_attention`, in a stack with this number of shards. Half as many are enough: only
+/// an event in trouble has a mark. And each run of the reconciler reads all of them.
+#[must_use]
+pub const fn shards_of_marks(shards: u64) -> u64 {
+    shards.div_ceil(2)
 }
 
 #[cfg(test)]
@@ -111,8 +130,11 @@ mod tests {
         assert_eq!(shards.at(time("2027-01-01T00:00:00Z")), 16);
         assert_eq!(shards.at(time("2028-01-01T00:00:00Z")), 8);
         assert_eq!(shards.max(), 16);
+        assert_eq!(shards.of_marks_at(time("2027-01-01T00:00:00Z")), 8);
+        assert_eq!(shards.of_marks_max(), 8);
         assert_eq!(shards.to_string().parse(), Ok(shards));
         assert_eq!("4".parse(), Ok(Shards::default()));
+        assert_eq!("1".parse::<Shards>().unwrap().of_marks_max(), 1);
     }
 
     #[test]

@@ -10,7 +10,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
+use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::{Attention, AttentionKind};
+use switchhook_aws::shards::{SHARDS_DEFAULT, shards_of_marks};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::events::{self, Filter};
@@ -225,15 +227,12 @@ async fn dead_letter_is_listed_with_its_cause() {
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "write_call"));
     let at = world.attention(AttentionKind::DeadLettered).await[0].at;
-    let of = |at| world.inbox.attention_pages(AttentionKind::DeadLettered, shard("note:generic:e1"), Some(at), None);
+    let shard = shard_of("note:generic:e1", shards_of_marks(SHARDS_DEFAULT));
+    let of = |at| world.inbox.attention_pages(AttentionKind::DeadLettered, shard, Some(at), None);
     assert_eq!(of(at).next().await.unwrap().unwrap().items, [], "only items marked before that time");
     assert_eq!(of(at.plus(Duration::from_millis(1))).next().await.unwrap().unwrap().items.len(), 1);
     world.clear_faults();
     assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
     world.quiesce().await;
     assert_eq!(world.attention(AttentionKind::DeadLettered).await, [], "a redriven event is folded");
-}
-
-fn shard(item_key: &str) -> u64 {
-    switchhook_aws::dynamodb::shard_of(item_key, switchhook_aws::inbox::ATTENTION_SHARDS)
 }

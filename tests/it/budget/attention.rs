@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use switchhook_aws::inbox::{ATTENTION_SHARDS, AttentionKind};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_aws::shards::{SHARDS_DEFAULT, shards_of_marks};
 use switchhook_domain::EventId;
 use switchhook_local::CALLS_TABLE;
 use switchhook_tests::{MINUTE, World, down};
@@ -114,6 +115,7 @@ async fn mark_of_a_folded_event_costs_a_read_of_its_call_and_its_removal() {
 /// In an incident nothing is folded, and the oldest mark of each shard tells the age.
 #[tokio::test(start_paused = true)]
 async fn marks_of_events_that_are_not_folded_cost_a_read_of_one_event_and_its_call_in_each_shard() {
-    let cost = request_counts(&[("GetItem", CURSORS + 2 * ATTENTION_SHARDS)]);
-    assert_eq!(cost_of_marks(false).await, (cost, CURSORS as f64 + ATTENTION_SHARDS as f64 * 1.5));
+    let shards = shards_of_marks(SHARDS_DEFAULT);
+    let cost = request_counts(&[("GetItem", CURSORS + 2 * shards)]);
+    assert_eq!(cost_of_marks(false).await, (cost, CURSORS as f64 + shards as f64 * 1.5));
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use switchhook_aws::calls::WakeQueue;
-use switchhook_aws::inbox::ATTENTION_SHARDS;
-use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_aws::shards::{SHARDS_DEFAULT, shards_of_marks};
 use switchhook_domain::Call;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World};
 
@@ -12,13 +11,13 @@ use super::{consume, generic_webhook, post, request_counts, reset_counters};
 use crate::reconciled::store_copies;
 use crate::traffic::twilio_call;
 
-/// Pages of the index that a run reads to find new trouble: one per shard of three kinds.
-const NOTICE_PAGES: u64 = 3 * ATTENTION_SHARDS;
+/// Pages of the index that a run reads to find new trouble: one per shard of the marks of three kinds.
+const NOTICE_PAGES: u64 = 3 * shards_of_marks(SHARDS_DEFAULT);
 /// Pages of the index that a run reads to find due calls: one per shard of each open wake queue.
 const WAKE_PAGES: u64 = WakeQueue::OPEN.len() as u64 * SHARDS_DEFAULT;
 
 #[tokio::test(start_paused = true)]
-async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
+async fn sweep_costs_a_page_and_a_read_of_its_calls_for_each_shard() {
     let world = World::stopped();
     world.reconciler.run("test").await.unwrap();
     for number in 0..7 {
@@ -37,11 +36,13 @@ async fn sweep_costs_a_page_for_each_shard_and_a_read_for_each_call() {
     assert_eq!((report.swept_minutes, report.requeued), (minutes, 0));
     let pages = WAKE_PAGES + minutes * SHARDS_DEFAULT + NOTICE_PAGES;
     let requests = world.requests();
-    let sweep = [("GetItem", 3 + 7), ("GetQueueAttributes", minutes + 1), ("PutItem", minutes), ("Query", pages)];
-    assert_eq!(requests, request_counts(&sweep));
+    // One of the four shards has a single call, which is read alone.
+    let reads = [("BatchGetItem", SHARDS_DEFAULT - 1), ("GetItem", 3 + 1)];
+    let others = [("GetQueueAttributes", minutes + 1), ("PutItem", minutes), ("Query", pages)];
+    assert_eq!(requests, request_counts(&[&reads[..], &others[..]].concat()));
     let capacity = world.capacity();
-    let read_units = 3.0 + 7.0 * 0.5;
-    assert_eq!(capacity["GetItem"].read_units, read_units, "one unit per cursor, and half a unit for each call");
+    let read_units = ["BatchGetItem", "GetItem"].map(|operation| capacity[operation].read_units);
+    assert_eq!(read_units, [6.0 * 0.5, 3.0 + 0.5], "one unit per cursor, and half a unit for each call");
     assert!(capacity["Query"].read_units <= pages as f64 * 0.5 + 1.0, "{capacity:?}");
     assert_eq!(capacity["PutItem"].write_units, minutes as f64);
 }

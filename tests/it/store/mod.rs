@@ -7,6 +7,7 @@ mod documents;
 mod inbox;
 mod parties;
 mod random;
+mod several;
 mod sizes;
 
 use switchhook_aws::calls::StoreOutcome;

@@ -41,6 +41,16 @@ pub enum Found {
     Nothing,
 }
 
+impl Found {
+    /// Returns the call. `None` also if the item is an alias.
+    pub(super) fn into_call(self) -> Option<Call> {
+        match self {
+            Self::Call(call) => Some(*call),
+            Self::Alias(_) | Self::Nothing => None,
+        }
+    }
+}
+
 /// Attempt that a provider's id leads to, and its call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alias {
@@ -139,10 +149,7 @@ impl Calls {
     /// # Errors
     /// [`Error::ReadCall`], [`Error::DecodeCall`], [`Error::NewerSchema`].
     pub async fn get_call(&self, call_id: &CallId) -> Result<Option<Call>, Error> {
-        Ok(match self.get(call_id, true).await? {
-            Found::Call(call) => Some(*call),
-            Found::Alias(_) | Found::Nothing => None,
-        })
+        Ok(self.get(call_id, true).await?.into_call())
     }
 
     /// Reads the item under an id by one eventually consistent read. It costs half as much, and may miss writes of the
@@ -154,14 +161,19 @@ impl Calls {
         self.get(call_id, false).await
     }
 
-    /// Reads the items under at most a hundred ids by one strongly consistent request. Leaves out an id whose item DynamoDB did not read or
-    /// that cannot be decoded. [`Calls::resolve`] returns the error of such an id.
+    /// Reads the items under at most a hundred ids by one request, strongly consistent or not. Leaves out an id whose item DynamoDB did not
+    /// read or that cannot be decoded. [`Calls::resolve`] returns the error of such an id.
     ///
     /// # Errors
     /// [`Error::ReadCall`]. One id that is no valid key makes DynamoDB refuse the whole request.
-    pub async fn get_at_once(&self, ids: &BTreeSet<&CallId>) -> Result<HashMap<CallId, Found>, Error> {
+    pub async fn get_at_once(
+        &self,
+        ids: &BTreeSet<&CallId>,
+        consistent: bool,
+    ) -> Result<HashMap<CallId, Found>, Error> {
         let key = |id: &&CallId| Item::from([("call_id".to_owned(), text(id.as_str()))]);
-        let keys = KeysAndAttributes::builder().set_keys(Some(ids.iter().map(key).collect())).consistent_read(true);
+        let keys =
+            KeysAndAttributes::builder().set_keys(Some(ids.iter().map(key).collect())).consistent_read(consistent);
         let keys = keys.build().map_err(|error| Error::ReadCall(Box::new(error)))?;
         let answer = self.client.batch_get_item().request_items(&self.table, keys).send().await;
         let answer = answer.map_err(|error| Error::ReadCall(Box::new(error)))?;
@@ -180,15 +192,7 @@ impl Calls {
     /// # Errors
     /// The same as [`Calls::get_call`].
     pub async fn resolve(&self, call_id: &CallId) -> Result<Resolved, Error> {
-        self.follow(self.get(call_id, true).await?, true).await
-    }
-
-    /// Returns the call that the item under an id leads to. An alias costs a strongly consistent read.
-    ///
-    /// # Errors
-    /// The same as [`Calls::get_call`].
-    pub async fn resolve_found(&self, found: Found) -> Result<Resolved, Error> {
-        self.follow(found, true).await
+        self.resolve_found(self.get(call_id, true).await?, true).await
     }
 
     /// Does the same as [`Calls::resolve`], by eventually consistent reads.
@@ -196,7 +200,7 @@ impl Calls {
     /// # Errors
     /// The same as [`Calls::get_call`].
     pub async fn resolve_eventual(&self, call_id: &CallId) -> Result<Resolved, Error> {
-        self.follow(self.get(call_id, false).await?, false).await
+        self.resolve_found(self.get(call_id, false).await?, false).await
     }
 
     /// Writes the call of a transition, if the row still has the version that the transition started from. The row is
@@ -345,7 +349,11 @@ impl Calls {
         self.get(call_id, true).await
     }
 
-    async fn follow(&self, found: Found, consistent: bool) -> Result<Resolved, Error> {
+    /// Returns the call that the item under an id leads to. An alias costs another read, strongly consistent or not.
+    ///
+    /// # Errors
+    /// The same as [`Calls::get_call`].
+    pub async fn resolve_found(&self, found: Found, consistent: bool) -> Result<Resolved, Error> {
         let alias = match found {
             Found::Call(call) => return Ok(Resolved { call: Some(*call), alias: None }),
             Found::Nothing => return Ok(Resolved { call: None, alias: None }),
@@ -359,7 +367,7 @@ impl Calls {
         Ok(Resolved { call, alias: Some(alias) })
     }
 
-    async fn get(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
+    pub(super) async fn get(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {
         let answer = self
             .client
             .get_item()

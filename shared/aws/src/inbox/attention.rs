@@ -4,6 +4,8 @@
 //! and shard) and `attention_at`. A healthy webhook has neither, so the index costs it nothing. A marked item costs one
 //! more write unit, and another one when the mark is removed.
 
+use std::ops::Range;
+
 use switchhook_domain::{CallId, EventId, Origin, Timestamp};
 
 use super::item::{AttentionItem, marked_event, note_key};
@@ -13,8 +15,6 @@ use crate::error::Error;
 
 /// Index of items that a person should look at: partition key `attention`, sort key `attention_at`.
 pub const BY_ATTENTION: &str = "by_attention";
-/// Partitions of each kind in `by_attention`. Each partition takes 1,000 writes a second.
-pub const ATTENTION_SHARDS: u64 = 2;
 
 /// Reason why a person should look at an inbox item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,12 +51,6 @@ impl AttentionKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Value of `attention` for the item under this key, for example `dead_lettered#3`.
-    #[must_use]
-    pub fn key(self, item_key: &str) -> String {
-        self.key_of_shard(shard_of(item_key, ATTENTION_SHARDS))
-    }
-
     fn key_of_shard(self, shard: u64) -> String {
         format!("{}#{shard}", self.as_str())
     }
@@ -91,9 +85,21 @@ impl Attention {
 }
 
 impl Inbox {
+    /// Returns the shards in which marks of a kind may be.
+    #[must_use]
+    pub fn attention_shards(&self) -> Range<u64> {
+        0..self.shards.of_marks_max()
+    }
+
+    /// Value of `attention` for the item under this key, for example `dead_lettered#1`. `at` is its `attention_at`.
+    #[must_use]
+    pub fn attention_key(&self, kind: AttentionKind, item_key: &str, at: Timestamp) -> String {
+        kind.key_of_shard(shard_of(item_key, self.shards.of_marks_at(at)))
+    }
+
     /// Returns the pages of one shard of a kind, the latest item first. With `before`, they hold only items that were
-    /// marked earlier. `limit` is the largest number of items in a page. To read all items of a kind, read the shards from 0 to
-    /// [`ATTENTION_SHARDS`].
+    /// marked earlier. `limit` is the largest number of items in a page. To read all items of a kind, read all
+    /// [shards](Inbox::attention_shards).
     #[must_use]
     pub fn attention_pages(
         &self,

@@ -43,7 +43,7 @@ impl Inbox {
         }
         let body_chunks = self.put_chunks(event, &body_hash, &bytes).await?;
         self.put_new_item(&ConflictItem {
-            attention: AttentionKind::Conflict.key(&event_id),
+            attention: self.attention_key(AttentionKind::Conflict, &event_id, event.received_at),
             attention_at: event.received_at,
             cause: CONFLICT_CAUSE,
             event_id,

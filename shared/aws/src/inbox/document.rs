@@ -94,7 +94,7 @@ impl Inbox {
             body_chunks: None,
             dictionary,
             content_bytes: content.len(),
-            attention: is_audit.then(|| AttentionKind::Audit.key(&key)),
+            attention: is_audit.then(|| self.attention_key(AttentionKind::Audit, &key, now)),
             attention_at: is_audit.then_some(now),
             expires_at,
         };

@@ -146,7 +146,8 @@ impl Inbox {
             erased_at: None,
             disposition: event.disposition.map(|disposition| disposition.as_str().to_owned()),
             trace_id: event.trace_id.clone(),
-            attention: is_quarantined.then(|| AttentionKind::Quarantined.key(event.event_id.as_str())),
+            attention: is_quarantined
+                .then(|| self.attention_key(AttentionKind::Quarantined, event.event_id.as_str(), event.received_at)),
             attention_at: is_quarantined.then_some(event.received_at),
             cause: event.cause.map(str::to_owned),
             expires_at: self.expires_at(kept_from),

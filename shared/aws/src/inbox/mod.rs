@@ -39,7 +39,7 @@ mod submit;
 mod sweep;
 mod table;
 
-pub use attention::{ATTENTION_SHARDS, Attention, AttentionKind, BY_ATTENTION};
+pub use attention::{Attention, AttentionKind, BY_ATTENTION};
 pub use conflict::ConflictingBody;
 pub use discovery::DiscoveryCursor;
 pub use document::{Document, DocumentKind, audit_id};

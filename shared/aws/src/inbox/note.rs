@@ -81,7 +81,7 @@ impl Inbox {
             next_retry_at: note.next_retry_at,
             dead_lettered_at: note.dead_lettered_at,
             disposition: note.disposition.map(|disposition| disposition.as_str().to_owned()),
-            attention: attention.map(|(kind, _)| kind.key(&event_id)),
+            attention: attention.map(|(kind, at)| self.attention_key(kind, &event_id, at)),
             attention_at: attention.map(|(_, at)| at),
             event_id,
             expires_at: self.expires_at(now),
@@ -96,6 +96,7 @@ impl Inbox {
     /// [`Error::WriteInbox`].
     pub async fn mark_dead_letter(&self, event: &ProviderEvent, cause: &str, now: Timestamp) -> Result<bool, Error> {
         let item_key = note_key(&event.event_id);
+        let attention = self.attention_key(AttentionKind::DeadLettered, &item_key, now);
         let request = self
             .client
             .update_item()
@@ -109,7 +110,7 @@ impl Inbox {
                  REMOVE next_retry_at",
             )
             .expression_attribute_names("#type", "type")
-            .expression_attribute_values(":attention", text(&AttentionKind::DeadLettered.key(&item_key)))
+            .expression_attribute_values(":attention", text(&attention))
             .expression_attribute_values(":at", number(now.as_millis()))
             .expression_attribute_values(":call", text(event.call_id.as_str()))
             .expression_attribute_values(":origin", text(event.origin.as_str()))
@@ -128,6 +129,7 @@ impl Inbox {
     /// [`Error::WriteInbox`].
     pub async fn mark_unfolded(&self, stored: &StoredEvent, now: Timestamp) -> Result<(), Error> {
         let item_key = note_key(&stored.event_id);
+        let attention = self.attention_key(AttentionKind::Retrying, &item_key, stored.received_at);
         let request = self
             .client
             .update_item()
@@ -139,7 +141,7 @@ impl Inbox {
                  attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end)",
             )
             .expression_attribute_names("#type", "type")
-            .expression_attribute_values(":attention", text(&AttentionKind::Retrying.key(&item_key)))
+            .expression_attribute_values(":attention", text(&attention))
             .expression_attribute_values(":at", number(stored.received_at.as_millis()))
             .expression_attribute_values(":call", text(stored.call_id.as_ref().map_or("", CallId::as_str)))
             .expression_attribute_values(":origin", text(stored.origin.as_str()))
