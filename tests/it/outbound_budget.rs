@@ -23,6 +23,8 @@ use crate::outbound::{call_request, create, get_call};
 
 /// Upper limit for the changes of a call's keys in `by_wake`, per attempt.
 const WAKE_CHANGES_MAX: usize = 4;
+/// The same for an attempt that the provider knows nothing about. It is looked up twice before the inactivity timeout of the tests.
+const WAKE_CHANGES_OF_FORGOTTEN: usize = 5;
 /// Upper limit for the cost of a thousand attempts, in USD. Storage and the provider's charges are not included.
 const DOLLARS_MAX: f64 = 0.06;
 
@@ -67,7 +69,7 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
 
     // A run of the scheduler reads one page per shard of both wake queues of the provider that places calls. For each other provider
     // that has an API, it reads one page per shard of the calls that name others too. Every ten minutes it reads those that wait for it alone. It
-    // also reads each due call, and books their places in the dial rate: two reads and one write for each page with due calls.
+    // also reads the due calls by one request, and books their places in the dial rate: two reads and one write for each page with due calls.
     for _ in 0..7 {
         create(&world, &without_appointment("confirms")).await;
     }
@@ -82,7 +84,8 @@ async fn claiming_costs_one_read_one_write_and_one_message_per_call_and_one_book
     assert_eq!(
         requests,
         request_counts(&[
-            ("GetItem", 7 + 1 + bookings),
+            ("BatchGetItem", 1),
+            ("GetItem", 1 + bookings),
             ("PutItem", 7 + bookings),
             ("Query", pages + counted),
             ("SendMessage", 7),
@@ -333,7 +336,9 @@ async fn whole_placed_call_keeps_to_its_budget() {
         assert!(cost.attempts > 0);
         // A dialer waits for some seconds after each dial, which costs a cent per thousand.
         assert!(cost.dialer_seconds >= LANE_SECONDS * cost.attempts as f64, "{behaviour}: {cost:?}");
-        assert!(cost.wake_changes <= WAKE_CHANGES_MAX * cost.attempts, "{behaviour}: {cost:?}");
+        let is_forgotten = behaviour.starts_with("forgotten");
+        let wake_changes_max = if is_forgotten { WAKE_CHANGES_OF_FORGOTTEN } else { WAKE_CHANGES_MAX };
+        assert!(cost.wake_changes <= wake_changes_max * cost.attempts, "{behaviour}: {cost:?}");
         assert!(dollars <= DOLLARS_MAX * cost.attempts as f64, "{behaviour}: {cost:?}");
         assert!(!cost.requests.contains_key("Scan"));
     }

@@ -23,6 +23,7 @@ mod findings;
 mod lookup;
 mod reconciler;
 mod repair;
+mod resolve;
 mod stuck;
 mod sweep;
 mod unfolded;

@@ -159,6 +159,22 @@ pub(crate) fn log_unknown_value(
     decision.log(now, false);
 }
 
+/// Logs that a dial has ended about which its provider reported nothing. Without this line, nobody would notice that its webhooks do not
+/// arrive.
+pub(crate) fn log_unreported(provider: Option<Provider>, call_id: &CallId, trace_id: &str, now: Timestamp) {
+    let decision = Decision {
+        function: "reconciler",
+        message: "dial ended, and its provider had reported nothing about it",
+        action_taken: "unreported_ending_found",
+        provider: provider.as_ref().map(Provider::as_str),
+        call_id: Some(call_id.as_str()),
+        trace_id: Some(trace_id),
+        counts: vec![("stuck_dialing", 1)],
+        ..Decision::default()
+    };
+    decision.log(now, false);
+}
+
 impl Reconciler {
     pub(crate) fn is_time_up(&self, stop_at: Timestamp) -> bool {
         self.clock.now() >= stop_at

@@ -3,50 +3,22 @@
 //! A call wakes up because its claim expired, because the inactivity timeout of an attempt passed, or because the outcome of
 //! a dial is unknown. In the last two cases the attempt is looked up at its provider first.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, AliasOutcome, Found, StoreOutcome, WakeEntry, WakeQueue};
 use switchhook_aws::inbox::{adopt, minute_of};
 use switchhook_aws::queue::{RepairKind, RepairWork};
-use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, CallId, Timestamp};
+use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
-use crate::findings::{StoredEnding, StoredId};
-use crate::lookup::{LookupOutcome, Lookups, Urgency};
+use crate::lookup::{Lookups, Urgency};
 use crate::reconciler::{RUN_MAX, Reconciler, Report, WORK_WINDOW};
+use crate::resolve::{DOUBT_PAUSE, Resolution, UNFOLDED_PAUSE};
 
 /// Calls that are read from the index at once.
 const PAGE: i32 = 100;
 /// Calls handled at the same time.
 const CONCURRENCY: usize = 16;
-/// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
-const DOUBT_PAUSE: Duration = Duration::from_secs(60);
-/// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call,
-/// however short the inactivity timeout is.
-const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
-/// is back.
-const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
-/// Time after which a call wakes up again if all its findings were in the inbox already, and are not folded yet.
-const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
-
-/// Result of handling one attempt.
-enum Resolution {
-    /// The result of a lookup is in the inbox as an event.
-    Stored { is_new: bool },
-    /// The inactivity timeout has passed, and the lookup found nothing new.
-    DeadlinePassed,
-    /// The provider has no such call, and has had the time to register it.
-    NotFound,
-    /// Nothing is known yet; the next lookup is due at this time.
-    RetryAt(Timestamp),
-    /// The provider has given no usable answer about an overdue attempt since this time; the next lookup is due at `retry_at`.
-    Unanswered { since: Timestamp, retry_at: Timestamp },
-    /// There was no lookup: the run has no time or no requests left.
-    OverBudget,
-}
 
 /// Result of waking one call.
 #[derive(Default)]
@@ -269,13 +241,21 @@ impl Reconciler {
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
         }
-        for record in call.in_doubt() {
+        let is_overdue = |record: &AttemptRecord| {
+            let is_of = |attempt: &AttemptState| call.attempt_records.get(attempt.index) == Some(record);
+            overdue.iter().any(is_of)
+        };
+        let doubts = call.in_doubt().into_iter().map(|record| (record, true));
+        let unreported = call.unreported_dials().into_iter().map(|record| (record, false));
+        for (record, is_in_doubt) in doubts.chain(unreported).filter(|(record, _)| !is_overdue(record)) {
             let Some(dialled_at) = record.dialled_at else { continue };
-            if overdue.iter().any(|attempt| call.attempt_records.get(attempt.index) == Some(record)) {
-                continue;
-            }
-            woken.doubts += 1;
-            match self.resolve_doubt(&call, record, dialled_at, lookups, now, trace_id).await? {
+            woken.doubts += u64::from(is_in_doubt);
+            let resolution = if is_in_doubt {
+                self.resolve_doubt(&call, record, dialled_at, lookups, now, trace_id).await?
+            } else {
+                self.resolve_unreported(&call, record, dialled_at, lookups, now, trace_id).await?
+            };
+            match resolution {
                 Resolution::Stored { is_new } => {
                     has_new_findings |= is_new;
                     has_findings = true;
@@ -289,7 +269,9 @@ impl Reconciler {
                 }
                 // The deadline of an attempt that is not overdue has not passed.
                 Resolution::DeadlinePassed => {}
-                Resolution::RetryAt(at) | Resolution::Unanswered { since: _, retry_at: at } => next_lookup = Some(at),
+                Resolution::RetryAt(at) | Resolution::Unanswered { since: _, retry_at: at } => {
+                    next_lookup = Some(next_lookup.map_or(at, |earlier| earlier.min(at)));
+                }
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
             }
         }
@@ -298,6 +280,7 @@ impl Reconciler {
         let wake_at = match (has_findings, has_new_findings) {
             (true, true) => next_lookup,
             (true, false) => Some(now.plus(UNFOLDED_PAUSE)),
+            (false, _) if overdue.is_empty() => next_lookup.into_iter().chain(self.next_wake_at(&call, now)).min(),
             (false, _) => next_lookup.or_else(|| self.next_wake_at(&call, now)),
         };
         if let Some(wake_at) = wake_at {
@@ -325,107 +308,6 @@ impl Reconciler {
     /// Time at which a call without findings wakes up again. At least [`DOUBT_PAUSE`] from now.
     fn next_wake_at(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
         call.next_wake_at(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
-    }
-
-    /// Looks up an attempt whose inactivity timeout has passed.
-    async fn resolve_overdue(
-        &self,
-        call: &Call,
-        attempt: &AttemptState,
-        urgency: Urgency,
-        lookups: &Lookups<'_>,
-        now: Timestamp,
-        trace_id: &str,
-    ) -> Result<Resolution, Error> {
-        let Some(record) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
-        let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
-        match lookups.look_up(call, record, urgency, now).await? {
-            // The call has this ending already, it did not end the attempt, and no other event says more.
-            LookupOutcome::Ended(ending) if ending.others.is_empty() && call.contains_event(&ending.event.event_id) => {
-                Ok(Resolution::DeadlinePassed)
-            }
-            LookupOutcome::Ended(ending) => match self.store_ending(call, record, &ending, now, trace_id).await? {
-                StoredEnding::New => Ok(Resolution::Stored { is_new: true }),
-                // There was time to fold the ending, and it is not folded: it belongs to another call, or was refused. It was
-                // queued once more just now, before the passed deadline. If it is folded after all, it wins.
-                StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
-                    Ok(Resolution::DeadlinePassed)
-                }
-                StoredEnding::Known { .. } => Ok(Resolution::Stored { is_new: false }),
-                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => Ok(Resolution::DeadlinePassed),
-            },
-            LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
-            LookupOutcome::Alive(provider_call_id) => {
-                let stored = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
-                let is_new_id = match stored {
-                    StoredId::New => true,
-                    StoredId::Known => false,
-                    StoredId::OfAnotherAttempt => return Ok(Resolution::DeadlinePassed),
-                };
-                let is_new_alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
-                Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
-            }
-            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            LookupOutcome::NotFound => {
-                let dialled_at = record.dialled_at.filter(|_| call.in_doubt().contains(&record));
-                Ok(dialled_at.map_or(Resolution::NotFound, |dialled_at| not_found(dialled_at, now)))
-            }
-            LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
-            // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
-            // when the provider is back, or shows more about a call, it can tell whether it dialled. Only time in which it was
-            // asked counts: the reconciler may have stood still, or the call may have waited for the budget.
-            LookupOutcome::RetryLater | LookupOutcome::Failing => {
-                let in_doubt = call.in_doubt().contains(&record);
-                let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
-                let since = call.unanswered_from(attempt, &self.policy, now);
-                let elapsed = Duration::from_millis(now.millis_since(since).unsigned_abs());
-                let retry_at = now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX));
-                let is_limit_reached = elapsed >= limit;
-                Ok(if is_limit_reached {
-                    Resolution::DeadlinePassed
-                } else {
-                    Resolution::Unanswered { since, retry_at }
-                })
-            }
-        }
-    }
-
-    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed.
-    async fn resolve_doubt(
-        &self,
-        call: &Call,
-        record: &AttemptRecord,
-        dialled_at: Timestamp,
-        lookups: &Lookups<'_>,
-        now: Timestamp,
-        trace_id: &str,
-    ) -> Result<Resolution, Error> {
-        if now < dialled_at.plus(DOUBT_PAUSE) {
-            return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
-        }
-        let deadline = dialled_at.plus(self.policy.inactivity_timeout);
-        let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-        let undecided = Resolution::RetryAt(now.plus(elapsed).min(deadline));
-        match lookups.look_up(call, record, Urgency::Doubt, now).await? {
-            LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
-                StoredEnding::New => Resolution::Stored { is_new: true },
-                StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
-                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
-            }),
-            LookupOutcome::Alive(provider_call_id) => {
-                Ok(match self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await? {
-                    StoredId::New => Resolution::Stored { is_new: true },
-                    StoredId::Known => Resolution::Stored { is_new: false },
-                    StoredId::OfAnotherAttempt => undecided,
-                })
-            }
-            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
-            LookupOutcome::NotFound => Ok(not_found(dialled_at, now)),
-            LookupOutcome::Unavailable => Ok(undecided),
-            LookupOutcome::RetryLater | LookupOutcome::Failing => {
-                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
-            }
-        }
     }
 }
 
@@ -469,16 +351,6 @@ fn sum_up(
         }
     }
     result
-}
-
-/// Decides about a dial in doubt that the provider does not have.
-fn not_found(dialled_at: Timestamp, now: Timestamp) -> Resolution {
-    let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER);
-    if counts_at <= now {
-        return Resolution::NotFound;
-    }
-    let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-    Resolution::RetryAt(now.plus(elapsed).min(counts_at))
 }
 
 /// Urgency of the calls of a wake queue.

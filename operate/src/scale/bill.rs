@@ -23,7 +23,7 @@ pub const IDLE_STACK: [(&str, f64); 8] = [
 ];
 
 /// Dollars per month of the metrics of a stack that is used. A row of the same page.
-pub const METRICS_IN_USE: (&str, f64) = ("two providers that report calls, one of which places some", 8.40);
+pub const METRICS_IN_USE: (&str, f64) = ("two providers that report calls, one of which places some", 8.70);
 
 /// One line of the bill.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -122,7 +122,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
     let idle: f64 = IDLE_STACK.iter().map(|(_, dollars)| dollars).sum();
     let fixed = [
         ("idle stack", "the sum of [these lines](cost.md#an-idle-stack), whatever the traffic", idle),
-        ("series of metrics", "28 series of a stack that is used, whatever the traffic", METRICS_IN_USE.1),
+        ("series of metrics", "29 series of a stack that is used, whatever the traffic", METRICS_IN_USE.1),
     ];
     charges.extend(fixed.map(|(name, formula, dollars)| Charge {
         name,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::announcement::AppointmentStatus;
 use crate::attempt::AttemptState;
-use crate::call::{CALL_ATTEMPTS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WITHDRAWN_DIALS_MAX, WakeFor};
+use crate::call::{
+    AttemptRecord, CALL_ATTEMPTS_MAX, Call, HistoryEntry, InFlight, Job, Policy, WITHDRAWN_DIALS_MAX, WakeFor,
+};
 use crate::event::{Direction, EventKind};
 use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
@@ -97,6 +99,19 @@ impl Call {
         attempts
             .retain(|attempt| !attempt.is_settled() && attempt.last_event_at.plus(policy.inactivity_timeout) <= now);
         attempts
+    }
+
+    /// Returns the open dials that the provider accepted, and about which it has reported nothing since.
+    #[must_use]
+    pub fn unreported_dials(&self) -> Vec<&AttemptRecord> {
+        let is_reported = |index: usize| {
+            let mut entries = self.history.iter().filter(|entry| entry.attempt_index == Some(index));
+            entries.any(|entry| entry.source_event_id.provider().is_some())
+        };
+        let attempts = self.attempts();
+        let open = attempts.iter().filter(|attempt| !attempt.has_ended() && !is_reported(attempt.index));
+        let records = open.filter_map(|attempt| self.attempt_records.get(attempt.index));
+        records.filter(|record| record.dialled_at.is_some() && record.provider_call_id.is_some()).collect()
     }
 
     /// Returns the next [`unanswered_since`](Self::unanswered_since) of a call that is looked at at `now`, and whose provider gives no usable

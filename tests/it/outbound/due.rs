@@ -129,7 +129,7 @@ async fn burst_of_calls_is_claimed_no_faster_than_it_is_dialled() {
     let world = World::with_dial_rate("1");
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     for _ in 0..500 {
-        create(&world, &call_request("busy")).await;
+        create(&world, &call_request("confirms")).await;
     }
     let started = world.now();
     // Chance divides the calls among the lanes, so the last lane ends later than the others.

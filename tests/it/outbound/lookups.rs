@@ -7,7 +7,7 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
-use switchhook_domain::{CallId, EventKind, Job, Provider};
+use switchhook_domain::{AttemptRecord, CallId, EventKind, Job, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{Cloud, CloudOptions, EVENTS_QUEUE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, down, options};
@@ -70,6 +70,86 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     // This is long before the inactivity timeout ends.
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// The webhooks of the provider do not arrive. Its calls are settled long before their inactivity timeout, and operators learn of it.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_without_a_report_is_looked_up_after_five_minutes() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let dialled = fake.requests();
+    let call = world.call(&call_id).await;
+    assert_eq!((call.in_doubt().len(), call.unreported_dials().len(), fake.dials().len()), (0, 1, 1));
+    world.wait(MINUTE * 3).await;
+    assert_eq!(fake.requests(), dialled, "the provider may report it yet");
+    world.wait(MINUTE * 2).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!(fake.requests(), dialled + 1);
+    assert_eq!(world.call(&call_id).await.unreported_dials(), Vec::<&AttemptRecord>::new());
+    let lines = world.logged("unreported_ending_found");
+    let told: Vec<_> = lines.iter().map(|line| (&line["call_id"], &line["provider"], &line["stuck_dialing"])).collect();
+    assert_eq!(told, [(&json!(call_id), &json!("retell"), &json!(1))]);
+}
+
+/// A provider may send no webhook about a call that it accepted and cannot start.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_that_the_provider_cannot_start_is_made_again_within_minutes() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    fake.set_mode(Mode::OverCapacity);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job IN_PROGRESS, appointment Dialing, attempts [initiated]");
+    fake.set_mode(Mode::Normal);
+    fake.set_delivery_faults(DeliveryFaults::NONE);
+    world.wait(MINUTE * 9).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_eq!((fake.dials().len(), fake.duplicate_dials()), (1, 0));
+}
+
+/// An accepted dial that the provider does not know yet may be registered later.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_that_the_provider_does_not_know_is_looked_up_again_after_twice_the_time() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    let call_id = create(&world, &call_request("forgotten")).await;
+    world.wait(MINUTE).await;
+    let dialled = fake.requests();
+    let mut lookups = Vec::new();
+    for _ in 0..4 {
+        world.wait(MINUTE * 3).await;
+        lookups.push(fake.requests() - dialled);
+    }
+    assert_eq!(lookups, [0, 1, 1, 2], "after 4, 7, 10 and 13 minutes");
+    assert_snapshot!(call_state(&world, &call_id).await, @"job IN_PROGRESS, appointment Dialing, attempts [initiated]");
+    world.wait(INACTIVITY_TIMEOUT).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job FAILED, appointment Inconclusive, attempts [inconclusive]");
+    assert_eq!(fake.dials().len(), 1);
+}
+
+/// Dials in doubt and attempts without an ending need the requests of the minute. So nothing waits for such a question.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_without_a_report_is_looked_up_later_if_no_request_is_left() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let dialled = fake.requests();
+    for _ in 0..5 {
+        let taken = world.inbox.take_lookups(Provider::Retell, world.now(), 1_200, 1_200).await.unwrap();
+        assert!(taken, "the other work of this minute takes all of its requests");
+        world.wait(MINUTE).await;
+    }
+    assert_eq!(fake.requests(), dialled);
+    let wake_at = world.call(&call_id).await.wake_at.unwrap();
+    assert!(wake_at.millis_since(world.now()) > 60_000, "it does not stay due");
+    world.wait(MINUTE * 6).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 /// The team's own agent reports the call under an id of its own. The provider does not know that id.
@@ -205,19 +285,22 @@ async fn drift_run_repairs_a_row_that_was_altered_by_hand() {
 
 #[tokio::test(start_paused = true)]
 async fn drift_run_finds_what_no_webhook_told() {
-    let world = World::new();
+    let mut world = World::stopped();
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let call_id = create(&world, &call_request("declines")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    world.cloud.dialer().handle(world.take_claims()).await;
+    world.consume(&world.receive()).await;
     world.wait(MINUTE * 13).await;
-    assert_eq!(get_call(&world, &call_id).await["job"]["state"], "IN_PROGRESS");
+    assert_eq!(get_call(&world, &call_id).await["job"]["state"], "IN_PROGRESS", "nobody has asked about it");
     world.cloud.check_drift().await.unwrap().unwrap();
+    world.start();
     world.quiesce().await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Declined, attempts [completed]");
     // The runbook says that the report of the provider is published as usual, and not as a repair of the row.
     let published = world.published_types(&call_id);
     assert!(published.contains(&"call.completed".to_owned()), "{published:?}");
     assert!(!published.contains(&"call.drift_repaired".to_owned()), "{published:?}");
-    assert!(INACTIVITY_TIMEOUT > MINUTE * 13, "the drift check must run before the inactivity timeout ends");
 }
 
 #[tokio::test(start_paused = true)]

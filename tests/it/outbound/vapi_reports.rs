@@ -16,7 +16,7 @@ async fn unreported(behaviour: &str) -> (World, String, Value) {
     let mut request = call_request(behaviour);
     request["provider"] = json!("vapi");
     let call_id = create(&world, &request).await;
-    world.wait(MINUTE * 6).await;
+    world.wait(MINUTE * 4).await;
     let path = format!("/call/{}", fake.dials()[0].provider_call_id);
     let answer = fake.handle("GET", &path, Some("Bearer key"), b"");
     let shown: Value = serde_json::from_str(&answer.body).unwrap();

@@ -1,0 +1,192 @@
+//! Asks the provider about an attempt that a call woke up for, and stores the answer as an event.
+
+use std::time::Duration;
+
+use switchhook_aws::Error;
+use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, Timestamp};
+
+use crate::findings::{StoredEnding, StoredId};
+use crate::lookup::{LookupOutcome, Lookups, Urgency};
+use crate::reconciler::{Reconciler, log_unreported};
+
+/// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
+pub(crate) const DOUBT_PAUSE: Duration = Duration::from_secs(60);
+/// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call,
+/// however short the inactivity timeout is.
+const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
+/// is back.
+const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+/// Time from a dial until a provider that reports more than endings has reported something: a phone rings for a minute or two.
+const REPORT_EXPECTED_AFTER: Duration = Duration::from_secs(2 * 60);
+/// Time after which a call wakes up again if all its findings were in the inbox already, and are not folded yet.
+pub(crate) const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
+
+/// Result of handling one attempt.
+pub(crate) enum Resolution {
+    /// The result of a lookup is in the inbox as an event.
+    Stored { is_new: bool },
+    /// The inactivity timeout has passed, and the lookup found nothing new.
+    DeadlinePassed,
+    /// The provider has no such call, and has had the time to register it.
+    NotFound,
+    /// Nothing is known yet; the next lookup is due at this time.
+    RetryAt(Timestamp),
+    /// The provider has given no usable answer about an overdue attempt since this time; the next lookup is due at `retry_at`.
+    Unanswered { since: Timestamp, retry_at: Timestamp },
+    /// There was no lookup: the run has no time or no requests left.
+    OverBudget,
+}
+
+impl Reconciler {
+    /// Looks up an attempt whose inactivity timeout has passed.
+    pub(crate) async fn resolve_overdue(
+        &self,
+        call: &Call,
+        attempt: &AttemptState,
+        urgency: Urgency,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        let Some(record) = call.attempt_records.get(attempt.index) else { return Ok(Resolution::DeadlinePassed) };
+        let overdue_since = attempt.last_event_at.plus(self.policy.inactivity_timeout);
+        match lookups.look_up(call, record, urgency, now).await? {
+            // The call has this ending already, it did not end the attempt, and no other event says more.
+            LookupOutcome::Ended(ending) if ending.others.is_empty() && call.contains_event(&ending.event.event_id) => {
+                Ok(Resolution::DeadlinePassed)
+            }
+            LookupOutcome::Ended(ending) => match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New => Ok(Resolution::Stored { is_new: true }),
+                // There was time to fold the ending, and it is not folded: it belongs to another call, or was refused. It was
+                // queued once more just now, before the passed deadline. If it is folded after all, it wins.
+                StoredEnding::Known { since } if since.max(overdue_since).plus(UNFOLDED_PAUSE) <= now => {
+                    Ok(Resolution::DeadlinePassed)
+                }
+                StoredEnding::Known { .. } => Ok(Resolution::Stored { is_new: false }),
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => Ok(Resolution::DeadlinePassed),
+            },
+            LookupOutcome::Alive(_) if attempt.started_at.plus(ALIVE_MAX) <= now => Ok(Resolution::DeadlinePassed),
+            LookupOutcome::Alive(provider_call_id) => {
+                let stored = self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await?;
+                let is_new_id = match stored {
+                    StoredId::New => true,
+                    StoredId::Known => false,
+                    StoredId::OfAnotherAttempt => return Ok(Resolution::DeadlinePassed),
+                };
+                let is_new_alive = self.submit(&call.alive_event(attempt, now), trace_id).await?;
+                Ok(Resolution::Stored { is_new: is_new_alive || is_new_id })
+            }
+            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
+            LookupOutcome::NotFound => {
+                let dialled_at = record.dialled_at.filter(|_| call.in_doubt().contains(&record));
+                Ok(dialled_at.map_or(Resolution::NotFound, |dialled_at| not_found(dialled_at, now)))
+            }
+            LookupOutcome::Unavailable => Ok(Resolution::DeadlinePassed),
+            // A provider outage ends no attempt, unless it lasts for a second inactivity timeout. A dial in doubt waits longer:
+            // when the provider is back, or shows more about a call, it can tell whether it dialled. Only time in which it was
+            // asked counts: the reconciler may have stood still, or the call may have waited for the budget.
+            LookupOutcome::RetryLater | LookupOutcome::Failing => {
+                let in_doubt = call.in_doubt().contains(&record);
+                let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
+                let since = call.unanswered_from(attempt, &self.policy, now);
+                let elapsed = Duration::from_millis(now.millis_since(since).unsigned_abs());
+                let retry_at = now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX));
+                let is_limit_reached = elapsed >= limit;
+                Ok(if is_limit_reached {
+                    Resolution::DeadlinePassed
+                } else {
+                    Resolution::Unanswered { since, retry_at }
+                })
+            }
+        }
+    }
+
+    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed.
+    pub(crate) async fn resolve_doubt(
+        &self,
+        call: &Call,
+        record: &AttemptRecord,
+        dialled_at: Timestamp,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        if now < dialled_at.plus(DOUBT_PAUSE) {
+            return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
+        }
+        let deadline = dialled_at.plus(self.policy.inactivity_timeout);
+        let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+        let undecided = Resolution::RetryAt(now.plus(elapsed).min(deadline));
+        match lookups.look_up(call, record, Urgency::Doubt, now).await? {
+            LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New => Resolution::Stored { is_new: true },
+                StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
+            }),
+            LookupOutcome::Alive(provider_call_id) => {
+                Ok(match self.store_provider_call_id(call, record, &provider_call_id, now, trace_id).await? {
+                    StoredId::New => Resolution::Stored { is_new: true },
+                    StoredId::Known => Resolution::Stored { is_new: false },
+                    StoredId::OfAnotherAttempt => undecided,
+                })
+            }
+            LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
+            LookupOutcome::NotFound => Ok(not_found(dialled_at, now)),
+            LookupOutcome::Unavailable => Ok(undecided),
+            LookupOutcome::RetryLater | LookupOutcome::Failing => {
+                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
+            }
+        }
+    }
+
+    /// Looks up a dial that the provider accepted, and about which it has reported nothing since, before its inactivity timeout has passed. The
+    /// provider may have accepted a call that it cannot start, or its webhooks may not arrive.
+    ///
+    /// No other work waits for such a question: if no request is left, the dial is looked up later.
+    pub(crate) async fn resolve_unreported(
+        &self,
+        call: &Call,
+        record: &AttemptRecord,
+        dialled_at: Timestamp,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        let first_at = dialled_at.plus(REPORT_EXPECTED_AFTER);
+        if now < first_at {
+            return Ok(Resolution::RetryAt(first_at));
+        }
+        let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+        let undecided = Resolution::RetryAt(now.plus(elapsed).min(dialled_at.plus(self.policy.inactivity_timeout)));
+        match lookups.look_up(call, record, Urgency::Outcome, now).await? {
+            // The call has this ending already, and it did not end the attempt.
+            LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => Ok(undecided),
+            LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
+                StoredEnding::New => {
+                    log_unreported(record.provider, &call.call_id, trace_id, now);
+                    Resolution::Stored { is_new: true }
+                }
+                StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
+                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
+            }),
+            // The provider has accepted the dial, so that it does not know it proves nothing yet.
+            LookupOutcome::Alive(_)
+            | LookupOutcome::NotFound
+            | LookupOutcome::Unavailable
+            | LookupOutcome::RetryLater
+            | LookupOutcome::Failing
+            | LookupOutcome::OverBudget => Ok(undecided),
+        }
+    }
+}
+
+/// Decides about a dial in doubt that the provider does not have.
+fn not_found(dialled_at: Timestamp, now: Timestamp) -> Resolution {
+    let counts_at = dialled_at.plus(NOT_FOUND_COUNTS_AFTER);
+    if counts_at <= now {
+        return Resolution::NotFound;
+    }
+    let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
+    Resolution::RetryAt(now.plus(elapsed).min(counts_at))
+}
