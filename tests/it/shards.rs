@@ -9,7 +9,9 @@ use switchhook_aws::calls::WakeQueue;
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::{CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, options, text};
+use switchhook_tests::{
+    INACTIVITY_TIMEOUT, MINUTE, World, all_providers, down, generic, options, reads_calls_to_fold, text,
+};
 
 const CALLS: usize = 20;
 
@@ -104,8 +106,33 @@ async fn marks_of_both_epochs_are_found_and_told() {
     assert_eq!(shards, [1, 4]);
     assert_eq!(world.attention(AttentionKind::Quarantined).await.len(), 2 * CALLS);
     let notices = world.domain_events().into_iter().filter(|event| event["type"] == "operator.attention");
-    let told: u64 = notices.filter_map(|notice| notice["count"].as_u64()).sum();
-    assert_eq!(told, 2 * CALLS as u64);
+    let counted: u64 = notices.filter_map(|notice| notice["count"].as_u64()).sum();
+    assert_eq!(counted, 2 * CALLS as u64);
+}
+
+/// Nothing can be folded in either epoch. The marks of both tell it, and the folds that follow remove them.
+#[tokio::test(start_paused = true)]
+async fn marks_of_failed_folds_of_both_epochs_are_found_and_removed() {
+    let world = world();
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    for (epoch, pause) in [("before", MINUTE * 10), ("after", MINUTE)] {
+        for id in ids(epoch) {
+            world.accept(Provider::Generic, &generic(&id, &format!("{id}-e"), "ANSWERED", 0)).await;
+        }
+        world.wait(pause).await;
+    }
+    let marked = world.attention(AttentionKind::Retrying).await;
+    assert_eq!(marked.len(), 2 * CALLS);
+    let mut keys = BTreeSet::new();
+    for mark in &marked {
+        keys.insert(text(&json!(world.item(INBOX_TABLE, &mark.item_key).await)["attention"]["S"]));
+    }
+    assert_eq!(keys.len(), 4, "one shard before, and four after");
+    let oldest = world.logged("reconciled").iter().filter_map(|run| run["unfolded_ms"].as_u64()).max();
+    assert!(oldest.is_some_and(|age| age >= 9 * 60_000), "{oldest:?}");
+    world.clear_faults();
+    world.wait(MINUTE * 40).await;
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
 #[tokio::test(start_paused = true)]

@@ -42,6 +42,9 @@ pub enum Urgency {
     Ending,
     /// A call that ended, and whose outcome or promised retry has not come.
     Outcome,
+    /// A dial that the provider accepted, and about which nothing was reported since. Such work does not stay due, so it waits for no
+    /// request.
+    Unreported,
     /// A call that needs no repair.
     Drift,
 }
@@ -54,6 +57,7 @@ impl Urgency {
             Self::Doubt => 100,
             Self::Ending => 80,
             Self::Outcome => 60,
+            Self::Unreported => 50,
             Self::Drift => 40,
         };
         REQUESTS_PER_MINUTE / 100 * percent
@@ -244,7 +248,7 @@ impl Lookups<'_> {
                 return Ok(LookupOutcome::OverBudget);
             }
             if !self.take(provider, urgency).await? {
-                self.is_over_budget.store(true, Ordering::Relaxed);
+                self.is_over_budget.fetch_or(urgency != Urgency::Unreported, Ordering::Relaxed);
                 return Ok(LookupOutcome::OverBudget);
             }
             let asked_at = self.clock.now();

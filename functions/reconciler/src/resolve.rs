@@ -17,7 +17,8 @@ const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
 /// Longest time between lookups while the provider gives no usable answer. So a dial in doubt is looked up soon after the provider
 /// is back.
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
-/// Time from a dial until a provider that reports more than endings has reported something: a phone rings for a minute or two.
+/// Time from a dial until a provider that reports more than endings has reported something: a phone rings for a minute or two. An ending is
+/// reported within the same time.
 const REPORT_EXPECTED_AFTER: Duration = Duration::from_secs(2 * 60);
 /// Time after which a call wakes up again if all its findings were in the inbox already, and are not folded yet.
 pub(crate) const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
@@ -140,10 +141,10 @@ impl Reconciler {
         }
     }
 
-    /// Looks up a dial that the provider accepted, and about which it has reported nothing since, before its inactivity timeout has passed. The
+    /// Looks up a dial that the provider accepted, and about which nothing was reported since, before its inactivity timeout has passed. The
     /// provider may have accepted a call that it cannot start, or its webhooks may not arrive.
     ///
-    /// No other work waits for such a question: if no request is left, the dial is looked up later.
+    /// If no request is left, the dial is looked up later. So the call does not stay due, and keeps no other waiting.
     pub(crate) async fn resolve_unreported(
         &self,
         call: &Call,
@@ -158,19 +159,25 @@ impl Reconciler {
             return Ok(Resolution::RetryAt(first_at));
         }
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-        let undecided = Resolution::RetryAt(now.plus(elapsed).min(dialled_at.plus(self.policy.inactivity_timeout)));
-        match lookups.look_up(call, record, Urgency::Outcome, now).await? {
+        // The call wakes earlier if a timeout passes before.
+        let undecided = Resolution::RetryAt(now.plus(elapsed));
+        match lookups.look_up(call, record, Urgency::Unreported, now).await? {
             // The call has this ending already, and it did not end the attempt.
             LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => Ok(undecided),
             LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New => {
-                    log_unreported(record.provider, &call.call_id, trace_id, now);
+                    // A younger ending may still be reported.
+                    let times = ending.event.call_events.iter().filter_map(|event| event.occurred_at);
+                    let ended_at = times.max().unwrap_or(dialled_at);
+                    if ended_at.plus(REPORT_EXPECTED_AFTER) <= now {
+                        log_unreported(record.provider, &call.call_id, trace_id, now);
+                    }
                     Resolution::Stored { is_new: true }
                 }
-                StoredEnding::Known { .. } => Resolution::Stored { is_new: false },
-                StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
+                // It is in the queue, or the sweep queues it.
+                StoredEnding::Known { .. } | StoredEnding::OfAnotherAttempt | StoredEnding::Unreadable => undecided,
             }),
-            // The provider has accepted the dial, so that it does not know it proves nothing yet.
+            // A provider that has accepted the dial may know it later.
             LookupOutcome::Alive(_)
             | LookupOutcome::NotFound
             | LookupOutcome::Unavailable

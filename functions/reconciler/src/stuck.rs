@@ -1,6 +1,6 @@
 //! Stuck calls: counts the calls that have been dialling for too long.
 //!
-//! A provider reports within seconds that it rings, and within a minute or two whether somebody answered. A longer silence is worth
+//! Most providers report within seconds that it rings, and within a minute or two whether somebody answered. A longer silence is worth
 //! an alarm long before the inactivity timeout ends the attempt.
 
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ impl Reconciler {
             && let Some(mut pages) = shards.pop_front()
         {
             let Some(page) = pages.next().await? else { continue };
-            for call in self.calls.get_calls(page.items).await? {
+            for call in self.calls.get_calls(page.items).await {
                 match call {
                     Ok(call) => stuck += u64::from(call.is_some_and(|call| is_stuck_dialing(&call, silent_since))),
                     // The row of a later version, for example, must not hide the others. It is logged when its call is due.

@@ -197,11 +197,10 @@ impl Reconciler {
             }
         }
         let reads: Vec<_> = calls.chunks(CALLS_PER_READ).map(|calls| self.find_missing(calls, stop_at)).collect();
-        let found: Vec<Result<Vec<Option<Missing>>, Error>> =
+        let found: Vec<Vec<Result<Option<Missing>, Error>>> =
             stream::iter(reads).buffered(READS_AT_ONCE).collect().await;
-        let found: Result<Vec<Vec<Option<Missing>>>, Error> = found.into_iter().collect();
-        let requeues = found?.into_iter().flatten().zip(&calls).map(|(missing, (_, call_id, events))| async move {
-            match missing {
+        let requeues = found.into_iter().flatten().zip(&calls).map(|(missing, (_, call_id, events))| async move {
+            match missing? {
                 None => Ok(Requeued { events: 0, is_incomplete: true }),
                 Some(_) if call_id.is_entity() => self.requeue_missing_of_entity(call_id, events, stop_at).await,
                 Some(missing) => self.requeue_missing(call_id, &missing, stop_at).await,
@@ -226,15 +225,14 @@ impl Reconciler {
 
     /// Returns the events of each call that its row lacks. One request reads the rows. The row of an entity is not read, so all its events are
     /// returned. `None` if there is no time.
-    async fn find_missing(&self, calls: &[SweptCall], stop_at: Timestamp) -> Result<Vec<Option<Missing>>, Error> {
+    async fn find_missing(&self, calls: &[SweptCall], stop_at: Timestamp) -> Vec<Result<Option<Missing>, Error>> {
         if self.is_time_up(stop_at) {
-            return Ok(calls.iter().map(|_| None).collect());
+            return calls.iter().map(|_| Ok(None)).collect();
         }
         let ids = calls.iter().map(|(_, call_id, _)| call_id).filter(|call_id| !call_id.is_entity());
-        let read = self.calls.resolve_all(ids.cloned().collect(), false).await?;
+        let read = self.calls.resolve_all(ids.cloned().collect(), false).await;
         let mut rows: HashMap<CallId, Result<Resolved, Error>> = read.into_iter().collect();
-        let mut found = Vec::with_capacity(calls.len());
-        for (_, call_id, events) in calls {
+        let find = |(_, call_id, events): &SweptCall| {
             let Resolved { call, alias } = match rows.remove(call_id) {
                 Some(Ok(resolved)) => resolved,
                 // An unreadable row counts as empty. The consumer reports the same error for each event, and retries.
@@ -244,10 +242,9 @@ impl Reconciler {
             let lacks =
                 |event: &&ReceivedEvent| !call.as_ref().is_some_and(|call| call.contains_event(&event.event_id));
             let events = events.iter().filter(lacks).cloned().collect();
-            let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
-            found.push(Some(Missing { events, alias, forgotten_at }));
-        }
-        Ok(found)
+            Ok(Some(Missing { events, alias, forgotten_at: call.as_ref().and_then(|call| call.forgotten_at) }))
+        };
+        calls.iter().map(find).collect()
     }
 
     /// Queues the missing events of one call. If the person of the call was forgotten, erases those that are not to be folded.

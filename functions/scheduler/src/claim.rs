@@ -57,9 +57,8 @@ impl Scheduler {
             report.failed += 1;
             first_error.get_or_insert(error);
         };
-        let due = call_ids.len() as u64;
-        report.due += due;
-        let reads = self.calls.get_calls(call_ids).await.inspect_err(|_| report.failed += due)?;
+        report.due += call_ids.len() as u64;
+        let reads = self.calls.get_calls(call_ids).await;
         let now = self.clock.now();
         let mut by_provider: BTreeMap<Provider, Vec<Call>> = BTreeMap::new();
         let mut steps = Vec::new();

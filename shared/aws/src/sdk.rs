@@ -36,7 +36,7 @@ const ATTEMPTS_MAX: u32 = 3;
 const TOOL_OPERATION_TIMEOUT: Duration = Duration::from_secs(15);
 const TOOL_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const TOOL_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Limits of [`Patience::Long`]. An attempt may read a page of 1 MB. The longest backoff lets many requests at the same time share the few
+/// Limits of [`Patience::Long`]. An attempt may read a page of 1 MB, or a hundred rows. The longest backoff lets many requests at the same time share the few
 /// that a provisioned table allows. They are enough because the requests of a search wait for each other in order: one that was refused often
 /// is soon alone.
 const PATIENT_OPERATION_TIMEOUT: Duration = Duration::from_secs(300);

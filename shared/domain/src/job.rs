@@ -101,7 +101,7 @@ impl Call {
         attempts
     }
 
-    /// Returns the open dials that the provider accepted, and about which it has reported nothing since.
+    /// Returns the open dials that the provider accepted, and about which nobody has reported anything since.
     #[must_use]
     pub fn unreported_dials(&self) -> Vec<&AttemptRecord> {
         let is_reported = |index: usize| {

@@ -33,7 +33,7 @@ async fn mark_removed(world: &World, count: usize) {
 }
 
 /// Stores and folds an event that Switchhook itself made.
-async fn fold_own(world: &World, event: &ProviderEvent) {
+pub(crate) async fn fold_own(world: &World, event: &ProviderEvent) {
     let new_event = NewEvent::from_switchhook(event, "test").unwrap();
     drop(submit(&world.inbox, &world.queue, &new_event, event).await.unwrap());
     assert_eq!(world.consume(&world.receive()).await, 1);

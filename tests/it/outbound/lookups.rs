@@ -10,10 +10,12 @@ use switchhook_aws::calls::AliasOutcome;
 use switchhook_domain::{AttemptRecord, CallId, EventKind, Job, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{Cloud, CloudOptions, EVENTS_QUEUE};
+use switchhook_reconciler::limits;
 use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, down, options};
 use tokio::task::JoinError;
 
 use super::{HOUR, call_request, call_state, create, get_call};
+use crate::attention::folded::fold_own;
 
 #[tokio::test(start_paused = true)]
 async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
@@ -90,8 +92,9 @@ async fn accepted_dial_without_a_report_is_looked_up_after_five_minutes() {
     assert_eq!(fake.requests(), dialled + 1);
     assert_eq!(world.call(&call_id).await.unreported_dials(), Vec::<&AttemptRecord>::new());
     let lines = world.logged("unreported_ending_found");
-    let told: Vec<_> = lines.iter().map(|line| (&line["call_id"], &line["provider"], &line["stuck_dialing"])).collect();
-    assert_eq!(told, [(&json!(call_id), &json!("retell"), &json!(1))]);
+    let named: Vec<_> =
+        lines.iter().map(|line| (&line["call_id"], &line["provider"], &line["stuck_dialing"])).collect();
+    assert_eq!(named, [(&json!(call_id), &json!("retell"), &json!(1))]);
 }
 
 /// A provider may send no webhook about a call that it accepted and cannot start.
@@ -131,7 +134,32 @@ async fn accepted_dial_that_the_provider_does_not_know_is_looked_up_again_after_
     assert_eq!(fake.dials().len(), 1);
 }
 
-/// Dials in doubt and attempts without an ending need the requests of the minute. So nothing waits for such a question.
+/// A later timeout passes the one that began with the dial. The call must not wake each minute between them.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_whose_timeout_began_anew_is_not_looked_up_each_minute() {
+    let world = World::stopped();
+    let fake = world.cloud.fake();
+    let call_id = create(&world, &call_request("forgotten")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    world.cloud.dialer().handle(world.take_claims()).await;
+    world.consume(&world.receive()).await;
+    world.wait(MINUTE * 14).await;
+    let call = world.call(&call_id).await;
+    fold_own(&world, &call.alive_event(&call.attempts()[0], world.now())).await;
+    let asked = fake.requests();
+    world.wait(INACTIVITY_TIMEOUT - MINUTE * 12).await;
+    let mut woken = 0;
+    for _ in 0..8 {
+        woken += world.reconciler.run("test").await.unwrap().woken;
+        world.wait(MINUTE).await;
+    }
+    assert_eq!((woken, fake.requests() - asked), (1, 1));
+    let call = world.call(&call_id).await;
+    let times_out_at = call.attempts()[0].last_event_at.plus(INACTIVITY_TIMEOUT);
+    assert_eq!(call.wake_at, Some(times_out_at), "that is before twice the time");
+}
+
+/// Dials in doubt, attempts without an ending and awaited outcomes get their requests first. No call waits for such a lookup.
 #[tokio::test(start_paused = true)]
 async fn accepted_dial_without_a_report_is_looked_up_later_if_no_request_is_left() {
     let world = World::new();
@@ -140,12 +168,16 @@ async fn accepted_dial_without_a_report_is_looked_up_later_if_no_request_is_left
     let call_id = create(&world, &call_request("confirms")).await;
     world.wait(MINUTE).await;
     let dialled = fake.requests();
+    // A worker takes twenty requests at once.
+    let left_to_others = limits::Urgency::Unreported.ceiling() - 19;
+    assert!(limits::Urgency::Outcome.ceiling() > left_to_others + 20);
     for _ in 0..5 {
-        let taken = world.inbox.take_lookups(Provider::Retell, world.now(), 1_200, 1_200).await.unwrap();
-        assert!(taken, "the other work of this minute takes all of its requests");
+        let taken = world.inbox.take_lookups(Provider::Retell, world.now(), left_to_others, u32::MAX).await.unwrap();
+        assert!(taken, "the other work of this minute takes these requests");
         world.wait(MINUTE).await;
     }
     assert_eq!(fake.requests(), dialled);
+    assert_eq!(world.logged("reconciled").iter().filter_map(|run| run["budget_used_up"].as_u64()).sum::<u64>(), 0);
     let wake_at = world.call(&call_id).await.wake_at.unwrap();
     assert!(wake_at.millis_since(world.now()) > 60_000, "it does not stay due");
     world.wait(MINUTE * 6).await;

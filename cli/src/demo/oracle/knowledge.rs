@@ -11,6 +11,11 @@ use crate::demo::stack_settings::INACTIVITY_TIMEOUT;
 /// The drift check ignores an ending that is more recent than this: its webhook may still be on the way.
 const DRIFT_CHECK_MIN_AGE: Millis = 10 * MINUTE;
 
+/// Time after a dial at which the lease of its claim ends at the earliest. A lookup before is one of the drift check.
+const UNREPORTED_AFTER: Millis = 3 * MINUTE;
+/// Beginning of the ids of events that Switchhook makes, such as that a dial was accepted.
+const OWN_EVENTS: &str = "switchhook:";
+
 /// Everything that is known about a call at some moment.
 #[derive(Clone, Debug)]
 pub(super) struct Knowledge<'a> {
@@ -61,10 +66,11 @@ impl<'a> Knowledge<'a> {
         }
     }
 
-    /// True if Switchhook makes use of the answer to a lookup. There are two kinds of lookup:
+    /// True if Switchhook makes use of the answer to a lookup. There are three kinds of lookup:
     ///
     /// - The reconciler looks up a dial without any report, and an attempt whose inactivity timeout has passed. It uses
     ///   every answer.
+    /// - It looks up a dial that the provider accepted and then reported nothing about. It uses only the ending.
     /// - The hourly drift check uses only the ending of an attempt that is not known to have ended.
     fn is_used(&self, received: &ReceivedReport) -> bool {
         let Some(report) = self.call.reports.get(received.report) else { return false };
@@ -74,8 +80,13 @@ impl<'a> Knowledge<'a> {
         // An unanswered call may have an ending without a time. The attempt's last event then gives its age.
         let ended_long_ago =
             endings.any(|ending| ending.at.unwrap_or(attempt.last_event_at) + DRIFT_CHECK_MIN_AGE <= received.at);
+        let is_ending = report.statements.iter().any(|statement| statement.fact.ending().is_some());
+        let of_attempt = self.received.iter().filter(|(report, _)| report.attempt == attempt.index);
+        let is_unreported = of_attempt.map(|(_, received)| &received.event_id).all(|id| id.starts_with(OWN_EVENTS))
+            && received.at >= attempt.started_at + UNREPORTED_AFTER;
         let timeout_passed = received.at >= attempt.last_event_at + INACTIVITY_TIMEOUT;
-        !attempt.is_settled() && (timeout_passed || (!attempt.has_ended() && ended_long_ago))
+        let tells_ending = !attempt.has_ended() && (ended_long_ago || (is_ending && is_unreported));
+        !attempt.is_settled() && (timeout_passed || tells_ending)
     }
 
     /// Adds a lookup that found no such call at the provider. It counts only for an attempt that was reported, and only once

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// Limit on the items that one request reads. DynamoDB refuses more.
 const REQUEST_ITEMS_MAX: usize = 100;
-/// Rows that are read alone at the same time.
+/// Rows that are read one by one at the same time.
 const CONCURRENCY: usize = 16;
 
 /// Result of reading several rows.
@@ -28,9 +28,8 @@ impl Calls {
     /// # Errors
     /// [`Error::ReadCall`].
     pub async fn load(&self, ids: impl IntoIterator<Item = CallId>) -> Result<Loaded, Error> {
-        let ids: Vec<CallId> = ids.into_iter().collect();
         let mut loaded = Loaded::default();
-        for (id, read) in self.read_all(ids, false).await? {
+        for (id, read) in self.read_all(ids.into_iter().collect(), false).await {
             match read {
                 Ok(Found::Call(call)) => loaded.calls.push(*call),
                 Ok(Found::Alias(_) | Found::Nothing) => {}
@@ -43,27 +42,17 @@ impl Calls {
 
     /// Reads the latest state of calls by strongly consistent reads, in the order of `ids`. Each result has the form of
     /// [`Calls::get_call`].
-    ///
-    /// # Errors
-    /// [`Error::ReadCall`] if a request fails for all its calls.
-    pub async fn get_calls(&self, ids: Vec<CallId>) -> Result<Vec<Result<Option<Call>, Error>>, Error> {
-        let reads = self.read_all(ids, true).await?;
-        Ok(reads.into_iter().map(|(_, read)| read.map(Found::into_call)).collect())
+    pub async fn get_calls(&self, ids: Vec<CallId>) -> Vec<Result<Option<Call>, Error>> {
+        let reads = self.read_all(ids, true).await;
+        reads.into_iter().map(|(_, read)| read.map(Found::into_call)).collect()
     }
 
-    /// Reads the calls that ids lead to, in the order of `ids`, by strongly consistent reads or not. Calls behind aliases cost a read each, by
-    /// another request for a hundred of them.
-    ///
-    /// # Errors
-    /// [`Error::ReadCall`] if a request fails for all its items.
-    pub async fn resolve_all(
-        &self,
-        ids: Vec<CallId>,
-        consistent: bool,
-    ) -> Result<Vec<(CallId, Result<Resolved, Error>)>, Error> {
-        let found = self.read_all(ids, consistent).await?;
+    /// Reads the calls that ids lead to, in the order of `ids`, by strongly consistent reads or not. Each result has the form of
+    /// [`Calls::resolve`]. Calls behind aliases cost a read each, by another request for a hundred of them.
+    pub async fn resolve_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Resolved, Error>)> {
+        let found = self.read_all(ids, consistent).await;
         let behind: BTreeSet<CallId> = found.iter().filter_map(|(_, found)| behind_alias(found).cloned()).collect();
-        let behind = self.read_all(behind.into_iter().collect(), consistent).await?;
+        let behind = self.read_all(behind.into_iter().collect(), consistent).await;
         let behind: HashMap<CallId, Option<Call>> =
             behind.into_iter().filter_map(|(id, found)| Some((id, found.ok()?.into_call()))).collect();
         let mut resolved = Vec::with_capacity(found.len());
@@ -78,19 +67,19 @@ impl Calls {
             };
             resolved.push((id, one));
         }
-        Ok(resolved)
+        resolved
     }
 
-    /// Reads the items under ids, in their order. One request reads a hundred items. Those that it left out are read alone, which tells why. No
-    /// id may be an invalid key.
-    async fn read_all(&self, ids: Vec<CallId>, consistent: bool) -> Result<Vec<(CallId, Result<Found, Error>)>, Error> {
+    /// Reads the items under ids, in their order. One request reads a hundred items. Those that it leaves out are read one by one, and all if
+    /// it fails. So an item that cannot be read fails no other, and each error is returned.
+    async fn read_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Found, Error>)> {
         let mut read = Vec::with_capacity(ids.len());
         for ids in ids.chunks(REQUEST_ITEMS_MAX) {
             let distinct: BTreeSet<&CallId> = ids.iter().collect();
             let mut found = match distinct.len() {
                 // A request for one item costs the same, and tells its error.
                 ..2 => HashMap::new(),
-                2.. => self.get_at_once(&distinct, consistent).await?,
+                2.. => self.get_at_once(&distinct, consistent).await.unwrap_or_default(),
             };
             let reads = ids.iter().map(|id| {
                 let found = found.remove(id);
@@ -105,7 +94,7 @@ impl Calls {
             let reads: Vec<_> = reads.collect();
             read.extend(stream::iter(reads).buffered(CONCURRENCY).collect::<Vec<_>>().await);
         }
-        Ok(read)
+        read
     }
 }
 

@@ -177,7 +177,7 @@ pub const METRICS: &[Metric] = &[
     count(
         "reconciler",
         "stuck_dialing",
-        "Calls that have been dialling for more than ten minutes, counted every ten minutes, and dials whose ending came only by a question",
+        "Calls that have been dialling for more than ten minutes, counted every ten minutes, and dials whose ending only a lookup found",
     ),
     count("reconciler", "budget_used_up", "Runs without time or requests for all that was due"),
     count("reconciler", "provider_requests", "Requests to providers: lookups, and pages of their lists of calls")
