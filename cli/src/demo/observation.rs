@@ -153,6 +153,12 @@ impl PlacedCall {
             .map(|response| response.at)
     }
 
+    /// Time of the last request for a dial. `None` if there was none.
+    pub(super) fn last_dial_request(&self) -> Option<Millis> {
+        let of_dials = self.provider_responses.iter().filter(|response| is_of_dial(response.result));
+        of_dials.map(|response| response.at).max()
+    }
+
     /// Returns the times at which a lookup of a dial found no such call at the provider.
     pub(super) fn lookups_without_result(&self, number: usize) -> impl Iterator<Item = Millis> {
         self.responses_about(number)

@@ -27,7 +27,8 @@ impl Hindrance {
     }
 }
 
-/// Reads the announcements and the refusals. An announcement that nothing explains, or that is never taken back, is a mismatch.
+/// Reads the announcements and the refusals. An announcement that nothing explains is a mismatch, and one that is not taken back
+/// although a dial followed.
 pub(super) fn hindrances(observations: &Observations, add_mismatch: &mut impl FnMut(String)) -> Vec<Hindrance> {
     let responses = observations.placed_calls.iter().flat_map(|placed| &placed.provider_responses);
     let refused = responses.filter(|response| response.result == RequestResult::RateLimited);
@@ -39,7 +40,10 @@ pub(super) fn hindrances(observations: &Observations, add_mismatch: &mut impl Fn
         let (from, until) = (at(0).unwrap_or_default(), at(1).unwrap_or(Millis::MAX));
         let during_outage = (OUTAGE_START..=OUTAGE_END).contains(&from);
         let is_explained = during_outage || answers_lost_before(observations, from) >= LOST_ANSWERS_MIN;
-        if types != ["provider.unavailable", "provider.available"] || !is_explained {
+        // Only a dial finds that the provider is back. The last one of the demo may be the one that found it unavailable.
+        let may_last = observations.placed_calls.iter().all(|placed| placed.last_dial_request() <= Some(from));
+        let is_taken_back = types == ["provider.unavailable", "provider.available"];
+        if !is_taken_back && (types != ["provider.unavailable"] || !may_last) || !is_explained {
             add_mismatch(format!("the health of the provider was announced wrongly: {events:?}"));
         }
         hindrances.push(Hindrance { from, until });
