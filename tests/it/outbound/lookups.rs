@@ -97,6 +97,25 @@ async fn accepted_dial_without_a_report_is_looked_up_after_five_minutes() {
     assert_eq!(named, [(&json!(call_id), &json!("retell"), &json!(1))]);
 }
 
+/// One report shows that the webhooks arrive. So the inactivity timeout decides.
+#[tokio::test(start_paused = true)]
+async fn accepted_dial_with_a_report_is_not_looked_up_early() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let (dialled, provider_call_id) = (fake.requests(), fake.dials()[0].provider_call_id.clone());
+    let started = json!({"event": "call_started", "call": {
+        "call_id": provider_call_id, "call_status": "ongoing", "call_type": "phone_call", "direction": "outbound",
+        "metadata": {"switchhook_call_id": call_id, "switchhook_attempt": "1"},
+    }});
+    world.accept(Provider::Retell, &started.to_string()).await;
+    world.wait(MINUTE * 12).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job IN_PROGRESS, appointment Connected, attempts [in_progress]");
+    assert_eq!(fake.requests(), dialled);
+}
+
 /// A provider may send no webhook about a call that it accepted and cannot start.
 #[tokio::test(start_paused = true)]
 async fn accepted_dial_that_the_provider_cannot_start_is_made_again_within_minutes() {
