@@ -118,7 +118,7 @@ async fn rows_are_read_one_by_one_if_the_request_for_all_fails() {
     assert_eq!(loaded.calls.iter().map(|call| &call.call_id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
     assert_eq!(world.requests()["GetItem"], 3);
     // Nothing of the table works. No row counts as deleted.
-    world.set_fault_hook(|request| database_down(request));
+    world.set_fault_hook(database_down);
     assert!(matches!(world.calls.load(ids.clone()).await, Err(Error::ReadCall(_))));
     assert!(world.calls.get_calls(ids.clone()).await.iter().all(|read| matches!(read, Err(Error::ReadCall(_)))));
     let resolved = world.calls.resolve_all(ids, false).await;
