@@ -79,7 +79,7 @@ pub(super) struct EventItem {
     pub(super) disposition: Option<String>,
     #[serde(default)]
     pub(super) trace_id: String,
-    /// Value of [`AttentionKind::key`](super::AttentionKind::key), while a person should look at the event.
+    /// Value of [`Inbox::attention_key`](super::Inbox::attention_key), while a person should look at the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) attention: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
