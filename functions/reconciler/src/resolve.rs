@@ -144,7 +144,7 @@ impl Reconciler {
     /// Looks up a dial that the provider accepted, and about which nothing was reported since, before its inactivity timeout has passed. The
     /// provider may have accepted a call that it cannot start, or its webhooks may not arrive.
     ///
-    /// If no request is left, the dial is looked up later. So the call does not stay due, and keeps no other waiting.
+    /// If no request or no time is left, the dial is looked up later. So the call does not stay due, and keeps no other waiting.
     pub(crate) async fn resolve_unreported(
         &self,
         call: &Call,
@@ -154,9 +154,13 @@ impl Reconciler {
         now: Timestamp,
         trace_id: &str,
     ) -> Result<Resolution, Error> {
-        let first_at = dialled_at.plus(REPORT_EXPECTED_AFTER);
-        if now < first_at {
-            return Ok(Resolution::RetryAt(first_at));
+        // An event of Switchhook since the dial says when it was looked up last. The next lookup comes after twice the time.
+        let of_dial = |attempt: &AttemptState| call.attempt_records.get(attempt.index) == Some(record);
+        let known_at = call.attempts().into_iter().find(of_dial).map_or(dialled_at, |attempt| attempt.last_event_at);
+        let known_after = Duration::from_millis(known_at.millis_since(dialled_at).max(0).unsigned_abs());
+        let next_at = known_at.plus(known_after.max(REPORT_EXPECTED_AFTER));
+        if now < next_at {
+            return Ok(Resolution::RetryAt(next_at));
         }
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
         // The call wakes earlier if a timeout passes before.
@@ -166,7 +170,7 @@ impl Reconciler {
             LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => Ok(undecided),
             LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New => {
-                    // A younger ending may still be reported.
+                    // A younger ending may still be reported. One without a time is as old as the dial.
                     let times = ending.event.call_events.iter().filter_map(|event| event.occurred_at);
                     let ended_at = times.max().unwrap_or(dialled_at);
                     if ended_at.plus(REPORT_EXPECTED_AFTER) <= now {

@@ -208,11 +208,20 @@ impl Reconciler {
         });
         let requeues: Vec<_> = requeues.collect();
         let requeued: Vec<Result<Requeued, Error>> = stream::iter(requeues).buffered(CONCURRENCY).collect().await;
-        let mut first_incomplete = None;
+        let (mut first_incomplete, mut first_error) = (None, None);
         for (requeued, (place, ..)) in requeued.into_iter().zip(&calls) {
-            let Requeued { events, is_incomplete } = requeued?;
-            report.requeued += events;
-            first_incomplete = first_incomplete.or(is_incomplete.then_some(*place));
+            match requeued {
+                Ok(Requeued { events, is_incomplete }) => {
+                    report.requeued += events;
+                    first_incomplete = first_incomplete.or(is_incomplete.then_some(*place));
+                }
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
         }
         let minute = position.minute;
         let start = match first_incomplete {

@@ -124,3 +124,16 @@ async fn rows_are_read_one_by_one_if_the_request_for_all_fails() {
     let resolved = world.calls.resolve_all(ids, false).await;
     assert!(resolved.iter().all(|(_, read)| matches!(read, Err(Error::ReadCall(_)))));
 }
+
+/// The functions have seconds for their work. A table that does not answer must not take them for each row.
+#[tokio::test(start_paused = true)]
+async fn reads_end_soon_if_nothing_of_the_table_works() {
+    let (world, _) = with_calls(0).await;
+    let ids: Vec<CallId> = (0..250).map(|number| CallId::new(format!("c{number}"))).collect();
+    world.set_fault_hook(|request| database_down(request).map(|_| Fault::Timeout));
+    let started = world.now();
+    let read = world.calls.get_calls(ids.clone()).await;
+    assert!(read.len() == ids.len() && read.iter().all(|read| matches!(read, Err(Error::ReadCall(_)))));
+    let took = world.now().millis_since(started);
+    assert!(took < 6_000, "{took} ms");
+}

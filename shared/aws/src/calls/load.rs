@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use futures_util::stream::{self, StreamExt};
+use futures_util::future::join_all;
 use switchhook_domain::{Call, CallId};
 
 use super::table::{Calls, Found, Resolved};
@@ -51,19 +51,21 @@ impl Calls {
     /// [`Calls::resolve`]. Calls behind aliases cost a read each, by another request for a hundred of them.
     pub async fn resolve_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Resolved, Error>)> {
         let found = self.read_all(ids, consistent).await;
-        let behind: BTreeSet<CallId> = found.iter().filter_map(|(_, found)| behind_alias(found).cloned()).collect();
-        let behind = self.read_all(behind.into_iter().collect(), consistent).await;
-        let behind: HashMap<CallId, Option<Call>> =
-            behind.into_iter().filter_map(|(id, found)| Some((id, found.ok()?.into_call()))).collect();
+        let behind: BTreeSet<CallId> =
+            found.iter().filter_map(|(_, found)| behind_alias(found.as_ref().ok()?).cloned()).collect();
+        let behind: HashMap<CallId, Result<Found, Error>> =
+            self.read_all(behind.into_iter().collect(), consistent).await.into_iter().collect();
         let mut resolved = Vec::with_capacity(found.len());
         for (id, found) in found {
-            let one = match found {
-                Ok(Found::Alias(alias)) if behind.contains_key(&alias.call_id) => {
-                    Ok(Resolved { call: behind.get(&alias.call_id).cloned().flatten(), alias: Some(alias) })
+            let call = found.as_ref().ok().and_then(|found| behind.get(behind_alias(found)?));
+            let one = match (found, call) {
+                (Ok(Found::Alias(alias)), Some(Ok(Found::Call(call)))) => {
+                    Ok(Resolved { call: Some(Call::clone(call)), alias: Some(alias) })
                 }
-                // The call behind an alias could not be read. It is read once more, for its error.
-                Ok(found) => self.resolve_found(found, consistent).await,
-                Err(error) => Err(error),
+                (Ok(Found::Alias(_)), Some(Err(error))) if !error.is_unreadable() => Err(not_read()),
+                // The row behind an alias is not there, or cannot be read. It is read once more, for its error.
+                (Ok(found), _) => self.resolve_found(found, consistent).await,
+                (Err(error), _) => Err(error),
             };
             resolved.push((id, one));
         }
@@ -71,37 +73,47 @@ impl Calls {
     }
 
     /// Reads the items under ids, in their order. One request reads a hundred items. Those that it leaves out are read one by one, and all if
-    /// it fails. So an item that cannot be read fails no other, and each error is returned.
+    /// it fails. So an item that cannot be read fails no other, and each error is returned. Once single reads fail too, no more are sent: the
+    /// function's time would end before all of them have.
     async fn read_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Found, Error>)> {
         let mut read = Vec::with_capacity(ids.len());
+        let mut is_failing = false;
         for ids in ids.chunks(REQUEST_ITEMS_MAX) {
             let distinct: BTreeSet<&CallId> = ids.iter().collect();
             let mut found = match distinct.len() {
                 // A request for one item costs the same, and tells its error.
-                ..2 => HashMap::new(),
-                2.. => self.get_at_once(&distinct, consistent).await.unwrap_or_default(),
+                2.. if !is_failing => self.get_at_once(&distinct, consistent).await.unwrap_or_default(),
+                _ => HashMap::new(),
             };
-            let reads = ids.iter().map(|id| {
-                let found = found.remove(id);
-                async move {
-                    let found = match found {
-                        Some(found) => Ok(found),
-                        None => self.get(id, consistent).await,
-                    };
-                    (id.clone(), found)
-                }
-            });
-            let reads: Vec<_> = reads.collect();
-            read.extend(stream::iter(reads).buffered(CONCURRENCY).collect::<Vec<_>>().await);
+            for ids in ids.chunks(CONCURRENCY) {
+                let reads = ids.iter().map(|id| {
+                    let found = found.remove(id);
+                    async move {
+                        match found {
+                            Some(found) => Ok(found),
+                            None if is_failing => Err(not_read()),
+                            None => self.get(id, consistent).await,
+                        }
+                    }
+                });
+                let reads = join_all(reads.collect::<Vec<_>>()).await;
+                is_failing |= reads.iter().any(|read| read.as_ref().is_err_and(|error| !error.is_unreadable()));
+                read.extend(ids.iter().cloned().zip(reads));
+            }
         }
         read
     }
 }
 
+/// Error of an item that was not read, because other reads failed.
+fn not_read() -> Error {
+    Error::ReadCall("the reads of other calls failed".into())
+}
+
 /// Returns the id of the call that an alias leads to.
-const fn behind_alias(found: &Result<Found, Error>) -> Option<&CallId> {
+const fn behind_alias(found: &Found) -> Option<&CallId> {
     match found {
-        Ok(Found::Alias(alias)) => Some(&alias.call_id),
-        Ok(Found::Call(_) | Found::Nothing) | Err(_) => None,
+        Found::Alias(alias) => Some(&alias.call_id),
+        Found::Call(_) | Found::Nothing => None,
     }
 }
