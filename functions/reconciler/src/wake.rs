@@ -1,7 +1,7 @@
 //! The wake-up: handles every call whose `wake_at` has come, and stores its findings as events.
 //!
-//! A call wakes up because its claim expired, because the inactivity timeout of an attempt passed, because the outcome of a dial is
-//! unknown, or because nothing was reported about an accepted dial. In all but the first case the attempt is looked up at its provider.
+//! A call wakes up because its claim expired, or because the inactivity timeout of an attempt passed. It also wakes up while the outcome of
+//! a dial is unknown, or nothing was reported about it. In all but the first case the attempt is looked up at its provider.
 
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};

@@ -74,15 +74,22 @@ async fn no_answer_of_the_provider_leaves_it_in_doubt_and_is_looked_up() {
     assert_eq!(world.cloud.fake().dials().len(), 1);
 }
 
+/// A stack with a call that was dialled a minute ago, and whose webhooks are all lost. The third value is the number of requests that the
+/// provider has had.
+async fn dialled_without_webhooks() -> (World, String, u64) {
+    let world = World::new();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    let dialled = world.cloud.fake().requests();
+    (world, call_id, dialled)
+}
+
 /// The webhooks of the provider do not arrive. Its calls are settled long before their inactivity timeout, and operators learn of it.
 #[tokio::test(start_paused = true)]
 async fn accepted_dial_without_a_report_is_looked_up_after_five_minutes() {
-    let world = World::new();
+    let (world, call_id, dialled) = dialled_without_webhooks().await;
     let fake = world.cloud.fake();
-    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let call_id = create(&world, &call_request("confirms")).await;
-    world.wait(MINUTE).await;
-    let dialled = fake.requests();
     let call = world.call(&call_id).await;
     assert_eq!((call.in_doubt().len(), call.unreported_dials().len(), fake.dials().len()), (0, 1, 1));
     world.wait(MINUTE * 3).await;
@@ -100,12 +107,9 @@ async fn accepted_dial_without_a_report_is_looked_up_after_five_minutes() {
 /// One report shows that the webhooks arrive. So the inactivity timeout decides.
 #[tokio::test(start_paused = true)]
 async fn accepted_dial_with_a_report_is_not_looked_up_early() {
-    let world = World::new();
+    let (world, call_id, dialled) = dialled_without_webhooks().await;
     let fake = world.cloud.fake();
-    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let call_id = create(&world, &call_request("confirms")).await;
-    world.wait(MINUTE).await;
-    let (dialled, provider_call_id) = (fake.requests(), fake.dials()[0].provider_call_id.clone());
+    let provider_call_id = fake.dials()[0].provider_call_id.clone();
     let started = json!({"event": "call_started", "call": {
         "call_id": provider_call_id, "call_status": "ongoing", "call_type": "phone_call", "direction": "outbound",
         "metadata": {"switchhook_call_id": call_id, "switchhook_attempt": "1"},
@@ -181,12 +185,8 @@ async fn accepted_dial_whose_timeout_began_anew_is_not_looked_up_each_minute() {
 /// Dials in doubt, attempts without an ending and awaited outcomes get their requests first. No call waits for such a lookup.
 #[tokio::test(start_paused = true)]
 async fn accepted_dial_without_a_report_is_looked_up_later_if_no_request_is_left() {
-    let world = World::new();
+    let (world, call_id, dialled) = dialled_without_webhooks().await;
     let fake = world.cloud.fake();
-    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let call_id = create(&world, &call_request("confirms")).await;
-    world.wait(MINUTE).await;
-    let dialled = fake.requests();
     // A worker takes twenty requests at once.
     let left_to_others = limits::Urgency::Unreported.ceiling() - 19;
     assert!(limits::Urgency::Outcome.ceiling() > left_to_others + 20);

@@ -22,6 +22,13 @@ async fn with_calls(count: usize) -> (World, Vec<CallId>) {
     (world, ids)
 }
 
+/// Makes the row of a call one that this version cannot read.
+async fn let_a_later_version_write(world: &World, call_id: &str) {
+    let mut later = world.item(CALLS_TABLE, call_id).await;
+    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
+    world.put_item(CALLS_TABLE, later).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn hundred_rows_cost_one_request_and_the_units_of_each_row() {
     let (world, mut ids) = with_calls(130).await;
@@ -56,9 +63,7 @@ async fn hundred_rows_cost_one_request_and_the_units_of_each_row() {
 #[tokio::test(start_paused = true)]
 async fn row_that_the_request_left_out_is_read_alone() {
     let (world, ids) = with_calls(3).await;
-    let mut later = world.item(CALLS_TABLE, "c1").await;
-    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
-    world.put_item(CALLS_TABLE, later).await;
+    let_a_later_version_write(&world, "c1").await;
     drop(world.requests());
     let read = world.calls.resolve_all(ids.clone(), true).await;
     assert_eq!(world.requests(), [("BatchGetItem".to_owned(), 1), ("GetItem".to_owned(), 1)].into());
@@ -78,9 +83,7 @@ async fn row_that_the_request_left_out_is_read_alone() {
 #[tokio::test(start_paused = true)]
 async fn calls_behind_aliases_are_read_by_another_request() {
     let (world, ids) = with_calls(3).await;
-    let mut later = world.item(CALLS_TABLE, "c2").await;
-    later.insert("schema_version".to_owned(), AttributeValue::N("2".to_owned()));
-    world.put_item(CALLS_TABLE, later).await;
+    let_a_later_version_write(&world, "c2").await;
     // Two of the aliases lead to one call, and one to a call that this version cannot read.
     for (from, to) in [("p0", 0), ("p00", 0), ("p1", 1), ("p2", 2)] {
         let alias = Alias { call_id: ids[to].clone(), attempt: AttemptKey::new(from) };
