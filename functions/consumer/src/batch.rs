@@ -8,7 +8,6 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, Found};
 use switchhook_aws::queue::Message;
 use switchhook_domain::CallId;
-use tokio::time::timeout;
 
 /// Time limit of the shared read. If it is reached, each call is read alone. That may take 2.5 s more, of the function's 10 s.
 const READ_MAX: Duration = Duration::from_millis(500);
@@ -52,16 +51,12 @@ impl Group {
     }
 }
 
-/// Reads the calls of a batch by one request instead of one for each call. Reads nothing if the batch has fewer than two calls. Leaves out
-/// calls that DynamoDB did not read or that cannot be decoded.
-///
-/// # Errors
-/// [`Error::ReadCall`], also if the time limit is reached. Then each call must be read alone, so that a call that cannot be read fails no
-/// other.
-pub(crate) async fn read_calls(calls: &Calls, groups: &[Group]) -> Result<HashMap<CallId, Found>, Error> {
+/// Reads the calls of a batch by one request instead of one for each call. Reads nothing if the batch has fewer than two calls. The fold of a
+/// call that is missing in the result reads it alone.
+pub(crate) async fn read_calls(calls: &Calls, groups: &[Group]) -> HashMap<CallId, Found> {
     let ids: BTreeSet<&CallId> = groups.iter().flat_map(Group::call_ids).collect();
     if ids.len() < 2 {
-        return Ok(HashMap::new());
+        return HashMap::new();
     }
-    timeout(READ_MAX, calls.get_at_once(&ids, true)).await.map_err(|elapsed| Error::ReadCall(Box::new(elapsed)))?
+    calls.read_together(&ids, true, READ_MAX).await
 }

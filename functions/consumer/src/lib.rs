@@ -127,7 +127,7 @@ impl Consumer {
         }
         let invoked_at = self.clock.now();
         let groups: Vec<Group> = messages.into_values().map(Group::of).collect();
-        let mut found = self.read_calls(&groups).await;
+        let mut found = read_calls(&self.calls, &groups).await;
         let folds = groups.into_iter().map(|group| {
             let found = group.call_ids().filter_map(|id| found.remove_entry(id)).collect();
             self.fold_group(group, found, invoked_at)
@@ -145,22 +145,6 @@ impl Consumer {
         }
         join_all(failed.into_iter().flatten().map(|tail| self.retry_later(tail))).await;
         response
-    }
-
-    /// Reads the calls of a batch together, as far as that works. The fold of a call that is missing in the result reads it alone.
-    async fn read_calls(&self, groups: &[Group]) -> HashMap<CallId, Found> {
-        let error = match read_calls(&self.calls, groups).await {
-            Ok(found) => return found,
-            Err(error) => error,
-        };
-        let decision = Decision {
-            function: "consumer",
-            message: "calls of a batch not read together, each is read alone",
-            action_taken: "calls_read_alone",
-            ..Decision::from_error(Some(&error))
-        };
-        decision.log(self.clock.now(), true);
-        HashMap::new()
     }
 
     /// Folds the messages of one group, in order. Stops at the first failure. Returns the counts of the messages before it. `found` holds

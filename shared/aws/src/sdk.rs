@@ -165,7 +165,12 @@ pub struct Clock(SharedTimeSource);
 impl Clock {
     #[must_use]
     pub fn from_config(config: &SdkConfig) -> Self {
-        Self(config.time_source().unwrap_or_default())
+        Self::from_source(config.time_source())
+    }
+
+    /// Clock of a client. `None` is the clock of the system.
+    pub(crate) fn from_source(source: Option<SharedTimeSource>) -> Self {
+        Self(source.unwrap_or_default())
     }
 
     #[must_use]

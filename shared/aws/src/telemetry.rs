@@ -40,7 +40,7 @@ const STACK_UNNAMED: &str = "local";
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Decision<'a> {
     /// Function that decided: ingress, consumer, relay, scheduler, dialer, reconciler or api. `secret` if any of them
-    /// reads the secret again.
+    /// reads the secret again, `calls` if any of them reads several calls.
     pub function: &'static str,
     /// Constant text, without values. Empty if the action says it all.
     #[serde(skip_serializing_if = "str::is_empty")]

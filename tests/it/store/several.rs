@@ -6,7 +6,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, AliasOutcome, Resolved};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
-use switchhook_tests::{INBOX_RETENTION, World, database_down};
+use switchhook_tests::{INBOX_RETENTION, World, database_down, down};
 
 use super::*;
 
@@ -78,6 +78,20 @@ async fn row_that_the_request_left_out_is_read_alone() {
     let loaded = world.calls.load(ids).await.unwrap();
     let found: Vec<&str> = loaded.calls.iter().map(|call| call.call_id.as_str()).collect();
     assert_eq!(found, ["c0", "c2"], "c1 is in neither part of the answer, so its row does not exist");
+}
+
+#[tokio::test(start_paused = true)]
+async fn rows_are_read_one_by_one_if_their_request_hangs_and_a_line_says_so() {
+    let (world, ids) = with_calls(3).await;
+    for fault in [Fault::Timeout, down()] {
+        let started = world.now();
+        let hangs = fault.clone();
+        world.set_fault_hook(move |request| (request.operation == "BatchGetItem").then(|| hangs.clone()));
+        let loaded = world.calls.load(ids.clone()).await.unwrap();
+        assert_eq!(loaded.calls.len(), 3, "{fault:?}");
+        assert!(world.now().millis_since(started) <= 1_000, "{fault:?}");
+    }
+    assert_eq!(world.logged("calls_read_alone").len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,20 @@
 //! Reads of the rows of several calls at once.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use switchhook_domain::{Call, CallId};
+use tokio::time::timeout;
 
 use super::table::{Calls, Found, Resolved};
 use crate::error::Error;
+use crate::telemetry::Decision;
 
 /// Limit on the items that one request reads. DynamoDB refuses more.
 const REQUEST_ITEMS_MAX: usize = 100;
+/// Time limit of such a request. If it is reached, the rows are read one by one.
+const REQUEST_MAX: Duration = Duration::from_secs(1);
 /// Rows that are read one by one at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -72,6 +77,29 @@ impl Calls {
         resolved
     }
 
+    /// Does the same as [`Calls::get_at_once`] within a time limit. If the request fails or takes longer, logs it and returns nothing. Then each
+    /// item must be read alone, so that one that cannot be read fails no other.
+    pub async fn read_together(
+        &self,
+        ids: &BTreeSet<&CallId>,
+        consistent: bool,
+        limit: Duration,
+    ) -> HashMap<CallId, Found> {
+        let error = match timeout(limit, self.get_at_once(ids, consistent)).await {
+            Ok(Ok(found)) => return found,
+            Ok(Err(error)) => error,
+            Err(elapsed) => Error::ReadCall(Box::new(elapsed)),
+        };
+        let decision = Decision {
+            function: "calls",
+            message: "calls not read together, each is read alone",
+            action_taken: "calls_read_alone",
+            ..Decision::from_error(Some(&error))
+        };
+        decision.log(self.clock().now(), true);
+        HashMap::new()
+    }
+
     /// Reads the items under ids, in their order. One request reads a hundred items. Those that it leaves out are read one by one, and all if
     /// it fails. So an item that cannot be read fails no other, and each error is returned. Once single reads fail too, no more are sent: the
     /// function's time would end before all of them have.
@@ -82,7 +110,7 @@ impl Calls {
             let distinct: BTreeSet<&CallId> = ids.iter().collect();
             let mut found = match distinct.len() {
                 // A request for one item costs the same, and tells its error.
-                2.. if !is_failing => self.get_at_once(&distinct, consistent).await.unwrap_or_default(),
+                2.. if !is_failing => self.read_together(&distinct, consistent, REQUEST_MAX).await,
                 _ => HashMap::new(),
             };
             for ids in ids.chunks(CONCURRENCY) {

@@ -16,6 +16,7 @@ use super::row::CallRow;
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
 use crate::error::Error;
+use crate::sdk::Clock;
 use crate::shards::Shards;
 
 /// Time after which no event needs an alias any more. No call lasts as long, and no webhook arrives as late.
@@ -137,6 +138,11 @@ impl Calls {
     #[must_use]
     pub const fn indexes_numbers(&self) -> bool {
         self.index_numbers
+    }
+
+    /// Clock of the SDK client.
+    pub(super) fn clock(&self) -> Clock {
+        Clock::from_source(self.client.config().time_source())
     }
 
     /// Opens the connection, so that the first event does not wait for it.
