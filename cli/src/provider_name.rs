@@ -23,11 +23,12 @@ mod tests {
     fn every_name_that_an_error_lists_is_read() {
         let list = |error: String| {
             let (_, names) = error.split_once("known are ").unwrap();
-            let names = names.replace(CONFIGURED, "x-acme").replace(" and ", " ");
+            let names =
+                names.replace(CONFIGURED, "x-acme").replace("accounts of them such as ", "").replace(" and ", " ");
             names.split(", ").map(str::to_owned).collect::<Vec<_>>()
         };
         let providers = list(provider("acme").unwrap_err());
-        assert_eq!(providers.len(), Provider::ALL.len() + 1);
+        assert_eq!(providers.len(), Provider::ALL.len() + 2);
         assert!(providers.iter().all(|name| provider(name).is_ok()), "{providers:?}");
         let senders = list(sender("acme").unwrap_err());
         assert_eq!(senders.len(), providers.len() + 1);

@@ -39,7 +39,7 @@ Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could no
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Send {
-    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic or x-…
+    /// Provider that the webhook imitates: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, an account such as twilio-eu, or x-…
     #[arg(long, value_name = "PROVIDER", value_parser = provider_name::provider)]
     provider: Provider,
     #[command(flatten)]

@@ -195,7 +195,7 @@ mod tests {
         assert_eq!((webhooks.share(), webhooks.is_exceeded()), (3.0, true));
         assert!(webhooks.webhooks_per_day_max.is_some_and(|wall| (wall - 28.8e6).abs() < 1e-3), "{webhooks:?}");
         assert_eq!(webhooks.effect, Effect::RefusesWebhooks);
-        let dials = resource(&traffic, "dials per second, all through one provider");
+        let dials = resource(&traffic, "dials per second, all through one account");
         assert!((dials.peak - 100.0).abs() < 1e-9 && dials.limit == 0.97, "{dials:?}");
         // With the largest rate, 194 dials a second are booked.
         let at_most = dials.webhooks_per_day_at_most.unwrap();

@@ -44,7 +44,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::connector::FakeProviderConnector;
 use crate::error::LocalError;
-use crate::fake::{self, Delivery, DeliveryFaults, FakeProvider};
+use crate::fake::{self, Delivery, DeliveryFaults, FakeProvider, account_url};
 use crate::metrics::{MINUTE_MS, Metrics, Sampler};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
@@ -185,7 +185,9 @@ impl Cloud {
             }
         };
         let connector = SharedHttpConnector::new(FakeProviderConnector(fake.clone()));
-        let provider_api = || ProviderApi::with_connector(connector.clone(), ApiUrls::default());
+        let accounts = dial_rates.providers().filter(|provider| provider.is_named());
+        let urls = accounts.fold(ApiUrls::default(), |urls, account| urls.with(account, &account_url(account)));
+        let provider_api = || ProviderApi::with_connector(connector.clone(), urls.clone());
         let bus = |of| BusClient::new(sdk::eventbridge(&aws(of)), EVENT_BUS.to_owned());
         Ok(Self(Arc::new(Stack {
             ingress: Arc::new(Ingress {

@@ -50,6 +50,7 @@ pub(crate) use kept::JOURNAL;
 pub use mode::Mode;
 pub use records::{ApiRecord, Dial, RequestResult, SentWebhook};
 pub use response::{ApiResponse, ResponseFate};
+pub(crate) use vendor::account_url;
 
 /// Number of times a webhook is sent again after the receiver did not accept it, as Retell does.
 const RETRIES_MAX: u32 = 3;
@@ -146,7 +147,7 @@ impl FakeProvider {
     /// answers at once.
     pub(crate) fn answer_time(&self, path: &str, login: Option<&str>) -> Option<Duration> {
         let (path, _) = path.split_once('?').unwrap_or((path, ""));
-        lock(&self.state).answer_times.get(&vendor::provider_of(path, login)?).copied()
+        lock(&self.state).answer_times.get(&vendor::addressee(path, login)?.0).copied()
     }
 
     /// Makes Twilio block every call to this number, and refuse every call from it, until it is unblocked.
@@ -222,7 +223,8 @@ impl FakeProvider {
     /// Name of the header by which a request to this path authenticates itself.
     #[must_use]
     pub fn login_header(path: &str) -> &'static str {
-        if vendor::provider_of(path, None) == Some(Provider::ElevenLabs) { "xi-api-key" } else { "authorization" }
+        let vendor = vendor::addressee(path, None).map(|(provider, _)| provider.vendor());
+        if vendor == Some(Provider::ElevenLabs) { "xi-api-key" } else { "authorization" }
     }
 
     /// Answers a request to the API of a provider. `path` may have a query. `login` is the value of [`Self::login_header`].
@@ -232,9 +234,9 @@ impl FakeProvider {
         let mut state = lock(&self.state);
         state.requests += 1;
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let Some(provider) = vendor::provider_of(path, login) else { return error(404, "no such path") };
-        let request = Request { method, path, query, body };
-        let order = vendor::order(provider, &request);
+        let Some((provider, path)) = vendor::addressee(path, login) else { return error(404, "no such path") };
+        let request = Request { provider, method, path, query, body };
+        let order = vendor::order(&request);
         let refusal = state.mode_of(provider, now).response(provider);
         if let Some(refusal) = refusal.filter(|refusal| order.is_some() || !refusal.is_for_dials_only) {
             if let Some(order) = &order {
@@ -244,7 +246,7 @@ impl FakeProvider {
         }
         let has_login = |value: &str| {
             let scheme_and_login = value.strip_prefix("Bearer ").or_else(|| value.strip_prefix("Basic "));
-            let is_bare = matches!(provider, Provider::ElevenLabs | Provider::Bland);
+            let is_bare = matches!(provider.vendor(), Provider::ElevenLabs | Provider::Bland);
             let login = if is_bare { Some(value) } else { scheme_and_login };
             login.is_some_and(|login| !login.is_empty())
         };
@@ -253,7 +255,7 @@ impl FakeProvider {
         }
         let answer = match order {
             Some(order) => state.dial(order, now),
-            None => state.answer(provider, &request, now),
+            None => state.answer(&request, now),
         };
         let is_saved = state.save(self.journal.as_ref());
         drop(state);

@@ -107,7 +107,7 @@ pub(crate) struct OpenCalls {
 pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error> {
     let now = stack.now();
     let overdue = TimeRange::UpTo(now.minus(limit));
-    let pending = WakeQueue::PENDING.into_iter().map(|queue| (queue, overdue));
+    let pending = stack.calls.pending_queues().await?.into_iter().map(|queue| (queue, overdue));
     let open = WakeQueue::OPEN.into_iter().map(|queue| (queue, TimeRange::UpTo(Timestamp::MAX)));
     let OpenCalls { calls, mut unreadable, examined, more } = open_calls(stack, pending.chain(open).collect()).await?;
     let mut calls: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, limit)).collect();

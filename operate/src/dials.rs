@@ -107,7 +107,8 @@ pub async fn dials(stack: &Stack) -> Result<DialReport, Error> {
     };
     let (in_doubt, expired_claims) = (of_kind(StuckKind::InDoubt), of_kind(StuckKind::Claimed));
     let (mut providers, mut next) = (Vec::new(), Vec::new());
-    for provider in Provider::ALL {
+    let accounts = stack.calls.accounts().await?;
+    for provider in Provider::ALL.into_iter().chain(accounts) {
         let health = stack.calls.provider_health_eventual(provider).await?;
         let due = due(stack, provider, now).await?;
         next.extend(due.next.iter().map(|entry| DueCall {

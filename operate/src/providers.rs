@@ -87,9 +87,9 @@ impl Configured {
     }
 }
 
-/// Providers that Switchhook has code for, and those that the webhook keys name.
+/// Providers that Switchhook has code for, and others that the webhook keys name.
 fn known(webhook_keys: &Entries<WebhookConfig>) -> impl Iterator<Item = Provider> {
-    Provider::ALL.into_iter().chain(webhook_keys.named().filter(|provider| provider.is_configured()))
+    Provider::ALL.into_iter().chain(webhook_keys.named().filter(|provider| provider.is_named()))
 }
 
 /// Configuration in the secrets of a stack.

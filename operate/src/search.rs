@@ -62,7 +62,7 @@ enum LookUp {
 /// # Errors
 /// A read failed.
 pub async fn search(stack: &Stack, text: &str) -> Result<SearchResult, Error> {
-    let found: Vec<SearchResult> = stream::iter(look_ups(text))
+    let found: Vec<SearchResult> = stream::iter(look_ups(text, &stack.calls.accounts().await?))
         .map(|look_up| async move { look_up.run(stack, text).await })
         .buffered(CONCURRENCY)
         .try_collect()
@@ -127,12 +127,13 @@ pub async fn find(stack: &Stack, text: &str) -> Result<Option<FoundCall>, Error>
     Ok(Some(FoundCall { call, how, others }))
 }
 
-fn look_ups(text: &str) -> Vec<LookUp> {
+fn look_ups(text: &str, accounts: &BTreeSet<Provider>) -> Vec<LookUp> {
     if !is_key(text) {
         return Vec::new();
     }
     let ids = [call_of(text), appointment_call_id(text)].into_iter();
-    let ids = ids.chain(Provider::ALL.iter().map(|provider| CallId::new(derived_call_id(*provider, text))));
+    let ids =
+        ids.chain(Provider::ALL.iter().chain(accounts).map(|provider| CallId::new(derived_call_id(*provider, text))));
     let mut all: Vec<LookUp> = ids.map(LookUp::Call).collect();
     all.extend(event_of(text).map(LookUp::Event));
     all.extend(entity_of(text).map(LookUp::Entity));
@@ -308,10 +309,11 @@ mod tests {
 
     #[test]
     fn text_that_can_be_no_key_is_not_looked_up() {
+        let look_ups = |text: &str| look_ups(text, &["retell-eu".parse().unwrap()].into());
         assert!(look_ups("").is_empty());
         assert!(look_ups(&"a".repeat(KEY_BYTES_MAX + 1)).is_empty());
         // The call, the call of the appointment and the appointment, and one for each provider.
-        let least = 3 + Provider::ALL.len();
+        let least = 4 + Provider::ALL.len();
         assert_eq!(look_ups(&"a".repeat(KEY_BYTES_MAX)).len(), least);
         assert_eq!(look_ups("44 7700 900123").len(), least + 2);
         assert_eq!(look_ups("generic:44 7700 900123").len(), least + 2);

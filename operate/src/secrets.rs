@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use switchhook_aws::secret::SecretVersion;
-use switchhook_domain::Provider;
 use switchhook_providers::{AccountConfig, ProvidersFile, SecretHalf, WebhookConfig};
 
 use crate::error::{Error, Refusal};
@@ -95,7 +94,7 @@ pub async fn plan(stack: &Stack, file: &ProvidersFile, replace: bool) -> Result<
     let warnings = [webhook_keys.problems::<WebhookConfig>(), dial_accounts.problems::<AccountConfig>()].concat();
     let mut plan = SecretsPlan { changes, warnings, webhook_keys, dial_accounts };
     let rates = stack.dial_rates();
-    for provider in Provider::ALL {
+    for provider in file.dial_accounts().named() {
         if file.dial_accounts().config(provider).is_some() && rates.pacing(provider).is_none() {
             plan.warnings.push(format!("{provider} has an account, but no rate in DialRates: its calls wait"));
         }

@@ -179,7 +179,7 @@ pub(crate) fn earliest<T: Ord>(found: &mut Vec<(Timestamp, T)>, most: usize) -> 
 /// Returns the open calls: those that wait to be placed, and those that the reconciler watches.
 pub(crate) async fn open_calls(calls: &Calls) -> Result<Vec<CallId>, Error> {
     let mut found = Vec::new();
-    for queue in WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled) {
+    for queue in [calls.pending_queues().await?.as_slice(), &WakeQueue::OPEN].concat() {
         for shard in calls.wake_shards() {
             let range = TimeRange::UpTo(Timestamp::from_millis(i64::MAX));
             let mut pages = calls.wake_queue_pages(queue, shard, range, None);

@@ -118,15 +118,16 @@ async fn list_shows_every_call_once_whatever_the_size_of_a_page_and_never_scans(
                 requests.keys().all(|operation| ["Query", "GetItem", "BatchGetItem"].contains(&operation.as_str()))
             );
             let reads = ["GetItem", "BatchGetItem"].map(|operation| requests.get(operation).copied().unwrap_or(0));
-            let reads_max = of_page.min(2) as u64;
+            let reads_max = of_page.min(2) as u64 + 1;
             assert!(
                 reads.iter().sum::<u64>() <= reads_max,
-                "one for the open calls of a page, and one for the settled ones"
+                "one for the open calls of a page, one for the settled ones, and one for the list of accounts"
             );
-            assert_eq!(*read_units, of_page as f64 / 2.0, "only the listed calls are read, each once");
+            let units = of_page as f64 / 2.0;
+            assert!((units..=units + 0.5).contains(read_units), "only the listed calls are read, each once");
         }
         // A page reads ahead in every shard, and once more in shards that it uses up.
-        let shards = WakeQueue::all().count() as u64 * SHARDS_DEFAULT;
+        let shards = WakeQueue::all(&BTreeSet::new()).len() as u64 * SHARDS_DEFAULT;
         for (page, (requests, _)) in &pages {
             let queries = requests.get("Query").copied().unwrap_or(0);
             assert!(queries <= shards + ids(page).len() as u64, "{queries} queries for a page of {limit}");

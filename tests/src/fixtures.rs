@@ -54,14 +54,14 @@ pub fn options(secret: &Value) -> CloudOptions {
     }
 }
 
-/// Rates at which calls are placed with every provider that has an account in the secret.
+/// Rates at which calls are placed with every provider and further account that has a `dial` in the secret.
 ///
 /// # Panics
 /// If the rate is out of range.
 #[must_use]
 pub fn dial_rates(secret: &Value, rate: &str) -> DialRates {
-    let has_account = |provider: &Provider| secret[provider.as_str()]["dial"].is_object();
-    let rates = Provider::ALL.into_iter().filter(has_account).map(|provider| format!("{provider}={rate}"));
+    let entries = secret.as_object().into_iter().flatten();
+    let rates = entries.filter(|(_, entry)| entry["dial"].is_object()).map(|(name, _)| format!("{name}={rate}"));
     let rates: Vec<String> = rates.collect();
     rates.join(",").parse().unwrap_or_else(|error| panic!("{error}"))
 }

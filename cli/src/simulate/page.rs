@@ -230,7 +230,7 @@ fn walls(resources: &[Resource]) -> String {
         [] => "No limit is exceeded at this size.\n".to_owned(),
         list => format!(
             "These limits are exceeded. The numbers are the webhooks a day at which they are met. \"At most\" is the number with the \
-             largest value\nof the parameter. Beyond it, a second stack helps. Where all calls are at one provider, more providers help too.\n\n{}",
+             largest value\nof the parameter. Beyond it, a second stack helps. Where all calls are at one account, more accounts help too.\n\n{}",
             list.concat()
         ),
     };

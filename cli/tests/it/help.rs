@@ -10,9 +10,10 @@ const CREATE: [&str; 8] = ["call", "create", "--from-number", "+1", "--to-number
 const SECONDS: &str = "not a whole number of seconds between 1s and 24h";
 
 /// Message about an unknown provider, where the names of configured providers are accepted too.
-const PROVIDERS: &str = "signalwire, generic, and names such as x-acme of configured providers\n";
+const PROVIDERS: &str =
+    "signalwire, generic, and accounts of them such as twilio-eu, and names such as x-acme of configured providers\n";
 /// The same, where the name of Switchhook itself is accepted too.
-const SENDERS: &str = "signalwire, generic, switchhook, and names such as x-acme of configured providers\n";
+const SENDERS: &str = "signalwire, generic, and accounts of them such as twilio-eu, switchhook, and names such as x-acme of configured providers\n";
 
 fn help(arguments: &[&str]) -> String {
     let output = switchhook(arguments);

@@ -120,7 +120,7 @@ fn tabs(filter: &CallFilter) -> Markup {
 fn filters(filter: &CallFilter) -> Markup {
     let jobs: Vec<&str> = JobState::ALL.map(JobState::as_str).into();
     let mut providers: Vec<&str> = Provider::ALL.iter().map(Provider::as_str).collect();
-    providers.extend(filter.provider.as_ref().filter(|provider| provider.is_configured()).map(Provider::as_str));
+    providers.extend(filter.provider.as_ref().filter(|provider| provider.is_named()).map(Provider::as_str));
     html! {
         form.filters method="get" action="/calls" {
             input type="hidden" name="tab" value=(filter.tab.as_str());

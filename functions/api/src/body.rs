@@ -9,7 +9,7 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_domain::{
     APPOINTMENT_ID_BYTES_MAX, CALL_ATTEMPTS_MAX, CallingWindow, Day, PhoneNumber, Provider, Timestamp, WindowError,
 };
-use switchhook_providers::{ReadError, distinct_json, is_reserved_metadata};
+use switchhook_providers::{ReadError, api_url, distinct_json, is_reserved_metadata};
 
 use crate::idempotency::is_key;
 use crate::number::INVALID_NUMBER;
@@ -133,30 +133,18 @@ fn read_call(body: &Map<String, Value>, errors: Vec<FieldError>, now: Timestamp)
 }
 
 /// True if Switchhook can place calls through this provider. The dialer checks later whether the provider is configured.
-pub(crate) const fn can_place_calls(provider: Provider) -> bool {
-    match provider {
-        Provider::Retell
-        | Provider::Twilio
-        | Provider::Vapi
-        | Provider::Telnyx
-        | Provider::ElevenLabs
-        | Provider::Plivo
-        | Provider::Vonage
-        | Provider::LiveKit
-        | Provider::Bland
-        | Provider::SignalWire => true,
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => false,
-    }
+pub(crate) fn can_place_calls(provider: Provider) -> bool {
+    api_url(provider).is_some()
 }
 
 /// True if this provider may call a SIP address. LiveKit does not: it adds the host of its trunk to each address.
-const fn calls_sip_addresses(provider: Provider) -> bool {
-    can_place_calls(provider) && !matches!(provider, Provider::LiveKit)
+fn calls_sip_addresses(provider: Provider) -> bool {
+    can_place_calls(provider) && provider.vendor() != Provider::LiveKit
 }
 
 /// True if this provider gets the metadata in the query of a URL.
-const fn gets_metadata_in_url(provider: Provider) -> bool {
-    matches!(provider, Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::SignalWire)
+fn gets_metadata_in_url(provider: Provider) -> bool {
+    matches!(provider.vendor(), Provider::Twilio | Provider::Plivo | Provider::Vonage | Provider::SignalWire)
 }
 
 /// Number of bytes that the metadata has in a query: `name=value&` for each entry, percent-encoded.
@@ -277,8 +265,11 @@ impl Reader {
     /// Reads `providers`, or `provider` for a list of one.
     fn providers(&mut self, body: &Map<String, Value>) -> Option<Vec<Provider>> {
         let dialing: Vec<Provider> = Provider::ALL.into_iter().filter(|provider| can_place_calls(*provider)).collect();
-        let find = |name: &Value| dialing.iter().copied().find(|provider| name.as_str() == Some(provider.as_str()));
-        let names = || dialing.iter().map(Provider::as_str).collect::<Vec<_>>().join(", ");
+        let find = |name: &Value| name.as_str()?.parse().ok().filter(|provider| can_place_calls(*provider));
+        let names = || {
+            let names = dialing.iter().map(Provider::as_str).collect::<Vec<_>>();
+            format!("{}, or an account such as twilio-eu", names.join(", "))
+        };
         match (body.get("provider"), body.get("providers")) {
             (Some(name), None) => {
                 let provider = find(name);

@@ -24,7 +24,7 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::http::trace_id_of;
 use switchhook_aws::inbox::{CreationOutcome, creation_id};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
-use switchhook_domain::{Call, CallCreation, CallId, NewCall, Timestamp, TraceId, Transition};
+use switchhook_domain::{Call, CallCreation, CallId, NewCall, Provider, Timestamp, TraceId, Transition};
 
 use crate::api::{Api, RACES_MAX};
 use crate::body::{self, BatchEntry, KEY_FIELD};
@@ -126,6 +126,9 @@ impl Api {
         trace_id: Option<TraceId>,
         now: Timestamp,
     ) -> Result<Answer, RequestError> {
+        if let Some(account) = self.calls.unlisted_account(&request.providers).await? {
+            return Err(unknown_account(account));
+        }
         let hash = request.hash().map_err(RequestError::Hash)?;
         let (mut call_id, earlier_id) = match key {
             Some(key) => (keyed_call_id(caller, key), None),
@@ -262,6 +265,14 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
     let (status, action_taken) =
         if is_repeated { (StatusCode::OK, REPEATED) } else { (StatusCode::CREATED, "created") };
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
+}
+
+/// Error about a further account that never had a rate. Nobody would look for the calls that wait for it.
+fn unknown_account(account: Provider) -> RequestError {
+    let message = format!(
+        "names the account {account}, which has no rate: give it one in the parameter DialRates, and send the call again a minute later"
+    );
+    RequestError::Problem(Problem::invalid(vec![FieldError::new("provider", message)]))
 }
 
 fn key_reused() -> RequestError {

@@ -58,7 +58,11 @@ fn document_names_what_the_code_names() {
     assert_eq!(values("JobState"), names(JobState::ALL.map(JobState::as_str)));
     assert_eq!(values("BuiltInProvider"), names(Provider::ALL.iter().map(Provider::as_str)));
     let dialing = Provider::ALL.iter().filter(|provider| can_place_calls(**provider));
-    assert_eq!(values("DialingProvider"), names(dialing.map(Provider::as_str)));
+    assert_eq!(values("DialingProvider"), names(dialing.clone().map(Provider::as_str)));
+    let accounts = |providers: Vec<&str>| json!(format!("^({})-[a-z0-9]([a-z0-9-]*[a-z0-9])?$", providers.join("|")));
+    let pattern = |name: &str| document()["components"]["schemas"][name]["pattern"].clone();
+    assert_eq!(pattern("DialingAccount"), accounts(dialing.map(Provider::as_str).collect()));
+    assert_eq!(pattern("ProviderAccount"), accounts(Provider::ALL.iter().map(Provider::as_str).collect()));
     let problems = ProblemKind::ALL.map(|kind| format!("urn:switchhook:problem:{}", kind.code()));
     assert_eq!(values("ProblemType"), names(problems));
     assert_eq!(values("StopReason"), names(StopReason::ALL.map(StopReason::as_str)));

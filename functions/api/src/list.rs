@@ -6,6 +6,7 @@
 //!
 //! A request reads a limited number of rows. So a page may hold fewer calls than `limit`, or none, and still have a next page.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use switchhook_aws::Error;
@@ -91,7 +92,7 @@ impl ListQuery {
         let mut rows = 0;
         let starts_settled = last.as_ref().is_some_and(|last| last.queue == WakeQueue::Settled);
         let (settled, open): (Vec<_>, Vec<_>) =
-            self.queues().into_iter().partition(|queue| *queue == WakeQueue::Settled);
+            self.queues(calls).await?.into_iter().partition(|queue| *queue == WakeQueue::Settled);
         let parts = [(open, Order::EarliestFirst), (settled, Order::LatestFirst)];
         for (queues, order) in
             parts.into_iter().skip(usize::from(starts_settled)).filter(|(queues, _)| !queues.is_empty())
@@ -127,25 +128,31 @@ impl ListQuery {
         Ok(page)
     }
 
-    /// Wake queues that may hold matching calls.
-    fn queues(&self) -> Vec<WakeQueue> {
-        let queues = match self.job {
-            Some(JobState::Pending) => WakeQueue::PENDING.to_vec(),
-            Some(JobState::Claimed) => vec![WakeQueue::Claims],
-            Some(JobState::InProgress) => WakeQueue::OPEN.to_vec(),
+    /// Returns the wake queues that may hold matching calls.
+    async fn queues(&self, calls: &Calls) -> Result<Vec<WakeQueue>, Error> {
+        let starts_settled = self.start.as_ref().is_some_and(|start| start.queue == WakeQueue::Settled);
+        let has_pending = !starts_settled && self.job.is_none_or(|job| job == JobState::Pending);
+        let accounts = if has_pending { calls.accounts().await? } else { BTreeSet::new() };
+        Ok(WakeQueue::all(&accounts).into_iter().filter(|queue| self.includes(*queue)).collect())
+    }
+
+    /// True if the wake queue may hold matching calls.
+    fn includes(&self, queue: WakeQueue) -> bool {
+        let of_job = match self.job {
+            Some(JobState::Pending) => queue.is_pending(),
+            Some(JobState::Claimed) => queue == WakeQueue::Claims,
+            Some(JobState::InProgress) => WakeQueue::OPEN.contains(&queue),
             // A call with a final job is not settled until all its attempts have ended and their outcomes are known.
-            Some(JobState::Completed | JobState::Failed | JobState::Missed | JobState::Canceled) => {
-                [[WakeQueue::Settled].as_slice(), &WakeQueue::OPEN].concat()
-            }
-            None => WakeQueue::all().collect(),
+            Some(JobState::Completed | JobState::Failed | JobState::Missed | JobState::Canceled) => !queue.is_pending(),
+            None => true,
         };
         // A settled call is never stuck.
-        queues.into_iter().filter(|queue| self.stuck_for.is_none() || *queue != WakeQueue::Settled).collect()
+        of_job && (self.stuck_for.is_none() || queue != WakeQueue::Settled)
     }
 
     /// True if the position is inside this list.
     fn can_start_at(&self, at: &Position, now: Timestamp) -> bool {
-        at.entry.wake_at <= self.until(at.queue, now) && self.queues().contains(&at.queue)
+        at.entry.wake_at <= self.until(at.queue, now) && self.includes(at.queue)
     }
 
     /// Latest time of the entries of a wake queue that may match.

@@ -106,6 +106,9 @@ impl Consumer {
         not_before: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<Result<bool, NotScheduled>, Error> {
+        if let Some(account) = self.calls.unlisted_account(&call.plan.providers).await? {
+            return Err(Error::UnlistedAccount(account));
+        }
         let call_id = call.call_id.clone();
         let trace_id = call.plan.trace_id.clone();
         let creation = CallCreation { call, created_at: now };

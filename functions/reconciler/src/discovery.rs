@@ -50,7 +50,7 @@ impl Reconciler {
         let accounts = self.dial_accounts.current(started).await;
         let discovers = |provider: &Provider| accounts.config(*provider).is_some_and(AccountConfig::discovers);
         let (mut works, mut first_error) = (Vec::new(), None);
-        for provider in Provider::ALL.into_iter().filter(discovers) {
+        for provider in accounts.named().filter(discovers) {
             match self.inbox.discovery_cursor(provider).await.map(|stored| next_period(stored, self.newest_call())) {
                 Ok(None) => {}
                 Ok(Some(_)) => {

@@ -334,9 +334,9 @@ impl<'a> Flow<'a> {
         self.or_unavailable(provider, places)
     }
 
-    /// The other providers, without those that [could not be read](Self::or_unavailable).
+    /// The other providers with a rate, without those that [could not be read](Self::or_unavailable).
     fn others(&self, provider: Provider) -> Vec<Provider> {
-        Provider::ALL.into_iter().filter(|other| *other != provider && !self.unread.contains(other)).collect()
+        self.dial_rates.providers().filter(|other| *other != provider && !self.unread.contains(other)).collect()
     }
 
     /// Number of claims that the other providers allow. `None` if no other provider gets calls.

@@ -73,8 +73,22 @@ impl Scheduler {
         started: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
-        let providers = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some()).collect();
-        self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await
+        let built_in = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
+        let mut providers: BTreeSet<Provider> = built_in.chain(self.dial_rates.providers()).collect();
+        let listed = self.list_accounts().await.map(|accounts| providers.extend(accounts));
+        listed.and(self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await)
+    }
+
+    /// Returns the listed accounts, with those that have a rate. Calls may wait for an account that has none any more.
+    async fn list_accounts(&self) -> Result<BTreeSet<Provider>, Error> {
+        let mut listed = self.calls.accounts().await?;
+        let with_rate = self.dial_rates.providers().filter(|provider| provider.is_named());
+        let new: BTreeSet<Provider> = with_rate.filter(|account| !listed.contains(account)).collect();
+        if !new.is_empty() {
+            self.calls.list_accounts(&new).await?;
+            listed.extend(new);
+        }
+        Ok(listed)
     }
 
     /// Has the scheduler look again at these providers, which have as many calls as they may have, every ten seconds until the next run. At

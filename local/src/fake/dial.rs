@@ -28,11 +28,11 @@ impl State {
         let Some(number) = order.to.as_str().filter(|number| !number.is_empty()) else {
             return error(422, "to_number is missing");
         };
-        if order.provider == Provider::Twilio && self.blocked_numbers.contains(number) {
+        if order.provider.vendor() == Provider::Twilio && self.blocked_numbers.contains(number) {
             self.record_dial(&order, now, RequestResult::Refused);
             return blocked_number();
         }
-        if order.provider == Provider::Twilio
+        if order.provider.vendor() == Provider::Twilio
             && order.from.as_str().is_some_and(|from| self.blocked_numbers.contains(from))
         {
             self.record_dial(&order, now, RequestResult::Refused);
@@ -91,8 +91,8 @@ impl State {
         (behaviour, is_over_capacity): (Behaviour, bool),
         now: i64,
     ) -> (String, FakeCall) {
-        let prefix = match order.provider {
-            Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => "call_",
+        let prefix = match order.provider.vendor() {
+            Provider::Retell | Provider::Daily | Provider::Generic | Provider::Named(_) => "call_",
             Provider::Twilio => "CA",
             Provider::Vapi => "vapi_",
             Provider::Telnyx => "v3:",

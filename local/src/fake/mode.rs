@@ -95,10 +95,8 @@ impl Mode {
         let dials = |response, result| Some(Refusal { response, result, is_for_dials_only: true });
         match self {
             Self::Normal | Self::FailsAfterDial => None,
-            Self::OverCapacity => match provider {
-                Provider::Retell | Provider::Vapi | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
-                    None
-                }
+            Self::OverCapacity => match provider.vendor() {
+                Provider::Retell | Provider::Vapi | Provider::Daily | Provider::Generic | Provider::Named(_) => None,
                 Provider::Twilio => {
                     let message = json!({"code": 10_004, "message": "Call concurrency limit exceeded", "status": 400});
                     dials(respond(400, &message), RequestResult::RateLimited)

@@ -35,8 +35,8 @@ pub(super) fn error(status: u16, message: &str) -> ApiResponse {
 
 /// Response that refuses the called number.
 pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
-    match provider {
-        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+    match provider.vendor() {
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Named(_) => {
             error(422, "to_number is not valid")
         }
         Provider::Twilio | Provider::SignalWire => {

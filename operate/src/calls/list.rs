@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::Serialize;
-use switchhook_aws::calls::{Loaded, Merge, Order, Position, Resolved, WakeQueue};
+use switchhook_aws::calls::{Calls, Loaded, Merge, Order, Position, Resolved, WakeQueue};
 use switchhook_aws::inbox::ReceivedEvent;
 use switchhook_domain::{Call, CallId, JobState, Provider, STUCK_AFTER, Timestamp};
 
@@ -67,18 +67,18 @@ impl Tab {
     }
 
     /// Returns the wake queues of the list, and its order. `None` for the list by received events.
-    fn queues(self) -> Option<(Vec<WakeQueue>, Order)> {
-        match self {
+    async fn queues(self, calls: &Calls) -> Result<Option<(Vec<WakeQueue>, Order)>, Error> {
+        Ok(match self {
             Self::Recent => None,
             Self::InFlight => Some((WakeQueue::OPEN.to_vec(), Order::LatestFirst)),
             Self::InDoubt => Some((vec![WakeQueue::Claims], Order::LatestFirst)),
-            Self::Waiting => Some((WakeQueue::PENDING.to_vec(), Order::EarliestFirst)),
+            Self::Waiting => Some((calls.pending_queues().await?, Order::EarliestFirst)),
             Self::Stuck => {
-                let queues = WakeQueue::PENDING.into_iter().chain(WakeQueue::OPEN).collect();
+                let queues = [calls.pending_queues().await?.as_slice(), &WakeQueue::OPEN].concat();
                 Some((queues, Order::EarliestFirst))
             }
             Self::Settled => Some((vec![WakeQueue::Settled], Order::LatestFirst)),
-        }
+        })
     }
 }
 
@@ -169,7 +169,7 @@ pub struct CallPage {
 /// # Errors
 /// A read failed, or the cursor is of no page of this list.
 pub async fn list(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error> {
-    match filter.tab.queues() {
+    match filter.tab.queues(&stack.calls).await? {
         Some((queues, order)) => by_queue(stack, filter, &queues, order).await,
         None => by_event(stack, filter).await,
     }
@@ -180,7 +180,7 @@ async fn by_queue(stack: &Stack, filter: &CallFilter, queues: &[WakeQueue], orde
     let overdue = now.minus(STUCK_AFTER);
     // A call that is due later is not stuck.
     let latest = |queue: WakeQueue| {
-        if filter.tab == Tab::Stuck && WakeQueue::PENDING.contains(&queue) { overdue } else { Timestamp::MAX }
+        if filter.tab == Tab::Stuck && queue.is_pending() { overdue } else { Timestamp::MAX }
     };
     let start = filter.cursor.as_deref().map(|text| {
         Position::parse(text).filter(|start| queues.contains(&start.queue)).ok_or(Refusal::UnknownPosition)

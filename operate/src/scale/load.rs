@@ -300,14 +300,14 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         up_to(
             PER_SECOND_MAX * BOOKED_SHARE,
             resource(
-                "dials per second, all through one provider",
+                "dials per second, all through one account",
                 dials,
                 "d",
                 (
                     parameter::DIAL_RATE * BOOKED_SHARE,
                     format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
                 ),
-                "`DialRates` without `*`, at most 200 for each provider, or more providers",
+                "`DialRates` without `*`, at most 200 for each account, or more accounts",
                 Effect::Delays,
                 "Calls are placed later than they are due",
             ),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::Timestamp;
 
 use super::sources::{Count, Metrics, Overdue, REJECTED_IN, Read, Rejections, Runs, Sources};
 use super::thresholds::{
@@ -247,7 +247,7 @@ fn rejected_line(metrics: &Metrics, now: Timestamp) -> Evidence {
     if let Some(Rejections { by_provider, bad_signature }) = &metrics.rejections {
         let bad_signature = sum(bad_signature);
         for (provider, (rejected, received)) in
-            Provider::ALL.into_iter().zip(by_provider.iter().zip(&metrics.by_provider))
+            metrics.providers.iter().zip(by_provider.iter().zip(&metrics.by_provider))
         {
             let (rejected, received) = (sum(rejected), sum(received));
             if rejected > 0.0 && rejected >= received {

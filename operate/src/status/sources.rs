@@ -81,7 +81,9 @@ pub(super) struct Metrics {
     pub(super) disabled: Series,
     pub(super) events_age: Series,
     pub(super) dial_age: Series,
-    /// Received webhooks of each provider, in the order of [`Provider::ALL`]. Empty for one that sent none in the last ten days.
+    /// Providers that Switchhook has code for, and the further accounts of them that place calls.
+    pub(super) providers: Vec<Provider>,
+    /// Received webhooks of each of the `providers`. Empty for one that sent none in the last ten days.
     pub(super) by_provider: Vec<Series>,
     /// The same of the last ten days, by five minutes.
     pub(super) ten_days: Vec<Series>,
@@ -101,7 +103,7 @@ pub(super) struct Runs {
 /// Rejected webhooks of the last hour. No metric has both a provider and a cause.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Rejections {
-    /// In the order of [`Provider::ALL`].
+    /// In the order of [`Metrics::providers`].
     pub(super) by_provider: Vec<Series>,
     /// Webhooks that no key verified.
     pub(super) bad_signature: Series,
@@ -138,8 +140,15 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
     };
     let count_since = |kind, since| async move { attention(stack, kind, since).await.map_err(reason) };
     let count = |kind| count_since(kind, Timestamp::from_millis(0));
+    let accounts = stack.calls.accounts().await.map_err(|error| reason(error.into()));
+    // Without the list, only the providers that Switchhook has code for are shown.
+    let named: Vec<Provider> = Provider::ALL.into_iter().chain(accounts.iter().flatten().copied()).collect();
+    let pending = async {
+        let queues = accounts.as_ref().map(WakeQueue::pending).map_err(Clone::clone)?;
+        overdue(stack, &queues, now).await.map_err(reason)
+    };
     let (alarms, metrics, swept, health) =
-        tokio::join!(alarms(stack), metrics(stack, now), swept(stack), provider_health(stack));
+        tokio::join!(alarms(stack), metrics(stack, &named, now), swept(stack), provider_health(stack, &named));
     let (events_queue, dial_queue, due_queue, dead_letters, relay_failures) = tokio::join!(
         depth(&stack.events_queue),
         depth(&stack.dial_queue),
@@ -148,7 +157,7 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
         depth(&stack.relay_failures_queue)
     );
     let (due, wake, quarantined, dead_lettered, retrying, conflicts) = tokio::join!(
-        overdue(stack, &WakeQueue::PENDING, now),
+        pending,
         overdue(stack, &WakeQueue::OPEN, now),
         count(AttentionKind::Quarantined),
         count(AttentionKind::DeadLettered),
@@ -165,7 +174,7 @@ pub(super) async fn read(stack: &Stack, now: Timestamp) -> Sources {
         due_queue,
         dead_letters,
         relay_failures,
-        due: due.map_err(reason),
+        due,
         wake: wake.map_err(reason),
         swept: swept.map_err(reason),
         health: health.map_err(reason),
@@ -181,7 +190,7 @@ async fn alarms(stack: &Stack) -> Option<Read<Vec<Alarm>>> {
     Some(services.alarms(&stack.names.stack).await.map_err(reason))
 }
 
-async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
+async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Metrics, Error> {
     let of_function = |function: &str, name: &str, statistic: &str| {
         let dimensions = [("stack", stack.names.stack.as_str()), ("function", function)];
         MetricQuery::new("Switchhook", name, &dimensions, statistic, PERIOD)
@@ -226,7 +235,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
     }
     // A request has one beginning for all its metrics, so the ten days need a request of their own. CloudWatch charges for metrics, not
     // for requests.
-    let of_ten_days = Provider::ALL.map(|provider| of_provider(provider, PERIOD));
+    let of_ten_days: Vec<MetricQuery> = named.iter().map(|provider| of_provider(*provider, PERIOD)).collect();
     let (all, ten_days) =
         tokio::join!(stack.metrics(&queries, now.minus(LOOK_BACK)), stack.metrics(&of_ten_days, now.minus(PAUSES_IN)));
     let (mut all, ten_days) = (all?.into_iter(), ten_days?);
@@ -236,7 +245,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
     let hour = now.minus(REJECTED_IN);
     let is_rejecting = rejected.0.iter().any(|(at, value)| *at >= hour && *value > 0.0);
     let heard: Vec<bool> = ten_days.iter().map(|series| series.sum() > 0.0).collect();
-    let providers = || Provider::ALL.into_iter().zip(&heard).filter(|(_, heard)| **heard).map(|(provider, _)| provider);
+    let providers = || named.iter().zip(&heard).filter(|(_, heard)| **heard).map(|(provider, _)| *provider);
     let mut details: Vec<MetricQuery> = providers().map(|provider| of_provider(provider, MINUTE)).collect();
     if is_rejecting {
         details.extend(providers().map(|provider| with(by_minute("rejected"), "provider", provider.as_str())));
@@ -275,6 +284,7 @@ async fn metrics(stack: &Stack, now: Timestamp) -> Result<Metrics, Error> {
         refolds_given_up: next(),
         scheduler_runs: Runs { scheduled: next(), invocations: next(), errors: next() },
         reconciler_runs: Runs { scheduled: next(), invocations: next(), errors: next() },
+        providers: named.to_vec(),
         by_provider,
         ten_days,
     })
@@ -304,8 +314,8 @@ async fn swept(stack: &Stack) -> Result<Option<Timestamp>, Error> {
     Ok(cursor.map(|cursor| Timestamp::from_millis((cursor.swept_minute() + 1).saturating_mul(60_000))))
 }
 
-async fn provider_health(stack: &Stack) -> Result<Vec<ProviderHealth>, Error> {
-    let reads = Provider::ALL.into_iter().map(|provider| stack.calls.provider_health_eventual(provider));
+async fn provider_health(stack: &Stack, named: &[Provider]) -> Result<Vec<ProviderHealth>, Error> {
+    let reads = named.iter().map(|provider| stack.calls.provider_health_eventual(*provider));
     Ok(concurrently(CONCURRENCY, reads).await?)
 }
 

@@ -51,7 +51,7 @@ impl Silence {
             times.sort_unstable();
             times
         };
-        let silences = Provider::ALL.into_iter().zip(0..).filter_map(|(provider, index)| {
+        let silences = metrics.providers.iter().zip(0..).filter_map(|(provider, index)| {
             let known = received(metrics.ten_days.get(index));
             let last = received(metrics.by_provider.get(index)).last().copied().max(known.last().copied())?;
             let seconds =
@@ -59,7 +59,7 @@ impl Silence {
             let is_known = known.first().is_some_and(|first| seconds(*first, last) >= KNOWN_SECONDS_MIN);
             let pauses = known.iter().zip(known.iter().skip(1)).map(|(from, to)| seconds(*from, *to));
             let longest_pause = pauses.max().filter(|_| is_known);
-            Some(Self { provider, seconds: seconds(last, now), longest_pause })
+            Some(Self { provider: *provider, seconds: seconds(last, now), longest_pause })
         });
         silences.collect()
     }
@@ -106,6 +106,7 @@ mod tests {
             received: series(&[(10, 9.0), (100, 4.0), (4_000, 50.0)]),
             duplicate: series(&[(10, 2.0)]),
             rejected: series(&[(10, 1.0)]),
+            providers: Provider::ALL.into(),
             by_provider: vec![series(&[(10, 9.0), (100, 4.0)]), series(&[(30, 0.0)])],
             ..Metrics::default()
         };
@@ -121,7 +122,8 @@ mod tests {
     /// Silence of a provider that sent webhooks so many hours ago.
     fn silence(hours: &[u64]) -> Silence {
         let known: Vec<(u64, f64)> = hours.iter().map(|hours| (hours * 3_600, 1.0)).collect();
-        let metrics = Metrics { ten_days: vec![series(&known)], ..Metrics::default() };
+        let providers = vec![Provider::Retell];
+        let metrics = Metrics { providers, ten_days: vec![series(&known)], ..Metrics::default() };
         Silence::all(&metrics, NOW).remove(0)
     }
 

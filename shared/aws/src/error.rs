@@ -2,6 +2,7 @@
 
 use std::error::Error as StdError;
 
+use switchhook_domain::Provider;
 use thiserror::Error;
 
 pub(crate) type Source = Box<dyn StdError + Send + Sync>;
@@ -47,6 +48,10 @@ pub enum Error {
     DecodeEntity(&'static str),
     #[error("could not list calls")]
     ListCalls(#[source] Source),
+    #[error(
+        "the account {0} never had a rate in the parameter DialRates, so nobody would look for calls that wait for it"
+    )]
+    UnlistedAccount(Provider),
     #[error("could not read {0} of the call's row")]
     DecodeCall(String),
     #[error("could not copy the items of a table")]
@@ -93,6 +98,7 @@ impl Error {
             Self::WriteEntity(_) => "write_entity",
             Self::DecodeEntity(_) => "decode_entity",
             Self::ListCalls(_) => "list_calls",
+            Self::UnlistedAccount(_) => "unlisted_account",
             Self::DecodeCall(_) => "decode_call",
             Self::CopyTable(_) => "copy_table",
             Self::EncodeCall(_) => "encode_call",

@@ -78,7 +78,7 @@ impl ApiUrls {
         Self(named.collect())
     }
 
-    /// Replaces the URL of one provider.
+    /// Replaces the URL of one provider, and of its further accounts.
     #[must_use]
     pub fn with(mut self, provider: Provider, url: &str) -> Self {
         self.0.insert(provider, url.trim_end_matches('/').to_owned());
@@ -92,7 +92,7 @@ impl ApiUrls {
             ApiUrl::OfRegion(urls) => request.base_url.as_deref().or(urls.first().copied()),
             ApiUrl::OfAccount => request.base_url.as_deref(),
         };
-        self.0.get(&provider).map(String::as_str).or(url)
+        self.0.get(&provider).or_else(|| self.0.get(&provider.vendor())).map(String::as_str).or(url)
     }
 }
 

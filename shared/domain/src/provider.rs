@@ -1,4 +1,4 @@
-//! Providers: those that Switchhook has code for, and those that a stack's configuration describes.
+//! Providers: those that Switchhook has code for, further accounts of them, and those that a stack's configuration describes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,6 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 /// Provider whose webhooks Switchhook reads. Stored and sent as its name.
+///
+/// **A further account of a provider is a provider of its own**, with a name, keys, limits and a health of its own. Only what its
+/// webhooks and its API mean is the [vendor's](Provider::vendor).
 ///
 /// The generic provider is the last one, because every other provider that reports an attempt is preferred to it. See
 /// [`Call::attempt_provider`](crate::Call::attempt_provider).
@@ -24,9 +27,9 @@ pub enum Provider {
     Daily,
     Bland,
     SignalWire,
-    /// Sender whose signature and events are described by the configuration of the stack. It has no API, so Switchhook cannot place
-    /// calls with it.
-    Configured(ProviderName),
+    /// Further account of one of the providers above, or a sender whose signature and events are described by the configuration of the
+    /// stack. Such a sender has no API, so Switchhook cannot place calls with it.
+    Named(ProviderName),
     /// Any other sender that can sign its webhooks. It has no API either.
     Generic,
 }
@@ -64,7 +67,7 @@ impl Provider {
             Self::Bland => "bland",
             Self::SignalWire => "signalwire",
             Self::Generic => "generic",
-            Self::Configured(name) => name.as_str(),
+            Self::Named(name) => name.as_str(),
         }
     }
 
@@ -72,8 +75,8 @@ impl Provider {
     /// the call was answered, or reports what the person said together with the ending (Bland). A configured provider reports an
     /// outcome if the parameter `OutcomeProviders` names it, so this is false.
     #[must_use]
-    pub const fn reports_outcome(self) -> bool {
-        match self {
+    pub fn reports_outcome(self) -> bool {
+        match self.vendor() {
             Self::Retell | Self::Vapi | Self::ElevenLabs | Self::Generic => true,
             Self::Twilio
             | Self::Telnyx
@@ -83,13 +86,31 @@ impl Provider {
             | Self::Daily
             | Self::Bland
             | Self::SignalWire
-            | Self::Configured(_) => false,
+            | Self::Named(_) => false,
         }
+    }
+
+    /// Returns the provider whose code reads the webhooks and makes the requests: `retell` for `retell` and for its account `retell-eu`. A
+    /// configured provider is its own vendor, so of all named ones only these are returned.
+    #[must_use]
+    pub fn vendor(self) -> Self {
+        self.name().and_then(ProviderName::vendor).unwrap_or(self)
     }
 
     /// True if the configuration of a stack describes the provider.
     #[must_use]
-    pub const fn is_configured(self) -> bool {
+    pub fn is_configured(self) -> bool {
+        self.name().is_some_and(|name| name.vendor().is_none())
+    }
+
+    /// True if the configuration of a stack names the provider: it is configured, or a further account.
+    #[must_use]
+    pub const fn is_named(self) -> bool {
+        self.name().is_some()
+    }
+
+    /// Name that the configuration of a stack gave the provider. `None` if Switchhook has code for it.
+    const fn name(self) -> Option<ProviderName> {
         match self {
             Self::Retell
             | Self::Twilio
@@ -102,8 +123,8 @@ impl Provider {
             | Self::Daily
             | Self::Bland
             | Self::SignalWire
-            | Self::Generic => false,
-            Self::Configured(_) => true,
+            | Self::Generic => None,
+            Self::Named(name) => Some(name),
         }
     }
 }
@@ -129,7 +150,8 @@ impl<'de> Deserialize<'de> for Provider {
 /// Error for an unknown provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic"
+    "unknown provider {0:?}: known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, \
+     and accounts of them such as twilio-eu"
 )]
 pub struct UnknownProvider(pub String);
 
@@ -137,17 +159,17 @@ impl FromStr for Provider {
     type Err = UnknownProvider;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let built_in = Self::ALL.into_iter().find(|provider| provider.as_str() == text);
-        let configured = || ProviderName::new(text).map(Self::Configured);
-        built_in.or_else(configured).ok_or_else(|| UnknownProvider(text.to_owned()))
+        let named = || ProviderName::new(text).map(Self::Named);
+        vendor_named(text).or_else(named).ok_or_else(|| UnknownProvider(text.to_owned()))
     }
 }
 
-/// Name of a configured provider: `x-`, then lower-case letters, digits and hyphens, for example `x-acme`.
+/// Name that the configuration of a stack gives: `x-acme` for a configured provider, and `twilio-eu` for a further account of Twilio. The rest
+/// has lower-case letters, digits and hyphens, and neither begins nor ends with a hyphen.
 ///
 /// **The prefix keeps ids apart.** A call id that begins with the name of a provider belongs to that provider, and no other sender may
-/// use it. The prefix tells such a name without the configuration. And a provider that a later version has code for never has
-/// the name of one that a stack configured before.
+/// use it. The prefix tells such a name without the configuration. It also says whose code reads the webhooks of an account. And a provider
+/// that a later version has code for never has the name of one that a stack configured before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProviderName {
     /// The name, filled up with zeros.
@@ -158,18 +180,31 @@ pub struct ProviderName {
 impl ProviderName {
     /// Longest name, in bytes. A name is part of every id of its provider.
     pub const BYTES_MAX: usize = 24;
-    const PREFIX: &str = "x-";
+    /// Longest text after the name of the provider and a hyphen, in bytes.
+    const ACCOUNT_BYTES_MAX: usize = 12;
+    const CONFIGURED: &str = "x";
 
     /// Makes a name of a text. `None` if the text is no such name.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
-        let rest = text.strip_prefix(Self::PREFIX)?;
-        let is_valid = rest.starts_with(|first: char| first.is_ascii_lowercase())
+        let (prefix, rest) = text.split_once('-')?;
+        let rest_max = match vendor_named(prefix) {
+            Some(_) => Self::ACCOUNT_BYTES_MAX,
+            None if prefix == Self::CONFIGURED => Self::BYTES_MAX - Self::CONFIGURED.len() - 1,
+            None => return None,
+        };
+        let is_valid = !rest.starts_with('-')
             && !rest.ends_with('-')
+            && (1..=rest_max).contains(&rest.len())
             && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
         let mut bytes = [0; Self::BYTES_MAX];
         bytes.get_mut(..text.len()).filter(|_| is_valid)?.copy_from_slice(text.as_bytes());
         Some(Self { bytes, length: u8::try_from(text.len()).ok()? })
+    }
+
+    /// Provider of the account that has this name. `None` if it is the name of a configured provider.
+    fn vendor(self) -> Option<Provider> {
+        self.as_str().split_once('-').and_then(|(prefix, _)| vendor_named(prefix))
     }
 
     #[must_use]
@@ -179,32 +214,36 @@ impl ProviderName {
     }
 }
 
+/// Provider that Switchhook has code for, by its name.
+fn vendor_named(name: &str) -> Option<Provider> {
+    Provider::ALL.into_iter().find(|provider| provider.as_str() == name)
+}
+
 impl fmt::Debug for ProviderName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ProviderName({})", self.as_str())
     }
 }
 
-/// Set of providers.
+/// Set of providers. It has the further accounts of each provider that it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSet {
     /// A bit for each provider of [`Provider::ALL`], by its place there.
     built_in: u32,
-    configured: [Option<ProviderName>; Self::CONFIGURED_MAX],
+    named: [Option<ProviderName>; Self::NAMED_MAX],
     /// True if the set has every configured provider, whatever its name.
     has_every_configured: bool,
 }
 
 impl ProviderSet {
     /// Every provider.
-    pub const ALL: Self =
-        Self { built_in: u32::MAX, configured: [None; Self::CONFIGURED_MAX], has_every_configured: true };
+    pub const ALL: Self = Self { built_in: u32::MAX, named: [None; Self::NAMED_MAX], has_every_configured: true };
 
     /// In a text, this name means the providers that report an outcome.
     const DEFAULT: &str = "default";
 
-    /// Most configured providers that a set can name. A set is copied into every fold.
-    pub const CONFIGURED_MAX: usize = 8;
+    /// Most configured providers and accounts that a set can name. A set is copied into every fold.
+    pub const NAMED_MAX: usize = 8;
 
     /// Returns the providers that report an outcome.
     #[must_use]
@@ -216,42 +255,31 @@ impl ProviderSet {
         set
     }
 
-    /// Adds a provider. Returns false if the set has no room for another configured provider.
+    /// Adds a provider. Returns false if the set has no room for another name.
     pub fn insert(&mut self, provider: Provider) -> bool {
         if self.contains(provider) {
             return true;
         }
-        if let Provider::Configured(name) = provider {
-            let free = self.configured.iter_mut().find(|slot| slot.is_none());
+        if let Some(name) = provider.name() {
+            let free = self.named.iter_mut().find(|slot| slot.is_none());
             return free.map(|slot| *slot = Some(name)).is_some();
         }
         self.built_in |= bit(provider);
         true
     }
 
-    /// Returns the built-in providers of the set, and the configured ones that it names.
+    /// Returns the built-in providers of the set, and the others that it names.
     pub fn iter(&self) -> impl Iterator<Item = Provider> {
         let built_in = Provider::ALL.into_iter().filter(|provider| self.contains(*provider));
-        built_in.chain(self.configured.into_iter().flatten().map(Provider::Configured))
+        built_in.chain(self.named.into_iter().flatten().map(Provider::Named))
     }
 
     #[must_use]
     pub fn contains(&self, provider: Provider) -> bool {
-        match provider {
-            Provider::Configured(name) => self.has_every_configured || self.configured.contains(&Some(name)),
-            Provider::Retell
-            | Provider::Twilio
-            | Provider::Vapi
-            | Provider::Telnyx
-            | Provider::ElevenLabs
-            | Provider::Plivo
-            | Provider::Vonage
-            | Provider::LiveKit
-            | Provider::Daily
-            | Provider::Bland
-            | Provider::SignalWire
-            | Provider::Generic => self.built_in & bit(provider) != 0,
-        }
+        let is_named = provider.name().is_some_and(|name| self.named.contains(&Some(name)));
+        is_named
+            || self.built_in & bit(provider.vendor()) != 0
+            || (self.has_every_configured && provider.is_configured())
     }
 }
 
@@ -260,7 +288,7 @@ impl ProviderSet {
 pub enum ProviderSetError {
     #[error(transparent)]
     Unknown(#[from] UnknownProvider),
-    #[error("more than {} configured providers", ProviderSet::CONFIGURED_MAX)]
+    #[error("more than {} names of configured providers and accounts", ProviderSet::NAMED_MAX)]
     Full,
 }
 
@@ -285,7 +313,7 @@ fn bit(provider: Provider) -> u32 {
     Provider::ALL.iter().position(|known| *known == provider).map_or(0, |place| 1 << place)
 }
 
-/// Collects built-in providers, and configured ones while there is room for them.
+/// Collects built-in providers, and named ones while there is room for them.
 impl FromIterator<Provider> for ProviderSet {
     fn from_iter<T: IntoIterator<Item = Provider>>(providers: T) -> Self {
         let mut set = Self::default();
@@ -315,8 +343,43 @@ mod tests {
     }
 
     #[test]
+    fn accounts_have_names_of_their_own_and_the_code_of_their_provider() {
+        for (name, vendor) in [
+            ("twilio-eu", Provider::Twilio),
+            ("elevenlabs-2", Provider::ElevenLabs),
+            ("generic-a-b", Provider::Generic),
+        ] {
+            let account: Provider = name.parse().unwrap();
+            assert_eq!((account.as_str(), account.vendor(), account.is_named()), (name, vendor, true));
+            assert!(!account.is_configured() && account != vendor);
+            assert_eq!(account.reports_outcome(), vendor.reports_outcome());
+            assert_eq!(serde_json::from_str::<Provider>(&format!("{name:?}")).unwrap(), account);
+        }
+        let acme: Provider = "x-twilio-eu".parse().unwrap();
+        assert!(acme.is_configured() && acme.is_named() && acme.vendor() == acme);
+        assert!(Provider::ALL.into_iter().all(|provider| !provider.is_named() && provider.vendor() == provider));
+        for bad in ["twilio-", "twilio--eu", "twilio-EU", "twilio_eu", "twilioeu", "retel-eu", "twilio-aaaaaaaaaaaaa"] {
+            assert_eq!(bad.parse::<Provider>(), Err(UnknownProvider(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn set_has_the_accounts_of_its_providers() {
+        let account: Provider = "vapi-eu".parse().unwrap();
+        let other: Provider = "vapi-us".parse().unwrap();
+        let set = |text: &str| text.parse::<ProviderSet>().unwrap();
+        assert!(
+            set("default").contains(account) && set("vapi").contains(account) && ProviderSet::ALL.contains(account)
+        );
+        let named = set("vapi-eu");
+        assert!(named.contains(account) && !named.contains(other) && !named.contains(Provider::Vapi));
+        assert_eq!(named.iter().collect::<Vec<_>>(), [account]);
+        assert!(!set("retell").contains(account));
+    }
+
+    #[test]
     fn names_of_configured_providers_are_told_from_built_in_ones() {
-        for good in ["x-a", "x-acme", "x-acme-voice-2", "x-retell", "x-aaaaaaaaaaaaaaaaaaaaaa"] {
+        for good in ["x-a", "x-1", "x-acme", "x-acme-voice-2", "x-retell", "x-aaaaaaaaaaaaaaaaaaaaaa"] {
             let provider: Provider = good.parse().unwrap();
             assert_eq!((provider.as_str(), provider.is_configured()), (good, true));
             assert_eq!(serde_json::to_string(&provider).unwrap(), format!("{good:?}"));
@@ -326,7 +389,6 @@ mod tests {
             "",
             "x",
             "x-",
-            "x-1",
             "x--a",
             "x-a-",
             "x-A",
@@ -356,8 +418,8 @@ mod tests {
         let mut set: ProviderSet = [Provider::Twilio, name(0)].into_iter().collect();
         assert!(set.contains(Provider::Twilio) && set.contains(name(0)));
         assert!(!set.contains(Provider::Generic) && !set.contains(name(1)));
-        assert!((0..ProviderSet::CONFIGURED_MAX).all(|number| set.insert(name(number))));
-        assert!(!set.insert(name(ProviderSet::CONFIGURED_MAX)), "the set is full");
+        assert!((0..ProviderSet::NAMED_MAX).all(|number| set.insert(name(number))));
+        assert!(!set.insert(name(ProviderSet::NAMED_MAX)), "the set is full");
         assert!(set.insert(name(0)) && set.insert(Provider::Telnyx));
         assert!(ProviderSet::ALL.contains(name(1)) && ProviderSet::ALL.contains(Provider::Vapi));
         let reporting = ProviderSet::reporting_outcome();

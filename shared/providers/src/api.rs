@@ -49,8 +49,8 @@ const ELEVENLABS_URLS: [&str; 5] = [
 
 /// Base URL of the provider's API. `None` if the provider has no API that Switchhook can use (Daily, generic, and configured ones).
 #[must_use]
-pub const fn api_url(provider: Provider) -> Option<ApiUrl> {
-    let url = match provider {
+pub fn api_url(provider: Provider) -> Option<ApiUrl> {
+    let url = match provider.vendor() {
         Provider::Retell => "https://api.retellai.com",
         Provider::Twilio => return Some(ApiUrl::OfRegion(&TWILIO_URLS)),
         Provider::Vapi => return Some(ApiUrl::OfRegion(&VAPI_URLS)),
@@ -61,7 +61,7 @@ pub const fn api_url(provider: Provider) -> Option<ApiUrl> {
         Provider::Bland => "https://api.bland.ai",
         Provider::SignalWire => return Some(ApiUrl::OfAccount),
         Provider::LiveKit => return Some(ApiUrl::OfAccount),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => return None,
+        Provider::Daily | Provider::Generic | Provider::Named(_) => return None,
     };
     Some(ApiUrl::Fixed(url))
 }

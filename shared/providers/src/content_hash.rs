@@ -15,7 +15,7 @@ use crate::json;
 /// Hashes are comparable within one version of this crate only: compute them, do not store them.
 #[must_use]
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
-    let content = match provider {
+    let content = match provider.vendor() {
         Provider::Retell
         | Provider::Vapi
         | Provider::Vonage
@@ -31,7 +31,7 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
         Provider::Telnyx => canonical_json(body).map(|whole| data_of(body).unwrap_or(whole)),
         Provider::Plivo => Some(canonical_form(body)),
         // The callback is either JSON or a form. The query or the configuration says which, but no form parses as a JSON object.
-        Provider::Twilio | Provider::SignalWire | Provider::Configured(_) => {
+        Provider::Twilio | Provider::SignalWire | Provider::Named(_) => {
             Some(canonical_json(body).unwrap_or_else(|| canonical_form(body)))
         }
     };

@@ -71,8 +71,8 @@ pub fn is_reserved_metadata(name: &str) -> bool {
 /// Time after a dial request during which the same request again places no second call. `None` if the provider has no
 /// idempotency key: then a repeated request may ring the same phone twice.
 #[must_use]
-pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
-    match provider {
+pub fn repeats_safely_for(provider: Provider) -> Option<Duration> {
+    match provider.vendor() {
         Provider::Retell => Some(Duration::from_secs(60 * 60)),
         Provider::Telnyx => Some(Duration::from_secs(60)),
         Provider::Twilio
@@ -85,7 +85,7 @@ pub const fn repeats_safely_for(provider: Provider) -> Option<Duration> {
         | Provider::Bland
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => None,
+        | Provider::Named(_) => None,
     }
 }
 

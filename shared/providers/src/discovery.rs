@@ -41,7 +41,7 @@ pub fn discovery_api_request(
     period: Period,
     page: Option<&str>,
 ) -> Result<ApiRequest, ClientError> {
-    let request = match provider {
+    let request = match provider.vendor() {
         Provider::Retell => retell::discovery_request(config, period, page),
         Provider::Twilio => twilio::discovery_request(config, period, page),
         Provider::Vapi => vapi::discovery_request(config, period, page),
@@ -51,7 +51,7 @@ pub fn discovery_api_request(
         Provider::Vonage => vonage::discovery_request(config, period, page),
         Provider::Bland => bland::discovery_request(config, period, page),
         Provider::SignalWire => signalwire::discovery_request(config, period, page),
-        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Named(_) => None,
     };
     request.map(|request| request.of_account(config)).ok_or(ClientError::LookupUnsupported)
 }
@@ -71,7 +71,7 @@ pub fn read_discovery_answer(
     if !StatusCode::from_u16(status).is_ok_and(|status| status.is_success()) {
         return None;
     }
-    let (calls, next_page) = match provider {
+    let (calls, next_page) = match provider.vendor() {
         Provider::Retell => retell::parse_page(body),
         Provider::Twilio => twilio::parse_page(body, period),
         Provider::Vapi => vapi::parse_page(body, period, page),
@@ -87,10 +87,10 @@ pub fn read_discovery_answer(
             let (named, next_page) = bland::parse_page(body, period, page)?;
             return Some(CallPage { events: Vec::new(), named, unknown_values: Vec::new(), next_page });
         }
-        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::LiveKit | Provider::Daily | Provider::Generic | Provider::Named(_) => None,
     }?;
     let webhooks = calls.webhooks.into_iter();
-    let events = webhooks.filter_map(|(query, body)| read_answer(provider, config, &query, body, now)).collect();
+    let events = webhooks.filter_map(|(query, body)| read_answer(config, &query, body, now)).collect();
     Some(CallPage { events, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
 }
 
@@ -98,8 +98,8 @@ pub fn read_discovery_answer(
 /// the call is known. Empty for a provider whose ids are known to be the same.
 #[must_use]
 pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<EventId> {
-    match provider {
-        Provider::Plivo => plivo::callback_event_ids(provider_call_id),
+    match provider.vendor() {
+        Provider::Plivo => plivo::callback_event_ids(provider, provider_call_id),
         Provider::Retell
         | Provider::Twilio
         | Provider::Vapi
@@ -111,6 +111,6 @@ pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<Ev
         | Provider::Bland
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => Vec::new(),
+        | Provider::Named(_) => Vec::new(),
     }
 }

@@ -28,8 +28,8 @@ pub fn verify(
     now: Timestamp,
 ) -> Result<VerifiedWebhook, VerifyError> {
     let keys = (config.keys(), config.window());
-    let key_index = match provider {
-        Provider::Configured(_) => {
+    let key_index = match provider.vendor() {
+        Provider::Named(_) => {
             let scheme = config.scheme().ok_or(VerifyError::MissingScheme)?;
             let Proof { key_index, webhook_id } = scheme.verify(keys, config.public_url(), webhook, now)?;
             let query = if scheme.signs_url() { webhook.query } else { "" };
@@ -67,7 +67,7 @@ pub fn read(webhook: &VerifiedWebhook, received_at: Timestamp) -> Reading {
 #[must_use]
 pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Reading, ReadNotes) {
     let mut notes = ReadNotes::default();
-    let reading = match webhook.provider() {
+    let reading = match webhook.provider().vendor() {
         Provider::Retell => retell::read(webhook, received_at, &mut notes),
         Provider::Twilio => twilio::read(webhook, received_at, &mut notes),
         Provider::Vapi => vapi::read(webhook, received_at, &mut notes),
@@ -80,7 +80,7 @@ pub fn read_with_notes(webhook: &VerifiedWebhook, received_at: Timestamp) -> (Re
         Provider::Bland => bland::read(webhook, received_at, &mut notes),
         Provider::SignalWire => signalwire::read(webhook, received_at, &mut notes),
         Provider::Generic => generic::read(webhook, received_at, &mut notes),
-        Provider::Configured(_) => Err(ReadError::UnknownMapping),
+        Provider::Named(_) => Err(ReadError::UnknownMapping),
     };
     (or_quarantined(reading, webhook), notes)
 }
@@ -118,7 +118,7 @@ fn or_quarantined(reading: Result<Reading, ReadError>, webhook: &VerifiedWebhook
 #[must_use]
 pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
     let has_type = |question: &str| matches!(reading, Reading::Recorded { event_type, .. } if event_type == question);
-    match webhook.provider() {
+    match webhook.provider().vendor() {
         Provider::Retell => has_type(retell::QUESTION),
         Provider::Vapi => has_type(vapi::QUESTION),
         Provider::Twilio => twiml::is_question(webhook),
@@ -131,7 +131,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
         | Provider::Bland
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => false,
+        | Provider::Named(_) => false,
     }
 }
 
@@ -145,7 +145,7 @@ pub fn is_question(webhook: &VerifiedWebhook, reading: &Reading) -> bool {
 /// * Daily: the key is the base64 of the secret. Any other text is the secret itself, and [`verifying_key`] returns its base64.
 #[must_use]
 pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestamp) -> SignedWebhook {
-    match provider {
+    match provider.vendor() {
         Provider::Retell => retell::SCHEME.sign_with_text(key, url, body, now),
         Provider::Twilio => twilio::sign(key, url, body),
         Provider::Vapi => vapi::SCHEME.sign_with_text(key, url, body, now),
@@ -157,7 +157,7 @@ pub fn sign(provider: Provider, key: &Key, url: &str, body: &[u8], now: Timestam
         Provider::Daily => daily::sign(key, url, body, now),
         Provider::Bland => bland::SCHEME.sign_with_text(key, url, body, now),
         Provider::SignalWire => signalwire::SCHEME.sign(key, url, body, now),
-        Provider::Generic | Provider::Configured(_) => generic::SCHEME.sign_with_text(key, url, body, now),
+        Provider::Generic | Provider::Named(_) => generic::SCHEME.sign_with_text(key, url, body, now),
     }
 }
 
@@ -174,7 +174,7 @@ pub fn sign_as_configured(
     now: Timestamp,
 ) -> Option<SignedWebhook<String>> {
     let key = config.keys().first();
-    match provider {
+    match provider.vendor() {
         Provider::Twilio => match config.shared_keys().first() {
             Some(shared) => Some(twilio::sign_with_shared_key(shared, url, body).into()),
             None => Some(twilio::sign(key?, url, body).into()),
@@ -183,8 +183,8 @@ pub fn sign_as_configured(
             Some(scheme) => scheme.sign(key?, url, body, now),
             None => Some(sign(provider, key?, url, body, now).into()),
         },
-        Provider::Configured(_) if config.scheme().is_some_and(Scheme::has_public_keys) => None,
-        Provider::Configured(_) => sign_with_key(provider, config, key?, url, body, now),
+        Provider::Named(_) if config.scheme().is_some_and(Scheme::has_public_keys) => None,
+        Provider::Named(_) => sign_with_key(provider, config, key?, url, body, now),
         Provider::Telnyx => None,
         Provider::Retell
         | Provider::ElevenLabs
@@ -209,7 +209,7 @@ pub fn sign_with_key(
     body: &[u8],
     now: Timestamp,
 ) -> Option<SignedWebhook<String>> {
-    if provider == Provider::Telnyx {
+    if provider.vendor() == Provider::Telnyx {
         return telnyx::SCHEME.sign(key, url, body, now).map(Into::into);
     }
     let Some(scheme) = config.scheme() else { return Some(sign(provider, key, url, body, now).into()) };
@@ -223,7 +223,7 @@ pub fn sign_with_key(
 /// Telnyx's.
 #[must_use]
 pub fn verifying_key(provider: Provider, key: &Key) -> String {
-    match provider {
+    match provider.vendor() {
         Provider::Telnyx => ed25519::public_key_of_text(key),
         Provider::Daily => daily::verifying_key(key),
         Provider::Retell
@@ -236,7 +236,7 @@ pub fn verifying_key(provider: Provider, key: &Key) -> String {
         | Provider::Bland
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => key.as_str().to_owned(),
+        | Provider::Named(_) => key.as_str().to_owned(),
     }
 }
 
@@ -250,7 +250,7 @@ pub fn dial_api_request(
     config: &AccountConfig,
     request: &DialRequest<'_>,
 ) -> Result<ApiRequest, ClientError> {
-    let api_request = match provider {
+    let api_request = match provider.vendor() {
         Provider::Retell => retell::dial_api_request(config, request),
         Provider::Twilio => twilio::dial_api_request(config, request),
         Provider::Vapi => vapi::dial_api_request(config, request),
@@ -261,7 +261,7 @@ pub fn dial_api_request(
         Provider::Bland => bland::dial_api_request(config, request),
         Provider::SignalWire => signalwire::dial_api_request(config, request),
         Provider::LiveKit => livekit::dial_api_request(config, request),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Named(_) => None,
     };
     api_request.map(|request| request.of_account(config)).ok_or(ClientError::DialUnsupported)
 }
@@ -276,7 +276,7 @@ pub fn read_dial_answer(
     retry_after: Option<&str>,
     body: &[u8],
 ) -> DialAnswer {
-    let (provider_call_id, refusal) = match provider {
+    let (provider_call_id, refusal) = match provider.vendor() {
         Provider::Retell => (retell::dialled_call_id(body), retell::refusal(body)),
         Provider::Twilio => (twilio::dialled_call_id(body), twilio::refusal(body, to)),
         Provider::Vapi => (vapi::dialled_call_id(body), vapi::refusal(body)),
@@ -287,7 +287,7 @@ pub fn read_dial_answer(
         Provider::Bland => (bland::dialled_call_id(body), bland::refusal(status, body)),
         Provider::SignalWire => (signalwire::dialled_call_id(body), signalwire::refusal(body)),
         Provider::LiveKit => (livekit::dialled_call_id(body), livekit::refusal(status, body)),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => (None, None),
+        Provider::Daily | Provider::Generic | Provider::Named(_) => (None, None),
     };
     DialAnswer::from_response(status, retry_after, provider_call_id, refusal)
 }

@@ -1,6 +1,6 @@
 //! Result of reading a verified webhook.
 
-use switchhook_domain::{CallId, EventId, Origin, Provider, ProviderEvent};
+use switchhook_domain::{CallId, EventId, Origin, ProviderEvent};
 use thiserror::Error;
 
 /// Label of every event type that is not folded.
@@ -34,7 +34,9 @@ impl Reading {
     #[must_use]
     pub fn event_type_label(&self) -> &str {
         match self {
-            Self::Event(ProviderEvent { origin: Origin::Provider(Provider::Configured(_)), call_events, .. }) => {
+            Self::Event(ProviderEvent { origin: Origin::Provider(provider), call_events, .. })
+                if provider.is_configured() =>
+            {
                 let reported = call_events.iter().find(|event| !event.implied);
                 reported.map_or(OTHER_EVENT_TYPE, |event| event.kind.as_str())
             }

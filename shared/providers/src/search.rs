@@ -58,7 +58,7 @@ impl<'a> CallSearch<'a> {
     /// [`ClientError::LookupUnsupported`] for generic, and for the account of another provider. Also if the provider call id is
     /// unknown and the provider cannot be searched by the other facts in `lookup`.
     pub fn start(provider: Provider, config: &'a AccountConfig, lookup: Lookup<'a>) -> Result<Self, ClientError> {
-        let first = match provider {
+        let first = match provider.vendor() {
             Provider::Retell => retell::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Retell(next))),
             Provider::Twilio => twilio::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Twilio(next))),
             Provider::Vapi => vapi::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::Vapi(next))),
@@ -73,7 +73,7 @@ impl<'a> CallSearch<'a> {
                 signalwire::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::SignalWire(next)))
             }
             Provider::LiveKit => livekit::start_search(config, &lookup).map(|(ask, next)| (ask, Stage::LiveKit(next))),
-            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Named(_) => None,
         };
         let (request, stage) = first.ok_or(ClientError::LookupUnsupported)?;
         Ok(Self { config, lookup, request: request.of_account(config), stage, requests: 1 })
@@ -98,35 +98,17 @@ impl<'a> CallSearch<'a> {
             Ok(_) | Err(_) => return retry_later("failed"),
         };
         let Self { config, lookup, stage, requests, .. } = self;
-        let (provider, step) = match stage {
-            Stage::Retell(search) => {
-                (Provider::Retell, wrap(retell::next_step(config, &lookup, search, body), Stage::Retell))
-            }
-            Stage::Twilio(search) => {
-                (Provider::Twilio, wrap(twilio::next_step(config, &lookup, search, body, now), Stage::Twilio))
-            }
-            Stage::Vapi(search) => (Provider::Vapi, wrap(vapi::next_step(config, &lookup, search, body), Stage::Vapi)),
-            Stage::Telnyx(search) => {
-                (Provider::Telnyx, wrap(telnyx::next_step(config, &lookup, search, body, now), Stage::Telnyx))
-            }
-            Stage::ElevenLabs(search) => {
-                (Provider::ElevenLabs, wrap(elevenlabs::next_step(config, &lookup, search, body), Stage::ElevenLabs))
-            }
-            Stage::Plivo(search) => {
-                (Provider::Plivo, wrap(plivo::next_step(config, &lookup, search, body), Stage::Plivo))
-            }
-            Stage::Vonage(search) => {
-                (Provider::Vonage, wrap(vonage::next_step(config, &lookup, search, body), Stage::Vonage))
-            }
-            Stage::LiveKit(livekit::Search) => {
-                (Provider::LiveKit, wrap(livekit::next_step(&lookup, body), Stage::LiveKit))
-            }
-            Stage::Bland(search) => {
-                (Provider::Bland, wrap(bland::next_step(config, &lookup, search, body), Stage::Bland))
-            }
-            Stage::SignalWire(search) => {
-                (Provider::SignalWire, wrap(signalwire::next_step(config, &lookup, search, body), Stage::SignalWire))
-            }
+        let step = match stage {
+            Stage::Retell(search) => wrap(retell::next_step(config, &lookup, search, body), Stage::Retell),
+            Stage::Twilio(search) => wrap(twilio::next_step(config, &lookup, search, body, now), Stage::Twilio),
+            Stage::Vapi(search) => wrap(vapi::next_step(config, &lookup, search, body), Stage::Vapi),
+            Stage::Telnyx(search) => wrap(telnyx::next_step(config, &lookup, search, body, now), Stage::Telnyx),
+            Stage::ElevenLabs(search) => wrap(elevenlabs::next_step(config, &lookup, search, body), Stage::ElevenLabs),
+            Stage::Plivo(search) => wrap(plivo::next_step(config, &lookup, search, body), Stage::Plivo),
+            Stage::Vonage(search) => wrap(vonage::next_step(config, &lookup, search, body), Stage::Vonage),
+            Stage::LiveKit(livekit::Search) => wrap(livekit::next_step(&lookup, body), Stage::LiveKit),
+            Stage::Bland(search) => wrap(bland::next_step(config, &lookup, search, body), Stage::Bland),
+            Stage::SignalWire(search) => wrap(signalwire::next_step(config, &lookup, search, body), Stage::SignalWire),
         };
         let answer = match step {
             Step::Ask(_, _) if requests >= REQUESTS_MAX => LookupAnswer::Undecided { reason: "too_many_calls" },
@@ -134,7 +116,7 @@ impl<'a> CallSearch<'a> {
                 let request = request.of_account(config);
                 return SearchStep::Ask(Self { config, lookup, request, stage, requests: requests + 1 });
             }
-            Step::Answer(parsed) => lookup_answer(provider, config, parsed, now),
+            Step::Answer(parsed) => lookup_answer(config, parsed, now),
         };
         SearchStep::Answer(answer)
     }
@@ -173,25 +155,24 @@ fn retry_later<'a>(reason: &'static str) -> SearchStep<'a> {
 
 /// Reads a provider's answer that was rewritten as a webhook. `None` if it makes no event.
 pub(crate) fn read_answer(
-    provider: Provider,
     config: &AccountConfig,
     query: &str,
     body: Vec<u8>,
     now: Timestamp,
 ) -> Option<(VerifiedWebhook, ProviderEvent)> {
     // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-    let webhook = VerifiedWebhook::new(provider, query, body, 0).decided_by(config.decision());
+    let webhook = VerifiedWebhook::new(config.provider, query, body, 0).decided_by(config.decision());
     match read(&webhook, now) {
         Reading::Event(event) => Some((webhook, event)),
         Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
     }
 }
 
-fn lookup_answer(provider: Provider, config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
+fn lookup_answer(config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
-        ParsedAnswer::Ended { others, query, body } => match read_answer(provider, config, &query, body, now) {
+        ParsedAnswer::Ended { others, query, body } => match read_answer(config, &query, body, now) {
             Some((webhook, event)) => {
-                let others = others.into_iter().filter_map(|body| read_answer(provider, config, "", body, now));
+                let others = others.into_iter().filter_map(|body| read_answer(config, "", body, now));
                 let others = others.collect();
                 LookupAnswer::Ended { others, webhook, event: Box::new(event) }
             }

@@ -61,8 +61,8 @@ impl VerifiedWebhook {
     /// **Trust:** the caller must have verified the body, and for Twilio, Plivo and SignalWire the query too. For a configured provider, the
     /// query is empty unless it is signed.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
-        let query = match provider {
-            Provider::Twilio | Provider::Plivo | Provider::SignalWire | Provider::Configured(_) => query.to_owned(),
+        let query = match provider.vendor() {
+            Provider::Twilio | Provider::Plivo | Provider::SignalWire | Provider::Named(_) => query.to_owned(),
             Provider::Retell
             | Provider::Vapi
             | Provider::Telnyx

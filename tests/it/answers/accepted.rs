@@ -38,7 +38,7 @@ fn query_of(provider: Provider) -> &'static str {
         | Provider::Daily
         | Provider::Bland
         | Provider::Generic
-        | Provider::Configured(_) => "",
+        | Provider::Named(_) => "",
     }
 }
 

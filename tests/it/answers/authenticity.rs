@@ -180,7 +180,7 @@ async fn request_that_is_not_authentic_is_refused_alike_whatever_was_wrong_and_c
             Provider::Daily => sample("daily/dialout_stopped"),
             Provider::Bland => sample("bland/post_call"),
             Provider::SignalWire => sample("signalwire/completed"),
-            Provider::Generic | Provider::Configured(_) => sample("generic/user_confirmed"),
+            Provider::Generic | Provider::Named(_) => sample("generic/user_confirmed"),
         };
         let request = world.signed(provider, KEY, "", body.as_bytes(), world.now());
         let tampered = tamper(&world, request);

@@ -24,8 +24,8 @@ use crate::operator::quarantine::unreadable;
 use crate::outbound::{call_request, create};
 use crate::repair::stack_of;
 
-/// Rows that a page may read one by one: of calls and events, and the health of each provider.
-const ROWS_MAX: u64 = 200 + Provider::ALL.len() as u64;
+/// Rows that a page may read one by one: of calls and events, the health of each provider, and the list of accounts.
+const ROWS_MAX: u64 = 201 + Provider::ALL.len() as u64;
 /// Pages of lists, each with the largest number of queries that it may send.
 const LISTS: [(&str, u64); 16] = [
     ("/calls", 240),

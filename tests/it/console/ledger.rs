@@ -21,14 +21,14 @@ const PAGES: [(&str, &str); 24] = [
     // Nothing of the stack.
     ("/search", ""),
     ("/search?found=nothing", ""),
-    // The health of twelve providers and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
+    // The health of twelve providers, the list of accounts and the cursor of the sweep. Every wake queue except the one of settled calls, and four kinds of
     // trouble. Five queues.
-    ("/", "GetItem 13, GetQueueAttributes 5, Query 100"),
+    ("/", "GetItem 14, GetQueueAttributes 5, Query 100"),
     // Minutes of events, as many as a page may read, and the rows of their calls.
     ("/calls", "GetItem 1, Query 240"),
     ("/calls?tab=in_flight", "GetItem 1, Query 12"),
-    ("/calls?tab=waiting", "GetItem 1, Query 80"),
-    ("/calls?tab=stuck", "GetItem 1, Query 92"),
+    ("/calls?tab=waiting", "GetItem 2, Query 80"),
+    ("/calls?tab=stuck", "GetItem 2, Query 92"),
     ("/calls?tab=in_doubt", "Query 4"),
     ("/calls?tab=settled", "Query 4"),
     ("/call?id=c1", "GetItem 1"),
@@ -45,7 +45,7 @@ const PAGES: [(&str, &str); 24] = [
     ("/repair?tab=conflicts", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=relay", "GetQueueAttributes 2, Query 8"),
     ("/repair?tab=audit", "GetQueueAttributes 2, Query 12"),
-    ("/dials", "GetItem 13, Query 204"),
+    ("/dials", "GetItem 14, Query 204"),
     ("/unmask?event=generic%3Ae1", ""),
 ];
 
@@ -99,14 +99,14 @@ async fn searches_plans_and_runs_send_exactly_these_requests() {
         browser.post("/search", &[("text", text)]).await;
         sent.push(requests(&world));
     }
-    // Fourteen ids of calls, an appointment, and an event or one or two numbers; then the calls that were found.
+    // The list of accounts, fourteen ids of calls, an appointment, and an event or one or two numbers; then the calls that were found.
     let expected = [
-        "GetItem 14, Query 1",
         "GetItem 15, Query 1",
         "GetItem 16, Query 1",
-        "GetItem 15, Query 2",
-        "GetItem 14, Query 3",
-        "GetItem 14, Query 1",
+        "GetItem 17, Query 1",
+        "GetItem 16, Query 2",
+        "GetItem 15, Query 3",
+        "GetItem 15, Query 1",
     ];
     assert_eq!(sent, expected);
     let plan = replay::plan(&stack_of(&world), &everything(), 10, &mut |_, _| {}).await.unwrap();

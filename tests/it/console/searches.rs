@@ -158,13 +158,13 @@ async fn entity_leads_to_the_call_of_its_booking_or_to_its_latest_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn search_reads_one_key_per_provider_and_six_more() {
+async fn search_reads_one_key_per_provider_and_seven_more() {
     let world = World::stopped();
     create(&world, &request(NUMBER, "apt_1")).await;
     let browser = Browser::open(&console(&world, false)).await;
     drop(world.requests());
     browser.post("/search", &[("text", "447700900123")]).await;
     let requests = world.requests();
-    assert!(requests.values().sum::<u64>() <= Provider::ALL.len() as u64 + 6, "{requests:?}");
+    assert!(requests.values().sum::<u64>() <= Provider::ALL.len() as u64 + 7, "{requests:?}");
     assert!(!requests.contains_key("Scan"), "{requests:?}");
 }

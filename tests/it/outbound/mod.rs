@@ -3,6 +3,7 @@
 
 #![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod accounts;
 mod blocked;
 mod calling_windows;
 mod calls_in_flight;

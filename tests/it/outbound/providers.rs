@@ -12,7 +12,7 @@ use switchhook_tests::{INBOX_RETENTION, MINUTE, PUBLIC_URL, World, all_providers
 use super::{call_request, call_state, create, wait_for_the_end};
 
 /// Providers that place calls.
-const PROVIDERS: [Provider; 10] = [
+pub(crate) const PROVIDERS: [Provider; 10] = [
     Provider::Retell,
     Provider::Twilio,
     Provider::Vapi,
@@ -24,6 +24,9 @@ const PROVIDERS: [Provider; 10] = [
     Provider::Bland,
     Provider::SignalWire,
 ];
+
+/// Key that verifies the webhooks of further accounts.
+pub(crate) const ACCOUNT_KEY: &str = "a key of further accounts for tests";
 
 /// Private key of Vonage's application.
 const PRIVATE_KEY: &str = include_str!("../../../shared/providers/fixtures/vonage/private_key.pem");
@@ -60,16 +63,37 @@ pub(crate) fn all_accounts() -> Value {
     secret
 }
 
+/// Further account of a provider.
+pub(crate) fn account_of(provider: Provider) -> Provider {
+    format!("{provider}-eu").parse().unwrap()
+}
+
+/// A secret with an account and a further account of every provider. The further one is verified by another key, except Telnyx's.
+pub(crate) fn two_accounts_each() -> Value {
+    let mut secret = all_accounts();
+    for provider in PROVIDERS {
+        let mut entry = secret[provider.as_str()].clone();
+        if provider != Provider::Telnyx {
+            entry["keys"] = json!([ACCOUNT_KEY]);
+        }
+        secret[account_of(provider).as_str()] = entry;
+    }
+    secret
+}
+
 /// Places a call with the provider for each behaviour. Checks that each rang one phone, and that the drift checks agree with
 /// each call, while it goes on and when it is over. Returns their states after 40 minutes.
-async fn place<const N: usize>(
+pub(super) async fn place<const N: usize>(
     provider: Provider,
     behaviours: [&str; N],
     delivery_faults: DeliveryFaults,
 ) -> [String; N] {
-    let world = World::with_secret(&all_accounts());
+    let world = World::with_secret(&two_accounts_each());
     let fake = world.cloud.fake();
     fake.set_delivery_faults(delivery_faults);
+    if provider.is_named() {
+        world.cloud.schedule().await.unwrap().unwrap();
+    }
     let mut calls = Vec::new();
     for behaviour in behaviours {
         let mut request = call_request(behaviour);
@@ -78,7 +102,7 @@ async fn place<const N: usize>(
         calls.push(create(&world, &request).await);
     }
     // The local cloud has no key that signs for Telnyx, so the test posts these webhooks.
-    fake.hold(provider == Provider::Telnyx);
+    fake.hold(provider.vendor() == Provider::Telnyx);
     let (mut checked, mut lookups) = (0, 0);
     for minute in 1..=40 {
         world.wait(MINUTE).await;
@@ -104,10 +128,10 @@ async fn place<const N: usize>(
     states
 }
 
-const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
+pub(super) const BUSY: &str = "job FAILED, appointment NoAnswer, attempts [busy]";
 
 /// Twilio, Telnyx, Plivo, Vonage, LiveKit, Daily and SignalWire do not report what the person said.
-const fn confirmed_at(provider: Provider) -> &'static str {
+pub(super) const fn confirmed_at(provider: Provider) -> &'static str {
     match provider {
         Provider::Twilio
         | Provider::Telnyx
@@ -121,7 +145,7 @@ const fn confirmed_at(provider: Provider) -> &'static str {
         | Provider::ElevenLabs
         | Provider::Bland
         | Provider::Generic
-        | Provider::Configured(_) => "job COMPLETED, appointment Confirmed, attempts [completed]",
+        | Provider::Named(_) => "job COMPLETED, appointment Confirmed, attempts [completed]",
     }
 }
 
@@ -157,7 +181,7 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Bland
             | Provider::SignalWire
             | Provider::Generic
-            | Provider::Configured(_) => confirmed_at(provider),
+            | Provider::Named(_) => confirmed_at(provider),
         };
         let response_lost = match provider {
             // They show none of our ids, so they cannot tell which of the three calls between the same numbers this one is.
@@ -173,7 +197,7 @@ async fn call_without_webhooks_is_found_by_the_lookups_of_its_provider() {
             | Provider::Daily
             | Provider::Bland
             | Provider::Generic
-            | Provider::Configured(_) => confirmed,
+            | Provider::Named(_) => confirmed,
         };
         let busy = if provider == Provider::LiveKit { confirmed } else { BUSY };
         assert_eq!(states, [confirmed, response_lost, busy], "{provider}");

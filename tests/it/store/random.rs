@@ -156,7 +156,7 @@ fn domain_events_of_a_stored_call_are_those_of_the_folded_one() {
 /// The unsettled calls in the index `by_wake`, and the unsettled calls in the table. The two sets must be equal.
 async fn waking(world: &World, calls: &[CallId]) -> (BTreeSet<CallId>, BTreeSet<CallId>) {
     let mut indexed = BTreeSet::new();
-    let queues = WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled);
+    let queues = WakeQueue::all(&BTreeSet::new()).into_iter().filter(|queue| *queue != WakeQueue::Settled);
     for (queue, shard) in queues.flat_map(|queue| (0..SHARDS_DEFAULT).map(move |shard| (queue, shard))) {
         let range = TimeRange::UpTo(Timestamp::from_millis(1 << 50));
         let mut pages = world.calls.wake_queue_pages(queue, shard, range, None);

@@ -251,7 +251,8 @@ impl LocalPlayground {
         let fake = self.cloud.fake();
         let webhook = fake.next_webhook_at().map(Timestamp::from_millis);
         let mut next = webhook.map(|at| at.max(self.now()));
-        for queue in WakeQueue::all().filter(|queue| *queue != WakeQueue::Settled) {
+        let pending = self.stack.calls.pending_queues().await?;
+        for queue in [pending.as_slice(), &WakeQueue::OPEN].concat() {
             for shard in self.stack.calls.wake_shards() {
                 let later = self.now().plus(Duration::from_millis(1))..=Timestamp::MAX;
                 let (entries, _) = self.stack.calls.wake_entries(queue, shard, later, false, 1, None).await?;

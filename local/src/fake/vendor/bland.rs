@@ -1,7 +1,6 @@
 //! Bland: `POST /v1/calls`, `GET /v1/calls/{id}`, and `GET /v1/calls` with filters, in pages. A row of the list shows no metadata.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, number, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -19,7 +18,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     Some(Order {
-        provider: Provider::Bland,
+        provider: request.provider,
         from: body["from"].clone(),
         to: body["phone_number"].clone(),
         metadata: body["metadata"].clone(),
@@ -39,16 +38,16 @@ pub(super) fn dialled(id: &str) -> Value {
 pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
     let rest = request.path.strip_prefix(CALLS_PATH)?;
     match (request.method, rest.strip_prefix('/')) {
-        ("GET", Some(id)) => Some(state.get(Provider::Bland, id, now, error(404, "Call not found"), call)),
-        ("GET", None) if rest.is_empty() => Some(list(state, request.query, now)),
+        ("GET", Some(id)) => Some(state.get(request.provider, id, now, error(404, "Call not found"), call)),
+        ("GET", None) if rest.is_empty() => Some(list(state, request, now)),
         (_, _) => None,
     }
 }
 
 /// Lists the calls to a number, the newest first. `from` and `to` are the places of the first call and of the one after the last.
-fn list(state: &State, query: &str, now: i64) -> ApiResponse {
-    let asked = parameters(query.as_bytes());
-    let mut known = state.known(Provider::Bland, now);
+fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
+    let asked = parameters(request.query.as_bytes());
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| asked.get("to_number").is_none_or(|to| call.to == *to));
     if asked.get("ascending").is_some_and(|text| text == "true") {
         known.reverse();

@@ -2,7 +2,6 @@
 //! `GET /v1/convai/conversations` with filters, in pages. A list shows neither variables nor the result of a phone call.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, number, page, parameters};
 use crate::fake::behaviour::Ending;
@@ -21,7 +20,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     Some(Order {
-        provider: Provider::ElevenLabs,
+        provider: request.provider,
         from: Value::Null,
         to: body["to_number"].clone(),
         metadata: body["conversation_initiation_client_data"]["dynamic_variables"].clone(),
@@ -37,15 +36,15 @@ pub(super) fn dialled(id: &str) -> Value {
 pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
     let rest = request.path.strip_prefix("/v1/convai/conversations")?;
     match (request.method, rest.strip_prefix('/')) {
-        ("GET", Some(id)) => Some(state.get(Provider::ElevenLabs, id, now, error(404, "not found"), conversation)),
-        ("GET", None) if rest.is_empty() => Some(list(state, request.query, now)),
+        ("GET", Some(id)) => Some(state.get(request.provider, id, now, error(404, "not found"), conversation)),
+        ("GET", None) if rest.is_empty() => Some(list(state, request, now)),
         (_, _) => None,
     }
 }
 
 /// Lists the conversations that started in a period and have a variable, the newest first. A cursor is the number of a page.
-fn list(state: &State, query: &str, now: i64) -> ApiResponse {
-    let asked = parameters(query.as_bytes());
+fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
+    let asked = parameters(request.query.as_bytes());
     let seconds = |name: &str| asked.get(name).and_then(|text| text.parse::<i64>().ok());
     let is_asked = |call: &&(&String, &FakeCall)| {
         let started = call.1.created_ms.div_euclid(1000);
@@ -58,7 +57,7 @@ fn list(state: &State, query: &str, now: i64) -> ApiResponse {
             && seconds("call_start_after_unix").is_none_or(|from| from <= started)
             && seconds("call_start_before_unix").is_none_or(|until| started <= until)
     };
-    let known = state.known(Provider::ElevenLabs, now);
+    let known = state.known(request.provider, now);
     let rows = known.iter().filter(is_asked).map(|(id, call)| {
         let shown = conversation(call, id, now);
         json!({

@@ -1,7 +1,6 @@
 //! LiveKit: `livekit.SIP/CreateSIPParticipant`, and `livekit.RoomService/ListParticipants` of a room.
 
 use serde_json::{Map, Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook};
 use crate::fake::behaviour::Ending;
@@ -18,7 +17,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     Some(Order {
-        provider: Provider::LiveKit,
+        provider: request.provider,
         from: body["sip_number"].clone(),
         to: body["sip_call_to"].clone(),
         metadata: body["participant_attributes"].clone(),
@@ -42,7 +41,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
         return None;
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
-    let mut known = state.known(Provider::LiveKit, now);
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| call.echoed["room"] == body["room"] && now < call.ended_ms);
     let participants: Vec<Value> = known
         .into_iter()

@@ -27,6 +27,8 @@ use super::state::State;
 /// Request to the API of a vendor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'a> {
+    /// Provider whose API it is, or a further account of it. Each knows its own calls alone.
+    pub(super) provider: Provider,
     pub(super) method: &'a str,
     pub(super) path: &'a str,
     pub(super) query: &'a str,
@@ -56,7 +58,7 @@ pub(super) struct Webhook {
 }
 
 /// Vendor to whose API a request belongs. Vonage and Bland have the same paths. Only a login at Vonage is a bearer token.
-pub(super) fn provider_of(path: &str, login: Option<&str>) -> Option<Provider> {
+fn provider_of(path: &str, login: Option<&str>) -> Option<Provider> {
     let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| path.starts_with(prefix));
     if starts_with(&["/v2/calls", "/v2/call_events", "/v2/connections/"]) {
         Some(Provider::Telnyx)
@@ -82,9 +84,31 @@ pub(super) fn provider_of(path: &str, login: Option<&str>) -> Option<Provider> {
     }
 }
 
+/// Start of the paths of further accounts. The functions of the local cloud have it in the URLs of such accounts.
+const ACCOUNTS_PATH: &str = "/accounts/";
+
+/// Base URL of the API of a further account, for the functions of the local cloud.
+pub(crate) fn account_url(account: Provider) -> String {
+    format!("https://fake.example{ACCOUNTS_PATH}{account}")
+}
+
+/// Provider or further account to whose API a request belongs, and the vendor's own path of it.
+pub(super) fn addressee<'a>(path: &'a str, login: Option<&str>) -> Option<(Provider, &'a str)> {
+    let of_account = path.strip_prefix(ACCOUNTS_PATH).and_then(|path| {
+        let (name, _) = path.split_once('/')?;
+        Some((name.parse::<Provider>().ok()?, path.get(name.len()..)?))
+    });
+    match of_account {
+        Some((account, path)) => {
+            provider_of(path, login).filter(|own| *own == account.vendor()).map(|_| (account, path))
+        }
+        None => provider_of(path, login).map(|provider| (provider, path)),
+    }
+}
+
 /// Reads a dial request. `None` for any other request.
-pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> {
-    match provider {
+pub(super) fn order(request: &Request<'_>) -> Option<Order> {
+    match request.provider.vendor() {
         Provider::Retell => retell::order(request),
         Provider::Twilio => twilio::order(request),
         Provider::Vapi => vapi::order(request),
@@ -95,13 +119,13 @@ pub(super) fn order(provider: Provider, request: &Request<'_>) -> Option<Order> 
         Provider::Bland => bland::order(request),
         Provider::SignalWire => signalwire::order(request),
         Provider::LiveKit => livekit::order(request),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+        Provider::Daily | Provider::Generic | Provider::Named(_) => None,
     }
 }
 
 /// Response to the dial request of this call. A call above the limit of the account has a phone that never rings.
 pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
-    match call.provider {
+    match call.provider.vendor() {
         Provider::Twilio => respond(201, &twilio::call(call, id, now)),
         Provider::Telnyx => respond(200, &json!({"data": telnyx::call(call, id, now)})),
         Provider::ElevenLabs => respond(200, &elevenlabs::dialled(id)),
@@ -112,7 +136,7 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
         Provider::SignalWire => respond(201, &signalwire::call(call, id, now)),
         Provider::Vapi if call.is_over_capacity => vapi::blocked(id),
         Provider::Vapi => respond(201, &vapi::call(call, id, now)),
-        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Named(_) => {
             respond(201, &retell::call(call, id, now))
         }
     }
@@ -120,8 +144,8 @@ pub(super) fn dialled(call: &FakeCall, id: &str, now: i64) -> ApiResponse {
 
 /// All webhooks of a call, in the order of its events.
 pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
-    match call.provider {
-        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Configured(_) => retell::webhooks(call, id),
+    match call.provider.vendor() {
+        Provider::Retell | Provider::Daily | Provider::Generic | Provider::Named(_) => retell::webhooks(call, id),
         Provider::Twilio => twilio::webhooks(call, id),
         Provider::Vapi => vapi::webhooks(call, id),
         Provider::Telnyx => telnyx::webhooks(call, id),
@@ -136,8 +160,8 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
 
 impl State {
     /// Answers a question about calls.
-    pub(super) fn answer(&mut self, provider: Provider, request: &Request<'_>, now: i64) -> ApiResponse {
-        let answer = match provider {
+    pub(super) fn answer(&mut self, request: &Request<'_>, now: i64) -> ApiResponse {
+        let answer = match request.provider.vendor() {
             Provider::Retell => retell::answer(self, request, now),
             Provider::Twilio => twilio::answer(self, request, now),
             Provider::Vapi => vapi::answer(self, request, now),
@@ -148,7 +172,7 @@ impl State {
             Provider::Bland => bland::answer(self, request, now),
             Provider::SignalWire => signalwire::answer(self, request, now),
             Provider::LiveKit => livekit::answer(self, request, now),
-            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Named(_) => None,
         };
         answer.unwrap_or_else(|| error(404, "no such path"))
     }

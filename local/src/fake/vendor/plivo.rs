@@ -1,7 +1,6 @@
 //! Plivo: `POST …/Call/`, `GET …/Call/{id}/` in each of three states, and `GET …/Call/` with filters, in pages.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, number, page, parameters};
 use crate::fake::behaviour::Ending;
@@ -24,7 +23,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     };
     let metadata = parameters(query(&body["answer_url"]).as_bytes());
     Some(Order {
-        provider: Provider::Plivo,
+        provider: request.provider,
         from: body["from"].clone(),
         to: body["to"].clone(),
         metadata: metadata.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
@@ -49,7 +48,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     };
     let unknown = error(404, "not found");
     match state.calls.get(id) {
-        Some(call) if state_of(call, now) == status => Some(state.get(Provider::Plivo, id, now, unknown, show)),
+        Some(call) if state_of(call, now) == status => Some(state.get(request.provider, id, now, unknown, show)),
         Some(_) | None => Some(unknown),
     }
 }
@@ -73,7 +72,7 @@ fn list(state: &State, request: &Request<'_>, status: Option<&str>, now: i64) ->
             && asked.get("to_number").is_none_or(|to| call.to == *to)
             && asked.get("end_time__gte").is_none_or(|since| status.is_some() || *since <= time(call.ended_ms))
     };
-    let mut known = state.known(Provider::Plivo, now);
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| is_asked(call));
     let size = number(&asked, "limit", PAGE_SIZE_MAX).clamp(1, PAGE_SIZE_MAX);
     let (rows, has_more) = page(known, number(&asked, "offset", 0) / size, size);

@@ -1,7 +1,6 @@
 //! Retell: `POST /v2/create-phone-call`, `GET /v2/get-call/{id}`, and `POST /v3/list-calls`, in pages.
 
 use serde_json::{Map, Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook};
 use crate::fake::behaviour::Ending;
@@ -20,7 +19,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     Some(Order {
-        provider: Provider::Retell,
+        provider: request.provider,
         from: body["from_number"].clone(),
         to: body["to_number"].clone(),
         metadata: body["metadata"].clone(),
@@ -31,11 +30,11 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
 
 pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
     match (request.method, request.path) {
-        ("POST", "/v3/list-calls") => Some(list(state, request.body, now)),
+        ("POST", "/v3/list-calls") => Some(list(state, request, now)),
         ("GET", path) => {
             let id = path.strip_prefix("/v2/get-call/")?;
             let unknown = error(422, "Cannot find requested asset under given api key.");
-            Some(state.get(Provider::Retell, id, now, unknown, call))
+            Some(state.get(request.provider, id, now, unknown, call))
         }
         (_, _) => None,
     }
@@ -43,14 +42,14 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
 
 /// Answers with one page of the calls that match all filters. `pagination_key` is the id of the last call of the page
 /// before.
-fn list(state: &mut State, body: &[u8], now: i64) -> ApiResponse {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+fn list(state: &mut State, request: &Request<'_>, now: i64) -> ApiResponse {
+    let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     let filters = body.pointer("/filter_criteria/metadata").and_then(Value::as_array).cloned().unwrap_or_default();
     let started = body.pointer("/filter_criteria/start_timestamp").cloned().unwrap_or_default();
     let matches = |call: &FakeCall| {
         filters.iter().all(|filter| matches_metadata(filter, &call.metadata)) && matches_start(&started, call, now)
     };
-    let mut known = state.known(Provider::Retell, now);
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| matches(call));
     if body["sort_order"] == "ascending" {
         known.reverse();
@@ -73,7 +72,7 @@ fn list(state: &mut State, body: &[u8], now: i64) -> ApiResponse {
             .iter()
             .filter_map(|filter| Some((filter["key"].as_str()?.to_owned(), filter["value"].clone())))
             .collect();
-        state.record(Provider::Retell, &Value::Object(asked), now, first_result);
+        state.record(request.provider, &Value::Object(asked), now, first_result);
     }
     respond(200, &answer)
 }

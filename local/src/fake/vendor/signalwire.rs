@@ -2,7 +2,6 @@
 //! leave out `.json`.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, number, page, parameters, rfc2822_time, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -24,7 +23,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let query = |url: &str| url.split_once('?').map_or("", |(_, query)| query).to_owned();
     let metadata = parameters(query(&url).as_bytes()).into_iter().map(|(name, value)| (name, Value::String(value)));
     Some(Order {
-        provider: Provider::SignalWire,
+        provider: request.provider,
         from: take("From").into(),
         to: take("To").into(),
         metadata: metadata.collect(),
@@ -40,7 +39,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     let path = without_extension(request.path);
     match path.split_once("/Calls")? {
         (_, "") => Some(list(state, request, now)),
-        (_, id) => Some(state.get(Provider::SignalWire, id.strip_prefix('/')?, now, error(404, "not found"), call)),
+        (_, id) => Some(state.get(request.provider, id.strip_prefix('/')?, now, error(404, "not found"), call)),
     }
 }
 
@@ -51,7 +50,7 @@ fn without_extension(path: &str) -> &str {
 /// Lists the calls between two numbers since a day.
 fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
     let mut asked = parameters(request.query.as_bytes());
-    let mut known = state.known(Provider::SignalWire, now);
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| {
         asked.get("To").is_none_or(|to| call.to == *to)
             && asked.get("From").is_none_or(|from| call.from == *from)

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, millis_of, number, page, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -29,7 +28,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     let state = body["client_state"].as_str().and_then(|state| BASE64_STANDARD.decode(state).ok());
     Some(Order {
-        provider: Provider::Telnyx,
+        provider: request.provider,
         from: body["from"].clone(),
         to: body["to"].clone(),
         metadata: state.and_then(|json| serde_json::from_slice(&json).ok()).unwrap_or_default(),
@@ -44,11 +43,12 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     }
     let asked = parameters(request.query.as_bytes());
     if request.path == "/v2/call_events" {
-        return Some(numbered_page(events(state, |name| asked.get(&format!("filter[{name}]")), now), &asked));
+        let known = state.known(request.provider, now);
+        return Some(numbered_page(events(known, |name| asked.get(&format!("filter[{name}]")), now), &asked));
     }
     if let Some(rest) = request.path.strip_prefix("/v2/connections/") {
         let connection = rest.strip_suffix("/active_calls")?;
-        let mut known = state.known(Provider::Telnyx, now);
+        let mut known = state.known(request.provider, now);
         known.retain(|(_, call)| now < call.ended_ms && call.echoed["connection_id"] == connection);
         let calls = known.into_iter().map(|(id, known)| active_call(known, id, now)).collect();
         return Some(page_after(calls, &asked, request.path));
@@ -58,7 +58,7 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
         return Some(unknown_call());
     }
     let show = |known: &FakeCall, id: &str, now| json!({"data": call(known, id, now)});
-    Some(state.get(Provider::Telnyx, id, now, unknown_call(), show))
+    Some(state.get(request.provider, id, now, unknown_call(), show))
 }
 
 /// Telnyx documents 422 for a call that it does not know, or has forgotten.
@@ -89,14 +89,13 @@ fn page_after(rows: Vec<Value>, asked: &BTreeMap<String, String>, path: &str) ->
 }
 
 /// Lists the webhooks of all calls, whether or not they arrived, the oldest first.
-fn events<'a>(state: &State, filter: impl Fn(&str) -> Option<&'a String>, now: i64) -> Vec<Value> {
+fn events<'a>(known: Vec<(&String, &FakeCall)>, filter: impl Fn(&str) -> Option<&'a String>, now: i64) -> Vec<Value> {
     let since = millis_of(filter("occurred_at][gte")).unwrap_or(i64::MIN).max(now - EVENTS_MS);
     let is_asked = |(id, call): &(&String, &FakeCall)| {
         filter("from").is_none_or(|from| call.from == *from)
             && filter("to").is_none_or(|to| call.to == *to)
             && filter("leg_id").is_none_or(|leg| leg == *id)
     };
-    let known = state.known(Provider::Telnyx, now);
     let webhooks = known.into_iter().filter(is_asked).flat_map(|(id, call)| webhooks(call, id));
     let mut rows: Vec<Webhook> = webhooks.filter(|webhook| (since..=now).contains(&webhook.at)).collect();
     rows.sort_by_key(|webhook| webhook.at);

@@ -1,7 +1,6 @@
 //! Twilio: `POST …/Calls.json`, `GET …/Calls/{sid}.json`, `GET …/Calls.json` with filters, and `GET …/Calls/{sid}/Events.json`.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, number, page, parameters, rfc2822_time, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -26,7 +25,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let query = |url: &str| url.split_once('?').map_or("", |(_, query)| query).to_owned();
     let metadata = parameters(query(&url).as_bytes()).into_iter().map(|(name, value)| (name, Value::String(value)));
     Some(Order {
-        provider: Provider::Twilio,
+        provider: request.provider,
         from: take("From").into(),
         to: take("To").into(),
         metadata: metadata.collect(),
@@ -44,8 +43,8 @@ pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Opti
     }
     let (_, asked) = request.path.split_once("/Calls/")?;
     match asked.strip_suffix("/Events.json") {
-        Some(sid) => Some(events(state, sid, now)),
-        None => Some(state.get(Provider::Twilio, asked.strip_suffix(".json")?, now, error(404, "not found"), call)),
+        Some(sid) => Some(events(state, request, sid, now)),
+        None => Some(state.get(request.provider, asked.strip_suffix(".json")?, now, error(404, "not found"), call)),
     }
 }
 
@@ -59,7 +58,7 @@ fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
             && asked.get("Status").is_none_or(|asked| *asked == status(call, now))
             && asked.get("StartTime>").is_none_or(|day| started_ms(call, now).is_some_and(|at| *day <= rfc3339(at)))
     };
-    let mut known = state.known(Provider::Twilio, now);
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| is_asked(call));
     let (place, size) = (number(&asked, "Page", 0), number(&asked, "PageSize", PAGE_SIZE_DEFAULT));
     let (calls, has_more) = page(known, place, size);
@@ -72,8 +71,8 @@ fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
 
 /// Lists the requests that Twilio made for a call: for its instructions if somebody has answered, and for its callbacks. They are listed
 /// some time after its end.
-fn events(state: &State, sid: &str, now: i64) -> ApiResponse {
-    let Some(call) = state.calls.get(sid).filter(|call| call.provider == Provider::Twilio) else {
+fn events(state: &State, request: &Request<'_>, sid: &str, now: i64) -> ApiResponse {
+    let Some(call) = state.calls.get(sid).filter(|call| call.provider == request.provider) else {
         return error(404, "not found");
     };
     let answered = call.answered_by(now).map(|_| &call.echoed["url"]);

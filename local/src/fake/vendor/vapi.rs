@@ -1,7 +1,7 @@
 //! Vapi: `POST /call`, `GET /call/{id}`, and `GET /call` with filters.
 
 use serde_json::{Map, Value, json};
-use switchhook_domain::{Direction, Provider};
+use switchhook_domain::Direction;
 
 use super::{Order, Request, Webhook, millis_of, number, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -19,7 +19,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     let overrides = &body["assistantOverrides"];
     Some(Order {
-        provider: Provider::Vapi,
+        provider: request.provider,
         from: Value::Null,
         to: ["number", "sipUri"].into_iter().find_map(|name| body["customer"].get(name).cloned()).unwrap_or_default(),
         metadata: overrides["metadata"].clone(),
@@ -32,15 +32,15 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
 
 pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
     match (request.method, request.path.strip_prefix("/call/")) {
-        ("GET", Some(id)) => Some(state.get(Provider::Vapi, id, now, error(404, "Not Found"), call)),
-        ("GET", None) => Some(list(state, request.query, now)),
+        ("GET", Some(id)) => Some(state.get(request.provider, id, now, error(404, "Not Found"), call)),
+        ("GET", None) => Some(list(state, request, now)),
         (_, _) => None,
     }
 }
 
 /// Lists the calls that were created in a period, the newest first. They may be filtered by assistant and number.
-fn list(state: &State, query: &str, now: i64) -> ApiResponse {
-    let asked = parameters(query.as_bytes());
+fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
+    let asked = parameters(request.query.as_bytes());
     let is_asked = |call: &&(&String, &FakeCall)| {
         let is_same = |name: &str| asked.get(name).is_none_or(|value| call.1.echoed[name] == *value);
         is_same("assistantId")
@@ -48,7 +48,7 @@ fn list(state: &State, query: &str, now: i64) -> ApiResponse {
             && millis_of(asked.get("createdAtGe")).is_none_or(|from| from <= call.1.created_ms)
             && millis_of(asked.get("createdAtLe")).is_none_or(|until| call.1.created_ms <= until)
     };
-    let known = state.known(Provider::Vapi, now);
+    let known = state.known(request.provider, now);
     let calls = known.iter().filter(is_asked).take(number(&asked, "limit", LIMIT_DEFAULT));
     respond(200, &calls.map(|(id, known)| call(known, id, now)).collect())
 }

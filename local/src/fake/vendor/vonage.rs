@@ -1,7 +1,6 @@
 //! Vonage: `POST /v1/calls`, `GET /v1/calls/{uuid}`, and `GET /v1/calls` with filters, in pages.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
 
 use super::{Order, Request, Webhook, millis_of, number, page, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
@@ -24,7 +23,7 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let query = answer_url.split_once('?').map_or("", |(_, query)| query);
     let metadata = parameters(query.as_bytes());
     Some(Order {
-        provider: Provider::Vonage,
+        provider: request.provider,
         from: body["from"]["number"].clone(),
         to: ["number", "uri"].into_iter().find_map(|name| body["to"][0].get(name).cloned()).unwrap_or_default(),
         metadata: metadata.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
@@ -40,16 +39,16 @@ pub(super) fn dialled(id: &str) -> Value {
 pub(super) fn answer(state: &mut State, request: &Request<'_>, now: i64) -> Option<ApiResponse> {
     let rest = request.path.strip_prefix(CALLS_PATH)?;
     match (request.method, rest.strip_prefix('/')) {
-        ("GET", Some(id)) => Some(state.get(Provider::Vonage, id, now, error(404, "not found"), show)),
-        ("GET", None) if rest.is_empty() => Some(list(state, request.query, now)),
+        ("GET", Some(id)) => Some(state.get(request.provider, id, now, error(404, "not found"), show)),
+        ("GET", None) if rest.is_empty() => Some(list(state, request, now)),
         (_, _) => None,
     }
 }
 
 /// Lists the calls that were created in a period.
-fn list(state: &State, query: &str, now: i64) -> ApiResponse {
-    let asked = parameters(query.as_bytes());
-    let mut known = state.known(Provider::Vonage, now);
+fn list(state: &State, request: &Request<'_>, now: i64) -> ApiResponse {
+    let asked = parameters(request.query.as_bytes());
+    let mut known = state.known(request.provider, now);
     known.retain(|(_, call)| {
         millis_of(asked.get("date_start")).is_none_or(|from| from <= call.created_ms)
             && millis_of(asked.get("date_end")).is_none_or(|until| call.created_ms <= until)

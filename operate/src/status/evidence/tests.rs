@@ -18,6 +18,7 @@ fn series(values: &[(u64, f64)]) -> Series {
 fn fine() -> Sources {
     let metrics = Metrics {
         received: series(&[(60, 100.0)]),
+        providers: Provider::ALL.into(),
         answer: series(&[(60, 38.0)]),
         scheduler_runs: runs(5.0, 5.0),
         reconciler_runs: runs(5.0, 5.0),

@@ -15,12 +15,14 @@
 //! The table holds four more kinds of item, under keys of their own. An alias leads from a provider's id of an attempt
 //! to the call that the attempt belongs to. An entry of the [do-not-call list](crate::do_not_call) blocks a phone number. The
 //! health of a provider says whether it gets calls, and how fast. An [entity](switchhook_domain::Entity) orders the webhooks that are
-//! about one thing that is no call.
+//! about one thing that is no call. One more item lists the further [accounts](Calls::accounts) of providers.
 
+mod accounts;
 mod encoding;
 mod entity;
 mod erase;
 mod index;
+mod known_accounts;
 mod load;
 mod merge;
 mod position;

@@ -38,7 +38,7 @@ impl Position {
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = BASE64_URL_SAFE_NO_PAD.decode(Some(text).filter(|text| text.len() <= CURSOR_BYTES_MAX)?).ok()?;
         let Cursor { queue, shard, call_id, wake_at } = serde_json::from_slice(&bytes).ok()?;
-        let queue = WakeQueue::all().find(|known| known.to_string() == queue)?;
+        let queue = WakeQueue::parse(&queue)?;
         let is_key = (1..=KEY_BYTES_MAX).contains(&call_id.as_str().len());
         (is_key && shard < SHARDS_MAX).then_some(Self { queue, shard, entry: WakeEntry { call_id, wake_at } })
     }

@@ -12,6 +12,7 @@ use switchhook_domain::{
 };
 
 use super::encoding::encode_move;
+use super::known_accounts::KnownAccounts;
 use super::row::CallRow;
 use super::wake_queue::{WakeQueue, wake_key};
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, number, text};
@@ -95,13 +96,14 @@ pub struct Calls {
     pub(crate) table: String,
     index_numbers: bool,
     shards: Shards,
+    pub(super) known_accounts: KnownAccounts,
 }
 
 impl Calls {
     /// Client that writes the numbers of calls into the index `by_party`.
     #[must_use]
     pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, index_numbers: true, shards: Shards::default() }
+        Self { client, table, index_numbers: true, shards: Shards::default(), known_accounts: KnownAccounts::default() }
     }
 
     /// The same client, for a stack with these shards.

@@ -1,8 +1,10 @@
 //! Wake queues: the partitions of the index by which workers find their calls.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use switchhook_domain::{Call, Provider, WakeFor};
+use switchhook_providers::api_url;
 
 use crate::shards::Shards;
 
@@ -26,37 +28,44 @@ pub enum WakeQueue {
 }
 
 impl WakeQueue {
-    /// Wake queues of pending calls: those of the providers that place calls. Daily and generic place none, and no call waits for them.
-    pub const PENDING: [Self; 20] = [
-        Self::Dial(Provider::Retell),
-        Self::Dial(Provider::Twilio),
-        Self::Dial(Provider::Vapi),
-        Self::Dial(Provider::Telnyx),
-        Self::Dial(Provider::ElevenLabs),
-        Self::Dial(Provider::Plivo),
-        Self::Dial(Provider::Vonage),
-        Self::Dial(Provider::LiveKit),
-        Self::Dial(Provider::Bland),
-        Self::Dial(Provider::SignalWire),
-        Self::DialAny(Provider::Retell),
-        Self::DialAny(Provider::Twilio),
-        Self::DialAny(Provider::Vapi),
-        Self::DialAny(Provider::Telnyx),
-        Self::DialAny(Provider::ElevenLabs),
-        Self::DialAny(Provider::Plivo),
-        Self::DialAny(Provider::Vonage),
-        Self::DialAny(Provider::LiveKit),
-        Self::DialAny(Provider::Bland),
-        Self::DialAny(Provider::SignalWire),
-    ];
     /// Wake queues of calls that are neither pending nor settled, the most urgent first. A call stays in its queue until its wake-up
     /// time changes, because a move costs two writes of the index. So a call that was just dialled is in [`Self::Claims`], and one
     /// that has just ended may be in [`Self::Endings`].
     pub const OPEN: [Self; 3] = [Self::Claims, Self::Endings, Self::Outcomes];
 
-    /// Returns every wake queue once.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Self::PENDING.into_iter().chain(Self::OPEN).chain([Self::Settled])
+    /// Returns the wake queues of pending calls: those of the providers that place calls, and of these further
+    /// [accounts](super::Calls::accounts). Daily and generic place none, and no call waits for them.
+    #[must_use]
+    pub fn pending(accounts: &BTreeSet<Provider>) -> Vec<Self> {
+        let providers = Provider::ALL.iter().chain(accounts).copied().filter(|provider| api_url(*provider).is_some());
+        providers.clone().map(Self::Dial).chain(providers.map(Self::DialAny)).collect()
+    }
+
+    /// Returns every wake queue once, with those of these further [accounts](super::Calls::accounts).
+    #[must_use]
+    pub fn all(accounts: &BTreeSet<Provider>) -> Vec<Self> {
+        [Self::pending(accounts).as_slice(), &Self::OPEN, &[Self::Settled]].concat()
+    }
+
+    /// Reads the name of a queue. `None` if there is no such queue.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let of_provider = |name: &str| name.parse().ok().filter(|provider| api_url(*provider).is_some());
+        match name.strip_prefix("dial.") {
+            Some(name) => match name.strip_suffix(".any") {
+                Some(name) => of_provider(name).map(Self::DialAny),
+                None => of_provider(name).map(Self::Dial),
+            },
+            None => Self::OPEN.into_iter().chain([Self::Settled]).find(|queue| queue.to_string() == name),
+        }
+    }
+
+    /// True for the queues of [`Self::pending`].
+    #[must_use]
+    pub const fn is_pending(self) -> bool {
+        match self {
+            Self::Dial(_) | Self::DialAny(_) => true,
+            Self::Claims | Self::Endings | Self::Outcomes | Self::Settled => false,
+        }
     }
 
     pub(super) fn of(call: &Call) -> Self {
@@ -115,14 +124,28 @@ pub(super) fn wake_key(call: &Call, shards: &Shards) -> String {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_providers::api_url;
-
     use super::*;
 
     #[test]
-    fn calls_wait_for_each_provider_that_places_calls() {
-        let dialling = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
-        let queues = dialling.clone().map(WakeQueue::Dial).chain(dialling.map(WakeQueue::DialAny));
-        assert_eq!(queues.collect::<Vec<_>>(), WakeQueue::PENDING);
+    fn every_queue_is_read_from_its_name() {
+        let accounts = ["retell-eu", "generic-eu"].map(|name| name.parse().unwrap()).into();
+        let all = WakeQueue::all(&accounts);
+        assert_eq!(all.len(), 2 * 11 + 3 + 1, "a sender without an API has no queue");
+        for queue in all {
+            assert_eq!(WakeQueue::parse(&queue.to_string()), Some(queue));
+        }
+        for name in [
+            "",
+            "dial",
+            "dial.",
+            "dial.retel",
+            "dial.daily",
+            "dial.generic-eu",
+            "dial.x-acme.any",
+            "dial.retell.all",
+            "open",
+        ] {
+            assert_eq!(WakeQueue::parse(name), None, "{name}");
+        }
     }
 }

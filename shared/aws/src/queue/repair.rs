@@ -81,8 +81,8 @@ impl RepairWork {
         let after = message.after_call.zip(message.after_wake_at);
         let after = after.map(|(call_id, wake_at)| WakeEntry { call_id, wake_at });
         let due = WakeQueue::OPEN.into_iter().map(|queue| RepairKind::Due { queue, after: after.clone() });
-        let lists = Provider::ALL.into_iter().map(RepairKind::Discovery);
-        let mut known = due.chain([RepairKind::Sweep, RepairKind::Drift]).chain(lists);
+        let list = message.kind.strip_prefix(DISCOVERY).and_then(|name| name.parse().ok()).map(RepairKind::Discovery);
+        let mut known = due.chain([RepairKind::Sweep, RepairKind::Drift]).chain(list);
         let Some(kind) = known.find(|kind| kind.name() == message.kind) else { return Ok(None) };
         Ok(Some(Self {
             kind,

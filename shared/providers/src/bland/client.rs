@@ -19,7 +19,6 @@ use crate::ids::bounded;
 use crate::lenient;
 use crate::lookup::{Lookup, ParsedAnswer, Period, Step, created_from, created_until};
 
-const CALLBACK_PATH: &str = "/webhooks/bland";
 const CALLS_PATH: &str = "/v1/calls";
 /// Calls per page of a list.
 const PAGE_SIZE: usize = 100;
@@ -34,7 +33,7 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
         BlandAgent::Task(task) => body.insert("task".to_owned(), task.as_str().into()),
         BlandAgent::Pathway(id) => body.insert("pathway_id".to_owned(), id.as_str().into()),
     };
-    body.insert("webhook".to_owned(), format!("{}{CALLBACK_PATH}", config.public_url()?).into());
+    body.insert("webhook".to_owned(), config.webhook_url()?.into());
     // The webhook echoes the metadata. The agent sees only the request data.
     body.insert("metadata".to_owned(), echo.clone());
     body.insert("request_data".to_owned(), echo);

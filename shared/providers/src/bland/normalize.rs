@@ -7,7 +7,7 @@
 //! meaning of a length without that word is not documented. So where no field proves an answer or its absence, the ending stays unclear,
 //! and nobody is called again.
 
-use switchhook_domain::{Direction, EventId, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, Timestamp};
 
 use super::payload::{AnsweredBy, CALL_RECORD, Call, QueueStatus, Status};
 use crate::call_events::CallEventSet;
@@ -30,9 +30,9 @@ pub(crate) fn read(
 ) -> Result<Reading, ReadError> {
     let call: Call = lenient::from_body(webhook.body())?;
     let event_type = event_type(&call)?.to_owned();
-    let event_id = event_id(&call, &event_type, webhook.body());
+    let event_id = event_id(&call, &event_type, webhook);
     let echoed = call.metadata.clone().unwrap_or_default();
-    let correlation = correlate(Provider::Bland, &echoed, call.call_id.as_deref(), notes);
+    let correlation = correlate(webhook.provider(), &echoed, call.call_id.as_deref(), notes);
     notes.unknown_value = call.unknown_value();
     // A call that goes on is shown in an answer of the API at most. It changes nothing.
     if call.is_message() || call.is_over() != Some(true) {
@@ -43,7 +43,7 @@ pub(crate) fn read(
         });
     }
     let normalized = NormalizedEvent {
-        provider: Provider::Bland,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
@@ -70,12 +70,13 @@ fn event_type(call: &Call) -> Result<&str, ReadError> {
 
 /// Makes an event id, because Bland sends none. The hash of the call's meaning is part of it: a webhook that is sent again by hand is the
 /// same event, unless the analysis has changed since. A message of `webhook_events` is identified by the hash of its body.
-fn event_id(call: &Call, event_type: &str, body: &[u8]) -> EventId {
+fn event_id(call: &Call, event_type: &str, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_id) = &call.call_id else {
-        return ids::event_id_of_body(Provider::Bland, body);
+        return ids::event_id_of_body(provider, body);
     };
     let hash = if call.is_message() { ids::short_hash(body) } else { call.meaning_hash() };
-    ids::event_id(Provider::Bland, &format!("{call_id}:{event_type}:{hash}"))
+    ids::event_id(provider, &format!("{call_id}:{event_type}:{hash}"))
 }
 
 /// Call events of a call that is over. It contains how the call ended, and perhaps the person's decision.

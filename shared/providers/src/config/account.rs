@@ -17,6 +17,8 @@ use crate::user_decision::DecisionRule;
 /// Account that places the calls of one provider, and answers questions about them. `Debug` hides the account.
 #[derive(Clone)]
 pub struct AccountConfig {
+    /// Provider that the entry names. Its events carry this name.
+    pub(crate) provider: Provider,
     pub(super) account: Account,
     pub(super) base_url: Option<String>,
     pub(super) public_url: Option<String>,
@@ -34,10 +36,10 @@ impl AccountConfig {
         self.base_url.as_deref()
     }
 
-    /// Start of the URL that the provider posts the webhooks of placed calls to. See
-    /// [`WebhookConfig::public_url`](super::WebhookConfig::public_url).
-    pub(crate) fn public_url(&self) -> Option<&str> {
-        self.public_url.as_deref()
+    /// URL that the provider posts the webhooks of placed calls to. `None` if the configuration has no
+    /// [`public_url`](super::WebhookConfig::public_url).
+    pub(crate) fn webhook_url(&self) -> Option<String> {
+        self.public_url.as_ref().map(|start| format!("{start}/webhooks/{}", self.provider))
     }
 
     /// Rule that finds the person's decision in the answer to a lookup. The webhooks have the same rule.
@@ -111,7 +113,7 @@ impl Account {
     /// Reads the account from the fields of an entry `dial`. `None` if the fields have a problem, or if the provider has no
     /// API (generic).
     pub(super) fn read(provider: Provider, fields: &mut Fields<'_>) -> Option<Self> {
-        match provider {
+        match provider.vendor() {
             Provider::Retell => RetellAccount::read(fields).map(Self::Retell),
             Provider::Twilio => TwilioAccount::read(fields).map(Self::Twilio),
             Provider::Vapi => VapiAccount::read(fields).map(Self::Vapi),
@@ -122,13 +124,13 @@ impl Account {
             Provider::Bland => BlandAccount::read(fields).map(Self::Bland),
             Provider::SignalWire => SignalWireAccount::read(fields).map(Self::SignalWire),
             Provider::LiveKit => LiveKitAccount::read(fields).map(Self::LiveKit),
-            Provider::Daily | Provider::Generic | Provider::Configured(_) => None,
+            Provider::Daily | Provider::Generic | Provider::Named(_) => None,
         }
     }
 
     /// Names of the fields of the provider's account, for the message about an unknown field.
-    pub(super) const fn field_names(provider: Provider) -> &'static str {
-        match provider {
+    pub(super) fn field_names(provider: Provider) -> &'static str {
+        match provider.vendor() {
             Provider::Retell => "api_key, agent_id, honor_internal_dnc",
             Provider::Twilio => {
                 "account_sid, auth_token (or api_key_sid and api_key_secret), twiml_url, machine_detection, api_url"
@@ -141,7 +143,7 @@ impl Account {
             Provider::Bland => "api_key, task (or pathway_id), max_duration, voicemail",
             Provider::SignalWire => "api_url, project_id, api_token, cxml_url, machine_detection",
             Provider::LiveKit => "api_url, api_key, api_secret, sip_trunk_id, room_prefix, ringing_timeout_seconds",
-            Provider::Daily | Provider::Generic | Provider::Configured(_) => "",
+            Provider::Daily | Provider::Generic | Provider::Named(_) => "",
         }
     }
 }

@@ -35,9 +35,8 @@ pub(super) fn booking_rule(fields: &mut Fields<'_>) -> Option<BookingRule> {
 }
 
 fn providers(fields: &mut Fields<'_>) -> Option<Vec<Provider>> {
-    let dialing = || Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
     let names = fields.take("providers");
-    let find = |name: &Value| dialing().find(|provider| name.as_str() == Some(provider.as_str()));
+    let find = |name: &Value| name.as_str()?.parse().ok().filter(|provider| api_url(*provider).is_some());
     let list = names.as_ref().and_then(Value::as_array);
     let providers: Option<Vec<Provider>> = list.and_then(|list| list.iter().map(find).collect());
     let is_right = |list: &Vec<Provider>| {
@@ -45,9 +44,12 @@ fn providers(fields: &mut Fields<'_>) -> Option<Vec<Provider>> {
     };
     let providers = providers.filter(is_right);
     if providers.is_none() {
-        let known: Vec<Provider> = dialing().collect();
-        let known = known.iter().map(Provider::as_str).collect::<Vec<_>>().join(", ");
-        fields.problem("providers", &format!("not a list of different providers that place calls: {known}"));
+        let known = Provider::ALL.iter().filter(|provider| api_url(**provider).is_some());
+        let known = known.map(Provider::as_str).collect::<Vec<_>>().join(", ");
+        fields.problem(
+            "providers",
+            &format!("not a list of different providers that place calls: {known}, and accounts of them"),
+        );
     }
     providers
 }

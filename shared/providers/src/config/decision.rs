@@ -13,8 +13,8 @@ const VALUES_MAX: usize = 20;
 
 /// True if the webhooks of the provider can hold a decision of the person.
 #[must_use]
-pub const fn can_decide(provider: Provider) -> bool {
-    match provider {
+pub fn can_decide(provider: Provider) -> bool {
+    match provider.vendor() {
         Provider::Retell | Provider::Vapi | Provider::Telnyx | Provider::ElevenLabs | Provider::Bland => true,
         Provider::Twilio
         | Provider::Plivo
@@ -23,7 +23,7 @@ pub const fn can_decide(provider: Provider) -> bool {
         | Provider::Daily
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => false,
+        | Provider::Named(_) => false,
     }
 }
 

@@ -118,7 +118,7 @@ impl<C: Clone> Entries<C> {
         match self.by_provider.get(&provider) {
             Some(ReadEntry::Configured(config)) => Entry::Configured(config),
             Some(ReadEntry::Wrong | ReadEntry::Unclear(_)) => Entry::Disabled,
-            None if self.doubt.is_some() && provider.is_configured() => Entry::Disabled,
+            None if self.doubt.is_some() && provider.is_named() => Entry::Disabled,
             None => Entry::Unnamed,
         }
     }

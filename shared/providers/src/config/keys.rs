@@ -33,7 +33,7 @@ enum PublicKey {
 
 impl KeyKind {
     fn of(provider: Provider, scheme: Option<&Scheme>) -> Self {
-        match (provider, scheme) {
+        match (provider.vendor(), scheme) {
             (Provider::Telnyx, _) => Self::Public(PublicKey::Ed25519),
             (Provider::Daily, _) => Self::Secret(KeyForm::Base64),
             (_, Some(Scheme::Header(scheme))) => match scheme.algorithm {
@@ -112,8 +112,8 @@ fn wrong_form(provider: Provider, form: KeyForm, key: &Key) -> &'static str {
     match form {
         // Every text is such a key.
         KeyForm::Text => "not a text",
-        KeyForm::Base64 if provider == Provider::Vapi => "not base64, although base64_keys is true",
-        KeyForm::Base64 if provider == Provider::Daily => "not base64, as the hmac of a webhook of Daily is",
+        KeyForm::Base64 if provider.vendor() == Provider::Vapi => "not base64, although base64_keys is true",
+        KeyForm::Base64 if provider.vendor() == Provider::Daily => "not base64, as the hmac of a webhook of Daily is",
         KeyForm::Base64 => "not base64, although key_encoding is base64",
         KeyForm::Whsec if key.as_str().starts_with("v1,") => {
             "starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_"
@@ -132,7 +132,7 @@ fn public_key(provider: Provider, kind: PublicKey, text: &str) -> Result<Key, St
         return Err("a private key, which only the provider may have: write the public key".to_owned());
     }
     let (is_right, message) = match kind {
-        PublicKey::Ed25519 if provider == Provider::Telnyx => {
+        PublicKey::Ed25519 if provider.vendor() == Provider::Telnyx => {
             (ed25519::public_key(&key).is_some(), "not the base64 of an Ed25519 public key")
         }
         PublicKey::Ed25519 => {

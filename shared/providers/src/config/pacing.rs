@@ -28,7 +28,8 @@ const OTHERS: &str = "*";
 const DIALERS_MAX: u32 = 1_000;
 
 /// Rates of the providers that calls are placed with, as text: `retell=1/20,twilio=0.5`. The number after the slash limits the calls
-/// in flight. The name `*` stands for each provider with an API that the text does not name. Calls of another provider wait.
+/// in flight. The name `*` stands for each provider with an API that the text does not name, but for no further account. Calls of another
+/// provider wait.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialRates(BTreeMap<Provider, Pacing>);
 
@@ -50,6 +51,11 @@ pub enum DialRatesError {
 }
 
 impl DialRates {
+    /// Providers that calls are placed with.
+    pub fn providers(&self) -> impl Iterator<Item = Provider> {
+        self.0.keys().copied()
+    }
+
     /// Rate of one provider. `None` if no calls are placed with it.
     #[must_use]
     pub fn pacing(&self, provider: Provider) -> Option<Pacing> {

@@ -59,8 +59,8 @@ pub enum KeyLengths {
 }
 
 impl KeyLengths {
-    const fn chars_min(self, provider: Provider) -> usize {
-        match (self, provider) {
+    fn chars_min(self, provider: Provider) -> usize {
+        match (self, provider.vendor()) {
             (Self::Any, _) => 0,
             (Self::Enforced, Provider::Generic) => GENERIC_KEY_CHARS_MIN,
             (
@@ -76,7 +76,7 @@ impl KeyLengths {
                 | Provider::Daily
                 | Provider::Bland
                 | Provider::SignalWire
-                | Provider::Configured(_),
+                | Provider::Named(_),
             ) => KEY_CHARS_MIN,
         }
     }
@@ -184,14 +184,12 @@ pub(super) fn entry(
 }
 
 /// Names of the fields of the provider's webhook half, for the message about an unknown field.
-const fn webhook_field_names(provider: Provider) -> &'static str {
-    match provider {
+fn webhook_field_names(provider: Provider) -> &'static str {
+    match provider.vendor() {
         Provider::Vapi => "keys, signature, window_seconds, allowed_sources, question",
         Provider::Twilio => "keys, shared_keys, allowed_sources, question",
         Provider::Retell => "keys, window_seconds, allowed_sources, question",
-        Provider::Configured(_) => {
-            "keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources"
-        }
+        Provider::Named(_) => "keys, signature, events, reports_outcome, window_seconds, public_url, allowed_sources",
         Provider::Telnyx
         | Provider::ElevenLabs
         | Provider::Vonage
@@ -206,7 +204,7 @@ const fn webhook_field_names(provider: Provider) -> &'static str {
 fn account_field_names(provider: Provider) -> &'static str {
     match api_url(provider) {
         None => "",
-        Some(_) if provider == Provider::LiveKit => "dial",
+        Some(_) if provider.vendor() == Provider::LiveKit => "dial",
         Some(_) => "dial, discover",
     }
 }
@@ -229,17 +227,17 @@ impl Shared {
     }
 
     /// Names of the fields, for the message about an unknown field.
-    const fn field_names(provider: Provider) -> &'static str {
+    fn field_names(provider: Provider) -> &'static str {
         if decision::can_decide(provider) { "public_url, decision" } else { "public_url" }
     }
 }
 
 fn webhook(provider: Provider, mut shared: Shared, fields: &mut Fields<'_>) -> WebhookConfig {
     let (mut scheme, mut shared_keys, mut mapping, mut reports_outcome) = (None, Vec::new(), None, false);
-    match provider {
+    match provider.vendor() {
         Provider::Vapi => scheme = Scheme::read_vapi(fields),
         Provider::Twilio => shared_keys = SharedKey::read_list(fields),
-        Provider::Configured(_) => {
+        Provider::Named(_) => {
             scheme = Scheme::read_configured(fields);
             mapping = EventMapping::read(scheme.as_ref(), fields);
             shared.public_url = configured_public_url(provider, scheme.as_ref(), fields);
@@ -276,21 +274,28 @@ fn webhook(provider: Provider, mut shared: Shared, fields: &mut Fields<'_>) -> W
 /// Reads the account half. `None` if the provider has no `dial`, or if there is a problem.
 fn account(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Option<AccountConfig> {
     let (account, base_url) = dial(provider, fields)?;
-    if provider == Provider::Bland && shared.public_url.is_none() {
+    if provider.vendor() == Provider::Bland && shared.public_url.is_none() {
         fields.problem(
             "public_url",
             "missing: bland posts to the URL that the request for a call names, for example https://example.com",
         );
     }
     let discover = fields.flag("discover").unwrap_or(false);
-    if discover && provider == Provider::LiveKit {
+    if discover && provider.vendor() == Provider::LiveKit {
         fields.problem("discover", "not for livekit, which lists no calls that have ended");
     }
-    Some(AccountConfig { account, base_url, public_url: shared.public_url, discover, decision: shared.decision })
+    Some(AccountConfig {
+        provider,
+        account,
+        base_url,
+        public_url: shared.public_url,
+        discover,
+        decision: shared.decision,
+    })
 }
 
 fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
-    let missing = match provider {
+    let missing = match provider.vendor() {
         Provider::Twilio | Provider::Plivo | Provider::SignalWire => {
             Some(format!("missing: {provider} signs the URL that it posts to, for example https://example.com"))
         }
@@ -303,7 +308,7 @@ fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
         | Provider::Daily
         | Provider::Bland
         | Provider::Generic
-        | Provider::Configured(_) => None,
+        | Provider::Named(_) => None,
     };
     let problem = match fields.take(PUBLIC_URL) {
         Some(Value::String(url)) => match start_of_url(provider, &url) {
@@ -347,9 +352,10 @@ fn configured_public_url(provider: Provider, scheme: Option<&Scheme>, fields: &m
 }
 
 fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) -> Option<Duration> {
-    let has_timestamp = match provider {
+    let vendor = provider.vendor();
+    let has_timestamp = match vendor {
         Provider::Twilio | Provider::Plivo | Provider::Bland | Provider::SignalWire => false,
-        Provider::Vapi | Provider::Configured(_) => scheme.is_none_or(Scheme::has_timestamp),
+        Provider::Vapi | Provider::Named(_) => scheme.is_none_or(Scheme::has_timestamp),
         Provider::Retell
         | Provider::Telnyx
         | Provider::ElevenLabs
@@ -359,12 +365,12 @@ fn window(provider: Provider, scheme: Option<&Scheme>, fields: &mut Fields<'_>) 
         | Provider::Generic => true,
     };
     match (fields.take("window_seconds"), has_timestamp) {
-        (None, true) if provider == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),
-        (None, true) if provider == Provider::Daily => Some(DAILY_WINDOW_DEFAULT),
+        (None, true) if vendor == Provider::ElevenLabs => Some(ELEVENLABS_WINDOW_DEFAULT),
+        (None, true) if vendor == Provider::Daily => Some(DAILY_WINDOW_DEFAULT),
         (None, true) => Some(WINDOW_DEFAULT),
         (None, false) => None,
         (Some(_), false)
-            if matches!(provider, Provider::Twilio | Provider::Plivo | Provider::Bland | Provider::SignalWire) =>
+            if matches!(vendor, Provider::Twilio | Provider::Plivo | Provider::Bland | Provider::SignalWire) =>
         {
             fields.problem("window_seconds", &format!("not for {provider}, which signs no timestamp"));
             None

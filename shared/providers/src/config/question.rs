@@ -45,8 +45,8 @@ impl fmt::Debug for AnswerSource {
 }
 
 /// Form of the answers that the provider reads. `None` if it asks no questions.
-const fn form(provider: Provider) -> Option<AnswerForm> {
-    match provider {
+fn form(provider: Provider) -> Option<AnswerForm> {
+    match provider.vendor() {
         Provider::Retell | Provider::Vapi => Some(AnswerForm::JsonObject),
         Provider::Twilio => Some(AnswerForm::TwiMl),
         Provider::Telnyx
@@ -58,12 +58,12 @@ const fn form(provider: Provider) -> Option<AnswerForm> {
         | Provider::Bland
         | Provider::SignalWire
         | Provider::Generic
-        | Provider::Configured(_) => None,
+        | Provider::Named(_) => None,
     }
 }
 
 /// True if the provider asks questions, so that its entry may have the field `question`.
-pub(super) const fn asks(provider: Provider) -> bool {
+pub(super) fn asks(provider: Provider) -> bool {
     form(provider).is_some()
 }
 

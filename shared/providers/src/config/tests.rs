@@ -85,7 +85,7 @@ fn every_problem_is_reported_at_once_and_no_value_is_shown() {
             "generic.window_seconds: not a whole number from 1 to 86400",
             "generic.allowed_sources[0]: not an address block such as 10.0.0.0/8, nor an address",
             "generic.\"key\": unknown field: known are keys, window_seconds, allowed_sources, public_url",
-            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, \
+            "unknown provider \"other\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and accounts of them such as twilio-eu, and names such as x-acme, \
              whose entries describe the provider",
             "retell.keys: the list is empty",
             "retell.window_seconds: not a whole number from 1 to 86400",
@@ -395,7 +395,10 @@ fn file_is_stored_as_two_halves_that_hold_no_more_than_their_readers_use() {
     assert_eq!(configured(&keys), named);
     assert_eq!(configured(&accounts), [Provider::Retell, Provider::Twilio]);
     assert!(accounts.config(Provider::Retell).unwrap().discovers());
-    assert_eq!(accounts.config(Provider::Twilio).unwrap().public_url(), Some("https://example.com"));
+    assert_eq!(
+        accounts.config(Provider::Twilio).unwrap().webhook_url().as_deref(),
+        Some("https://example.com/webhooks/twilio")
+    );
 }
 
 fn configured<C: SecretHalf>(entries: &Entries<C>) -> Vec<Provider> {
@@ -460,7 +463,7 @@ fn unknown_name_may_stand_for_any_provider_without_an_entry() {
     assert_eq!(
         keys.problems(),
         [
-            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, whose entries describe the provider"#
+            r#"unknown provider "retel": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and accounts of them such as twilio-eu, and names such as x-acme, whose entries describe the provider"#
         ]
     );
     assert_eq!(configured(&keys), [Provider::Generic]);
@@ -512,7 +515,7 @@ fn dial_rates_are_read_and_written() {
         ),
         (
             "x=1",
-            "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic",
+            "unknown provider \"x\": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and accounts of them such as twilio-eu",
         ),
         ("generic=1", "Switchhook places no calls with generic"),
         ("retell=0", "the rate of retell is not a number from 0.1 to 200"),
@@ -612,7 +615,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
         }}"#;
     let problems = problems(json);
     insta::assert_snapshot!(problems.join("\n"), @r#"
-    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and names such as x-acme, whose entries describe the provider
+    unknown provider "x-Acme": known are retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, daily, bland, signalwire, generic, and accounts of them such as twilio-eu, and names such as x-acme, whose entries describe the provider
     x-a.signature."header": unknown field: known are scheme, version
     x-a.events.event_id[1]: not a JSON pointer such as /data/id
     x-a.events.type: not a JSON pointer such as /data/id
@@ -655,7 +658,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-e.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-e.keys[0]: not whsec_ followed by base64
     x-f.events.starts_at: not a JSON pointer such as /data/id
-    x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire
+    x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire, and accounts of them
     x-f.events.booked_call.from: neither an E.164 number such as +14155550123 nor a SIP address
     x-f.events.booked_call.before_minutes: not a whole number from 1 to 86400
     x-f.events.booked_call.window: not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'
@@ -665,7 +668,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-f.events.to: missing: the events of bookings need it
     x-f.events.time: missing: the events of bookings need it
     x-f.keys[0]: not whsec_ followed by base64
-    x-g.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire
+    x-g.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire, and accounts of them
     x-g.events.booked_call.from: missing
     x-g.events.booked_call.before_minutes: missing: the time from the call to the start of the appointment
     x-g.events.entity_id: missing: the events of bookings need it

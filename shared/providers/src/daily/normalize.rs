@@ -5,7 +5,7 @@
 //! **`dialout.stopped` says only that the call is over.** Daily documents no event that says why nobody answered. So the ending stays
 //! unclear, unless `dialout.answered` says that somebody did.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Timestamp};
 
 use super::payload::{Event, EventType, Payload};
 use crate::call_events::CallEventSet;
@@ -32,7 +32,7 @@ pub(crate) fn read(
     let name = match event.event_type.take() {
         Some(name) => name,
         None if event.test.is_some() => {
-            let event_id = ids::event_id_of_body(Provider::Daily, webhook.body());
+            let event_id = ids::event_id_of_body(webhook.provider(), webhook.body());
             return Ok(Reading::Recorded { event_id, event_type: TEST.to_owned(), call_id: None });
         }
         None => return Err(ReadError::MissingEventType),
@@ -42,7 +42,7 @@ pub(crate) fn read(
         notes.unknown_value = Some("type");
     }
     let payload = event.payload.take().unwrap_or_default();
-    let event_id = event_id(event.id.as_deref(), &name, &payload, webhook.body());
+    let event_id = event_id(event.id.as_deref(), &name, &payload, webhook);
     let session_id = match event_type {
         // A participant has a session, too, and a participant may be a phone or not.
         EventType::NoCall | EventType::Other => None,
@@ -56,7 +56,7 @@ pub(crate) fn read(
         | EventType::NoChange => payload.session_id.as_deref(),
     };
     let echoed = session_id.map(|_| echoed_ids(&payload)).unwrap_or_default();
-    let correlation = correlate(Provider::Daily, &echoed, session_id, notes);
+    let correlation = correlate(webhook.provider(), &echoed, session_id, notes);
     let call_events = call_events(event_type, payload.occurred_at()).into_sorted();
     let direction = direction(event_type);
     // A call that failed before it had a session is no call that anything else is known about.
@@ -70,7 +70,7 @@ pub(crate) fn read(
         Some(Direction::Outbound) | None => (payload.origin, payload.destination),
     };
     let normalized = NormalizedEvent {
-        provider: Provider::Daily,
+        provider: webhook.provider(),
         event_id,
         event_type: name,
         correlation,
@@ -84,13 +84,14 @@ pub(crate) fn read(
 }
 
 /// Id of the event. Daily's id is the same in every delivery. The type is added, because Daily's own examples use one id for two types.
-fn event_id(id: Option<&str>, name: &str, payload: &Payload, body: &[u8]) -> EventId {
+fn event_id(id: Option<&str>, name: &str, payload: &Payload, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let suffix = match (id, payload.session_id.as_deref(), payload.timestamp()) {
         (Some(id), _, _) => format!("{id}:{name}"),
         (None, Some(session_id), Some(timestamp)) => format!("{session_id}:{name}:{timestamp}"),
-        (None, Some(_) | None, _) => return ids::event_id_of_body(Provider::Daily, body),
+        (None, Some(_) | None, _) => return ids::event_id_of_body(provider, body),
     };
-    ids::event_id(Provider::Daily, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 /// Our ids in the event. A dial-out has one field for them, of 36 characters.

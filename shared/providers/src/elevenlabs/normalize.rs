@@ -3,7 +3,7 @@
 //! ElevenLabs sends one webhook per call, after its end: `post_call_transcription`, or `call_initiation_failure` if nobody
 //! answered. It sends no event id. Nothing reports the beginning of a call, so each webhook implies what came before.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Timestamp};
 
 use super::payload::{self, CallResult, Conversation, Event, FailureReason, Status};
 use crate::call_events::CallEventSet;
@@ -25,14 +25,14 @@ pub(crate) fn read(
     let event_type = payload.event_type.take().ok_or(ReadError::MissingEventType)?;
     let conversation = payload.data.take().unwrap_or_default();
     let event = Event::from_name(&event_type);
-    let event_id = event_id(event, &event_type, &conversation, webhook.body());
+    let event_id = event_id(event, &event_type, &conversation, webhook);
     let provider_call_id = conversation.conversation_id.as_deref();
     let echoed = conversation.echoed_ids();
     // Only a phone call fails to start. The source of a conversation proves nothing: its client names it.
     let correlation = if conversation.phone_call().is_some() || event == Event::CallInitiationFailure {
-        correlate(Provider::ElevenLabs, &echoed, provider_call_id, notes)
+        correlate(webhook.provider(), &echoed, provider_call_id, notes)
     } else {
-        correlate_without_echo(Provider::ElevenLabs, &echoed, provider_call_id, notes)
+        correlate_without_echo(webhook.provider(), &echoed, provider_call_id, notes)
     };
     notes.unknown_value = unknown_value(event, &conversation);
     let lacks_reason = event == Event::PostCallTranscription && payload.is_record() && lacks_reason(&conversation);
@@ -66,7 +66,7 @@ pub(crate) fn read(
         None => (None, None),
     };
     let normalized = NormalizedEvent {
-        provider: Provider::ElevenLabs,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
@@ -82,9 +82,10 @@ pub(crate) fn read(
 /// Makes an event id, because ElevenLabs sends none. A call fails to start once. A transcription is identified by the hash of
 /// its analysis, since an analysis may be repeated. Every other event may occur any number of times, so the hash of its body
 /// identifies it.
-fn event_id(event: Event, event_type: &str, conversation: &Conversation, body: &[u8]) -> EventId {
+fn event_id(event: Event, event_type: &str, conversation: &Conversation, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(conversation_id) = &conversation.conversation_id else {
-        return ids::event_id_of_body(Provider::ElevenLabs, body);
+        return ids::event_id_of_body(provider, body);
     };
     let hash = match event {
         Event::PostCallTranscription => {
@@ -97,7 +98,7 @@ fn event_id(event: Event, event_type: &str, conversation: &Conversation, body: &
         Some(hash) => format!("{conversation_id}:{event_type}:{hash}"),
         None => format!("{conversation_id}:{event_type}"),
     };
-    ids::event_id(Provider::ElevenLabs, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 /// Name of a field with a value that ElevenLabs has added to its list.

@@ -1,7 +1,7 @@
 //! Meaning of generic events. Each event of a known type reports one call event. It also implies what must have happened before:
 //! `ANSWERED` implies that the phone rang, and a decision implies that the person answered.
 
-use switchhook_domain::{AttemptKey, Direction, EventKind, Provider, Timestamp};
+use switchhook_domain::{AttemptKey, Direction, EventKind, Timestamp};
 
 use super::payload::{self, Event, Proof, meaning};
 use crate::call_events::CallEventSet;
@@ -20,12 +20,12 @@ pub(crate) fn read(
     let event: Event = lenient::from_body(webhook.body())?;
     let event_type = event.event_type().ok_or(ReadError::MissingEventType)?.to_owned();
     let event_id = match &event.event_id {
-        Some(id) => ids::event_id(Provider::Generic, id),
-        None => ids::event_id_of_body(Provider::Generic, webhook.body()),
+        Some(id) => ids::event_id(webhook.provider(), id),
+        None => ids::event_id_of_body(webhook.provider(), webhook.body()),
     };
     let (occurred_at, echoed, attempt_number) = (event.occurred_at(), event.echoed_ids(), event.attempt_number());
     let call = event.call.unwrap_or_default();
-    let mut correlation = correlate(Provider::Generic, &echoed, call.sid.as_deref(), notes);
+    let mut correlation = correlate(webhook.provider(), &echoed, call.sid.as_deref(), notes);
     // The keys of attempts that Switchhook dialled are numbers too, so a sender can name one of them by its number.
     correlation.attempt =
         correlation.attempt.or_else(|| attempt_number.map(|number| AttemptKey::new(number.to_string())));
@@ -39,7 +39,7 @@ pub(crate) fn read(
         });
     };
     let normalized = NormalizedEvent {
-        provider: Provider::Generic,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,

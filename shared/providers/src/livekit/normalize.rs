@@ -6,7 +6,7 @@
 //! is seen again only when it leaves. So the status at that time says whether somebody answered. If it leaves that open, the ending stays
 //! unclear: nobody is called again who may have answered.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Timestamp};
 
 use super::payload::{Attributes, CallStatus, DisconnectReason, EventName, Kind, Webhook};
 use crate::call_events::CallEventSet;
@@ -26,7 +26,7 @@ pub(crate) fn read(
     let event: Webhook = lenient::from_body(webhook.body())?;
     let name = event.event.clone().ok_or(ReadError::MissingEventType)?;
     let event_name = EventName::from_name(&name);
-    let event_id = event_id(&event, webhook.body());
+    let event_id = event_id(&event, webhook);
     let kind = event.participant.as_ref().map(|participant| participant.kind());
     notes.unknown_value = match (event_name, kind) {
         (EventName::Other, _) => Some("event"),
@@ -39,7 +39,7 @@ pub(crate) fn read(
     };
     let (reason, joined_at) = (participant.disconnect_reason(), participant.joined_at());
     let attributes = participant.into_attributes();
-    let correlation = correlate(Provider::LiveKit, &attributes.echoed_ids(), attributes.call_id.as_deref(), notes);
+    let correlation = correlate(webhook.provider(), &attributes.echoed_ids(), attributes.call_id.as_deref(), notes);
     let call_events = match event_name {
         EventName::ParticipantJoined => joined(&attributes, created_at, notes),
         EventName::ParticipantLeft | EventName::ParticipantConnectionAborted => {
@@ -58,7 +58,7 @@ pub(crate) fn read(
         Direction::Outbound => (own, person),
     };
     let normalized = NormalizedEvent {
-        provider: Provider::LiveKit,
+        provider: webhook.provider(),
         event_id,
         event_type: name,
         correlation,
@@ -72,10 +72,11 @@ pub(crate) fn read(
 }
 
 /// Id of the event. LiveKit gives each one, and a retry has the same.
-fn event_id(event: &Webhook, body: &[u8]) -> EventId {
+fn event_id(event: &Webhook, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     match &event.id {
-        Some(id) => ids::event_id(Provider::LiveKit, id),
-        None => ids::event_id_of_body(Provider::LiveKit, body),
+        Some(id) => ids::event_id(provider, id),
+        None => ids::event_id_of_body(provider, body),
     }
 }
 

@@ -29,7 +29,6 @@ use crate::lookup::{
 use crate::normalized::without_plus;
 use crate::times::{has_offset, parse_time};
 
-const CALLBACK_PATH: &str = "/webhooks/plivo";
 /// Five retries, after every kind of failure. By default, Plivo repeats a callback once, and never one that was answered with an
 /// error.
 const CALLBACK_RETRIES: &str = "rc=5&rp=ct,rt,4xx,5xx";
@@ -44,7 +43,7 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     let echo = request.metadata_to_echo();
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
-    let callback = format!("{}{CALLBACK_PATH}?{ids}#{CALLBACK_RETRIES}", config.public_url()?);
+    let callback = format!("{}?{ids}#{CALLBACK_RETRIES}", config.webhook_url()?);
     // The application that answers with XML gets the metadata here. Other providers give it to their agent.
     let separator = if account.answer_url.contains('?') { '&' } else { '?' };
     let answer_url = format!("{}{separator}{}", account.answer_url, query(echo));

@@ -37,8 +37,8 @@ pub(crate) fn read(
     };
     // The signature does not cover the order of the query. If a name occurs twice, the first value in byte order counts.
     let echoed: EchoedIds = Form::parse(webhook.query().as_bytes()).read().unwrap_or_default();
-    let correlation = correlate(Provider::Plivo, &echoed, call_uuid, notes);
-    let event_id = event_id(&callback, &kind, webhook.body());
+    let correlation = correlate(webhook.provider(), &echoed, call_uuid, notes);
+    let event_id = event_id(&callback, &kind, webhook);
     let event_type = event_type(&callback, &kind);
 
     let call_events = match kind {
@@ -55,7 +55,7 @@ pub(crate) fn read(
     }
     let (event_type, direction) = (event_type.to_owned(), direction(&callback));
     let normalized = NormalizedEvent {
-        provider: Provider::Plivo,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
@@ -110,9 +110,10 @@ fn event_type<'a>(callback: &'a Callback, kind: &Kind) -> &'a str {
 /// Id of the event. Plivo names none. A call reaches each status once, so a callback that Plivo sends again has the same id, also the
 /// one of `ring_url`, which Plivo may post several times. Other callbacks are distinguished by the hash of the form, whose order is not
 /// signed.
-fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
+fn event_id(callback: &Callback, kind: &Kind, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_uuid) = &callback.call_uuid else {
-        return ids::event_id_of_body(Provider::Plivo, canonical_form(body).as_bytes());
+        return ids::event_id_of_body(provider, canonical_form(body).as_bytes());
     };
     let event = callback.event.as_deref().unwrap_or("-");
     let status = callback.call_status.as_deref().unwrap_or("-");
@@ -124,15 +125,15 @@ fn event_id(callback: &Callback, kind: &Kind, body: &[u8]) -> EventId {
             format!("{call_uuid}:{event}:{status}:{}", ids::short_hash(canonical_form(body).as_bytes()))
         }
     };
-    ids::event_id(Provider::Plivo, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 /// Ids of the events that the callbacks of a call have. A call that one of them reported is known, also if Plivo named another id when it
 /// was placed.
-pub(crate) fn callback_event_ids(call_uuid: &str) -> Vec<EventId> {
+pub(crate) fn callback_event_ids(provider: Provider, call_uuid: &str) -> Vec<EventId> {
     let endings = ["completed", "busy", "failed", "timeout", "no-answer", "cancel"].into_iter();
     let callbacks = std::iter::once(("Ring", "ringing")).chain(endings.map(|status| ("Hangup", status)));
-    callbacks.map(|(event, status)| ids::event_id(Provider::Plivo, &format!("{call_uuid}:{event}:{status}"))).collect()
+    callbacks.map(|(event, status)| ids::event_id(provider, &format!("{call_uuid}:{event}:{status}"))).collect()
 }
 
 fn direction(callback: &Callback) -> Option<Direction> {

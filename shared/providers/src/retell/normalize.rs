@@ -29,8 +29,8 @@ pub(crate) fn read(
     let event_type = payload.event.ok_or(ReadError::MissingEventType)?;
     let call = payload.call.or(payload.data).unwrap_or_default();
     let event = Event::from_name(&event_type);
-    let event_id = event_id(event, &event_type, &call, webhook.body());
-    let correlation = correlation(&call, notes);
+    let event_id = event_id(event, &event_type, &call, webhook);
+    let correlation = correlation(webhook.provider(), &call, notes);
     notes.unknown_value = unknown_value(event, &call);
     let block_number = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
 
@@ -47,7 +47,7 @@ pub(crate) fn read(
         }
     };
     let normalized = NormalizedEvent {
-        provider: Provider::Retell,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
@@ -63,9 +63,10 @@ pub(crate) fn read(
 /// Makes an event id, because Retell sends none. A call starts once and ends once. An analysis is identified by its
 /// hash, since it can be repeated. Every other event may occur any number of times, so the hash of its body identifies
 /// it.
-fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId {
+fn event_id(event: Event, event_type: &str, call: &Call, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_id) = &call.call_id else {
-        return ids::event_id_of_body(Provider::Retell, body);
+        return ids::event_id_of_body(provider, body);
     };
     let hash = match event {
         Event::CallStarted | Event::CallEnded => None,
@@ -76,18 +77,18 @@ fn event_id(event: Event, event_type: &str, call: &Call, body: &[u8]) -> EventId
         Some(hash) => format!("{call_id}:{event_type}:{hash}"),
         None => format!("{call_id}:{event_type}"),
     };
-    ids::event_id(Provider::Retell, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
-fn correlation(call: &Call, notes: &mut ReadNotes) -> Correlation {
+fn correlation(provider: Provider, call: &Call, notes: &mut ReadNotes) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
     // Retell fills the variables of an inbound call from SIP headers too, which the caller chooses.
     let is_inbound = matches!(call.direction, Some(payload::Direction::Inbound));
     let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().filter(|_| !is_inbound).unwrap_or_default();
     let (echoed, call_id) = (metadata.or(variables), call.call_id.as_deref());
     match call.call_type {
-        Some(CallType::PhoneCall) | None => correlate(Provider::Retell, &echoed, call_id, notes),
-        Some(CallType::Other) => correlate_without_echo(Provider::Retell, &echoed, call_id, notes),
+        Some(CallType::PhoneCall) | None => correlate(provider, &echoed, call_id, notes),
+        Some(CallType::Other) => correlate_without_echo(provider, &echoed, call_id, notes),
     }
 }
 

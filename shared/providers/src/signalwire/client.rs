@@ -27,14 +27,12 @@ const API_PATH: &str = "/api/laml/2010-04-01/Accounts/";
 /// Calls per page of a list.
 const PAGE_SIZE: &str = "50";
 
-const CALLBACK_PATH: &str = "/webhooks/signalwire";
-
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
     let echo = request.metadata_to_echo();
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
-    let callback = format!("{}{CALLBACK_PATH}?{ids}", config.public_url()?);
+    let callback = format!("{}?{ids}", config.webhook_url()?);
     // The application that answers with cXML gets the metadata here. Other providers give it to their agent.
     let separator = if account.cxml_url.contains('?') { '&' } else { '?' };
     let cxml_url = format!("{}{separator}{}", account.cxml_url, query(echo));

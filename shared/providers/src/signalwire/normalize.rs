@@ -4,7 +4,7 @@
 //! both kinds, and nothing in the signed bytes tells them apart. A text that a caller dictates into one kind must not pass for the
 //! other.
 
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::Timestamp;
 
 use super::payload::Event;
 use crate::ids;
@@ -22,11 +22,11 @@ pub(crate) fn read(
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
     if twiml::is_json(webhook.query()) || !is_object(webhook.body()) {
-        return twiml::read(Provider::SignalWire, webhook, received_at, notes);
+        return twiml::read(webhook, received_at, notes);
     }
     let event: Event = lenient::from_body(webhook.body())?;
     Ok(Reading::Recorded {
-        event_id: ids::event_id_of_body(Provider::SignalWire, webhook.body()),
+        event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
         event_type: ids::event_type(event.event_type.as_deref().unwrap_or(UNNAMED)),
         call_id: None,
     })

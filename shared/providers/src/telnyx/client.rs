@@ -30,7 +30,6 @@ use crate::json;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, endings};
 
 const HANGUP: &str = "call.hangup";
-const WEBHOOK_PATH: &str = "/webhooks/telnyx";
 /// Webhooks that Telnyx is to send again if they are not accepted: those that change the state of a call.
 const RETRIED_EVENTS: [&str; 7] = [
     "call.initiated",
@@ -71,8 +70,8 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     if let Some(kind) = account.machine_detection {
         set("answering_machine_detection", kind.into());
     }
-    if let Some(url) = config.public_url() {
-        set("webhook_url", format!("{url}{WEBHOOK_PATH}").into());
+    if let Some(url) = config.webhook_url() {
+        set("webhook_url", url.into());
         set("webhook_url_method", "POST".into());
     }
     Some(ApiRequest::post_json("/v2/calls".to_owned(), bearer(&account.api_key), &body))

@@ -4,7 +4,7 @@
 //! answered, and its start time is the time of the dial. So the ending of a normal hangup stays unclear until
 //! `call.answered` arrives.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Timestamp};
 
 use super::payload::{self, Detection, EventType, HangupCause, Payload};
 use crate::call_events::CallEventSet;
@@ -29,8 +29,8 @@ pub(crate) fn read(
     let occurred_at = event.occurred_at();
     let event_own_id = event.id.clone();
     let call = event.payload.unwrap_or_default();
-    let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook.body());
-    let correlation = correlate(Provider::Telnyx, &call.echoed_ids(), call.call_control_id.as_deref(), notes);
+    let event_id = event_id(event_own_id.as_deref(), event_type, &name, &call, webhook);
+    let correlation = correlate(webhook.provider(), &call.echoed_ids(), call.call_control_id.as_deref(), notes);
 
     notes.unknown_value = unknown_value(event_type, &call);
     let call_events = match event_type {
@@ -52,7 +52,7 @@ pub(crate) fn read(
         }
     };
     let normalized = NormalizedEvent {
-        provider: Provider::Telnyx,
+        provider: webhook.provider(),
         event_id,
         event_type: name,
         correlation,
@@ -67,12 +67,13 @@ pub(crate) fn read(
 
 /// Returns Telnyx's own event id, which is the same in every delivery. The result of a lookup has none, so it gets an
 /// id from the call and the event type: a call is initiated, answered and hung up once.
-fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload, body: &[u8]) -> EventId {
+fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     if let Some(id) = id {
-        return ids::event_id(Provider::Telnyx, id);
+        return ids::event_id(provider, id);
     }
     let Some(call_id) = &call.call_control_id else {
-        return ids::event_id_of_body(Provider::Telnyx, body);
+        return ids::event_id_of_body(provider, body);
     };
     let suffix = match event_type {
         EventType::Initiated | EventType::Answered | EventType::Hangup => format!("{call_id}:{name}"),
@@ -80,7 +81,7 @@ fn event_id(id: Option<&str>, event_type: EventType, name: &str, call: &Payload,
             format!("{call_id}:{name}:{}", ids::short_hash(body))
         }
     };
-    ids::event_id(Provider::Telnyx, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 /// Name of a field with a value that Telnyx has added to its list.

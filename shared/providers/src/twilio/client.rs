@@ -38,8 +38,6 @@ const CANDIDATES_MAX: usize = 10;
 /// difference between the clocks, and for calls that are listed late.
 const REQUESTS_LISTED_AFTER: Duration = Duration::from_secs(20 * 60);
 
-const CALLBACK_PATH: &str = "/webhooks/twilio";
-
 /// Five retries, after every kind of failure. By default, Twilio never repeats a callback that was answered with an
 /// error.
 const CALLBACK_RETRIES: &str = "rc=5&rp=all";
@@ -50,7 +48,7 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
     // All metadata would exceed the longest URL that Twilio and API Gateway take.
-    let callback = format!("{}{CALLBACK_PATH}?{ids}#{CALLBACK_RETRIES}", config.public_url()?);
+    let callback = format!("{}?{ids}#{CALLBACK_RETRIES}", config.webhook_url()?);
     // The application that answers with TwiML gets the metadata here. Other providers give it to their agent.
     let separator = if account.twiml_url.contains('?') { '&' } else { '?' };
     let twiml_url = format!("{}{separator}{}", account.twiml_url, query(echo));

@@ -1,6 +1,6 @@
 //! Meaning of Twilio's callbacks. The shared protocol defines it.
 
-use switchhook_domain::{Provider, Timestamp};
+use switchhook_domain::Timestamp;
 
 use crate::reading::{ReadError, ReadNotes, Reading};
 use crate::twiml;
@@ -11,5 +11,5 @@ pub(crate) fn read(
     received_at: Timestamp,
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
-    twiml::read(Provider::Twilio, webhook, received_at, notes)
+    twiml::read(webhook, received_at, notes)
 }

@@ -27,18 +27,18 @@ const AMD: &str = "amd";
 /// Source of status callbacks. It is the default, so event ids leave it out.
 const CALL_PROGRESS: &str = "call-progress-events";
 
-/// Reads a callback of this provider.
+/// Reads a callback.
 pub(crate) fn read(
-    provider: Provider,
     webhook: &VerifiedWebhook,
     received_at: Timestamp,
     notes: &mut ReadNotes,
 ) -> Result<Reading, ReadError> {
+    let provider = webhook.provider();
     let callback = parse(webhook)?;
     let kind = Kind::from_callback(&callback);
     notes.unknown_value = unknown_value(&callback);
     let event_type = event_type(&callback);
-    let event_id = event_id(provider, &callback, &kind, event_type, webhook);
+    let event_id = event_id(&callback, &kind, event_type, webhook);
     // A child leg is another leg of the same call, such as a transfer. It is recorded with its parent, and does not
     // change it.
     let call_sid = callback.parent_call_sid.as_deref().or(callback.call_sid.as_deref());
@@ -149,13 +149,8 @@ fn event_type(callback: &Callback) -> &str {
 
 /// Status callbacks are numbered per call. Requests without a number are distinguished by the hash of the form: one
 /// call may make many TwiML requests with the same status.
-fn event_id(
-    provider: Provider,
-    callback: &Callback,
-    kind: &Kind,
-    event_type: &str,
-    webhook: &VerifiedWebhook,
-) -> EventId {
+fn event_id(callback: &Callback, kind: &Kind, event_type: &str, webhook: &VerifiedWebhook) -> EventId {
+    let provider = webhook.provider();
     // The signature does not cover the order of the parameters. With the hash of the body, a form in another order would be a new event.
     let signed = || {
         let body = webhook.body();
@@ -187,7 +182,7 @@ fn event_id(
 /// API that is read like a callback has no account.
 fn is_of_number(provider: Provider, callback: &Callback) -> bool {
     let status = callback.call_status.as_deref().map(CallStatus::from_name);
-    provider == Provider::SignalWire
+    provider.vendor() == Provider::SignalWire
         && matches!(status, Some(CallStatus::Completed | CallStatus::Failed))
         && callback.account_sid.is_some()
         && callback.direction.is_none()

@@ -9,7 +9,7 @@
 //! repeats the call as it was created, without them. So it says neither that somebody answered nor that nobody did; the report does. If
 //! such an update says that a trunk rejected the credentials, it is only recorded.
 
-use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Timestamp};
 
 use super::payload::{self, CallStatus, CallType, EndedReason, Message};
 use crate::call_events::CallEventSet;
@@ -38,13 +38,15 @@ pub(crate) fn read(
         kind = Kind::Other;
     }
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
-    let event_id = event_id(kind, message_type, &message, call_id, webhook.body());
+    let event_id = event_id(kind, message_type, &message, call_id, webhook);
     let call_type = message.call.as_ref().and_then(|call| call.call_type);
     let correlation = match call_type {
         Some(CallType::InboundPhoneCall | CallType::OutboundPhoneCall) => {
-            correlate(Provider::Vapi, &message.echoed_ids(), call_id, notes)
+            correlate(webhook.provider(), &message.echoed_ids(), call_id, notes)
         }
-        Some(CallType::Other) | None => correlate_without_echo(Provider::Vapi, &message.echoed_ids(), call_id, notes),
+        Some(CallType::Other) | None => {
+            correlate_without_echo(webhook.provider(), &message.echoed_ids(), call_id, notes)
+        }
     };
     let event_type = match (message_type, &message.status) {
         ("status-update", Some(status)) => format!("status-update:{status}"),
@@ -72,7 +74,7 @@ pub(crate) fn read(
         None => (None, None),
     };
     let normalized = NormalizedEvent {
-        provider: Provider::Vapi,
+        provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
@@ -113,9 +115,16 @@ impl Kind {
 /// Makes an event id, because Vapi sends none. A call has each status once. A report is identified by the hash of its result, because
 /// Vapi may send it before it has the result, and can compute the result again. Every other message may occur any number of times,
 /// so the hash of its body identifies it.
-fn event_id(kind: Kind, message_type: &str, message: &Message, call_id: Option<&str>, body: &[u8]) -> EventId {
+fn event_id(
+    kind: Kind,
+    message_type: &str,
+    message: &Message,
+    call_id: Option<&str>,
+    webhook: &VerifiedWebhook,
+) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_id) = call_id else {
-        return ids::event_id_of_body(Provider::Vapi, body);
+        return ids::event_id_of_body(provider, body);
     };
     let suffix = match (kind, message.status.as_deref()) {
         (Kind::Report, _) => match message.canonical_result() {
@@ -129,7 +138,7 @@ fn event_id(kind: Kind, message_type: &str, message: &Message, call_id: Option<&
             format!("{call_id}:{message_type}:{}", ids::short_hash(body))
         }
     };
-    ids::event_id(Provider::Vapi, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 /// Name of a field with a value that Vapi has added to its list.

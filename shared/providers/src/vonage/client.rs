@@ -28,7 +28,6 @@ use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from
 use crate::normalized::without_plus;
 use crate::times::parse_time;
 
-const CALLBACK_PATH: &str = "/webhooks/vonage";
 const CALLS_PATH: &str = "/v1/calls";
 /// Calls per page of a list. Vonage allows no more.
 const PAGE_SIZE: usize = 100;
@@ -49,8 +48,8 @@ pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>
     body.insert("answer_url".to_owned(), json!([answer_url]));
     body.insert("answer_method".to_owned(), "POST".into());
     // Without a URL, Vonage posts to the event URL of the application.
-    if let Some(public_url) = config.public_url() {
-        body.insert("event_url".to_owned(), json!([format!("{public_url}{CALLBACK_PATH}")]));
+    if let Some(url) = config.webhook_url() {
+        body.insert("event_url".to_owned(), json!([url]));
         // The body of a POST is signed. A GET has its event in the query, which is not.
         body.insert("event_method".to_owned(), "POST".into());
     }

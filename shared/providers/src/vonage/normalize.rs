@@ -4,7 +4,7 @@
 //! sometimes before them. So it proves an answer only if the call has a duration. Otherwise the ending stays unclear, and another event
 //! decides it.
 
-use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
+use switchhook_domain::{Direction, EventId, EventKind, Timestamp};
 
 use super::payload::{CALL_RECORD, Event, Status};
 use crate::call_events::CallEventSet;
@@ -28,15 +28,15 @@ pub(crate) fn read(
         notes.unknown_value = Some("status");
     }
     notes.lacks_detail = status == Status::Rejected && event.event.as_deref() == Some(CALL_RECORD);
-    let event_id = event_id(&event, &name, status, webhook.body());
+    let event_id = event_id(&event, &name, status, webhook);
     // Vonage repeats none of our ids in a body, and signs no query.
-    let correlation = correlate(Provider::Vonage, &EchoedIds::default(), event.call_id(), notes);
+    let correlation = correlate(webhook.provider(), &EchoedIds::default(), event.call_id(), notes);
     let call_events = call_events(&event, status).into_sorted();
     if call_events.is_empty() {
         return Ok(Reading::Recorded { event_id, event_type: ids::event_type(&name), call_id: correlation.call_id });
     }
     let normalized = NormalizedEvent {
-        provider: Provider::Vonage,
+        provider: webhook.provider(),
         event_id,
         event_type: name,
         correlation,
@@ -51,9 +51,10 @@ pub(crate) fn read(
 
 /// Id of the event, because Vonage names none: its token has an id, but nothing says whether a retry has the same one. The time of an
 /// event is the same in every delivery. A record of the API has no such time, but a call ends once.
-fn event_id(event: &Event, name: &str, status: Status, body: &[u8]) -> EventId {
+fn event_id(event: &Event, name: &str, status: Status, webhook: &VerifiedWebhook) -> EventId {
+    let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_id) = event.call_id() else {
-        return ids::event_id_of_body(Provider::Vonage, body);
+        return ids::event_id_of_body(provider, body);
     };
     let suffix = match (status, event.timestamp.as_deref()) {
         (Status::Ignored | Status::Other, _) => format!("{call_id}:{name}:{}", ids::short_hash(body)),
@@ -61,7 +62,7 @@ fn event_id(event: &Event, name: &str, status: Status, body: &[u8]) -> EventId {
         (_, Some(timestamp)) => format!("{call_id}:{name}:{timestamp}"),
         (_, None) => format!("{call_id}:{name}:{}", ids::short_hash(body)),
     };
-    ids::event_id(Provider::Vonage, &suffix)
+    ids::event_id(provider, &suffix)
 }
 
 fn direction(event: &Event) -> Option<Direction> {

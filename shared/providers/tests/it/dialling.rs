@@ -267,7 +267,7 @@ fn accepted(provider: Provider) -> Value {
             json!({"status": "success", "message": "Call successfully queued.", "call_id": "c1", "batch_id": null})
         }
         Provider::Plivo => json!({"message": "call fired", "request_uuid": "c1", "api_id": "a1"}),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => {
+        Provider::Daily | Provider::Generic | Provider::Named(_) => {
             json!({"id": "c1", "call_id": "c1", "sid": "c1"})
         }
     }
@@ -622,7 +622,7 @@ fn echoed(provider: Provider, request: &ApiRequest) -> VerifiedWebhook {
             (query.to_owned(), "CallSid=p1&CallStatus=ringing&SequenceNumber=1".to_owned())
         }
         Provider::Vonage => panic!("vonage repeats nothing that the dial names"),
-        Provider::Daily | Provider::Generic | Provider::Configured(_) => panic!("{provider} places no calls"),
+        Provider::Daily | Provider::Generic | Provider::Named(_) => panic!("{provider} places no calls"),
     };
     VerifiedWebhook::from_inbox(provider, query, body.into_bytes(), 0)
 }

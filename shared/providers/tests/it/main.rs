@@ -4,6 +4,7 @@
 
 use switchhook_providers::{ConfigError, KeyLengths, ProvidersFile};
 
+mod accounts;
 mod api;
 mod bland_dialling;
 mod bland_search;

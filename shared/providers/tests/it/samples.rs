@@ -51,8 +51,12 @@ fn event_ids_of_bodies_are_distinct_and_fit_a_path() {
 
 /// The sample, signed as its provider would sign it, for a callback URL with an appointment id.
 pub(crate) fn verified(name: &str) -> VerifiedWebhook {
+    verified_as(name.split_once('/').unwrap().0.parse().unwrap(), name)
+}
+
+/// The same, sent to this provider or to a further account of it.
+pub(crate) fn verified_as(provider: Provider, name: &str) -> VerifiedWebhook {
     let (_, body) = samples().iter().find(|(candidate, _)| *candidate == name).unwrap();
-    let provider: Provider = name.split_once('/').unwrap().0.parse().unwrap();
     let url = "https://example.com/webhooks?appointment_id=7";
     let signed = sign(provider, &Key::new("key").unwrap(), url, body.as_bytes(), NOW);
     let headers: HeaderMap = signed

@@ -83,7 +83,7 @@ impl Request {
             | Provider::Daily
             | Provider::Bland
             | Provider::Generic
-            | Provider::Configured(_) => {
+            | Provider::Named(_) => {
                 json!({self.provider.as_str(): {"keys": self.keys}})
             }
         };
@@ -155,7 +155,7 @@ fn timestamp_header(provider: Provider) -> Option<&'static str> {
         | Provider::LiveKit
         | Provider::Bland
         | Provider::SignalWire
-        | Provider::Configured(_) => None,
+        | Provider::Named(_) => None,
         Provider::Vapi => Some("x-timestamp"),
         Provider::Telnyx => Some("telnyx-timestamp"),
         Provider::Daily | Provider::Generic => Some("x-webhook-timestamp"),
@@ -181,7 +181,7 @@ fn signature_header(provider: Provider) -> &'static str {
         Provider::Plivo => "x-plivo-signature-v3",
         Provider::Vonage | Provider::LiveKit => "authorization",
         Provider::SignalWire => "x-signalwire-signature",
-        Provider::Daily | Provider::Bland | Provider::Generic | Provider::Configured(_) => "x-webhook-signature",
+        Provider::Daily | Provider::Bland | Provider::Generic | Provider::Named(_) => "x-webhook-signature",
     }
 }
 
@@ -379,7 +379,7 @@ fn window_is_inclusive_both_ways_and_staleness_is_told_from_forgery() {
             | Provider::Bland
             | Provider::SignalWire
             | Provider::Generic
-            | Provider::Configured(_) => 5 * MINUTE_MS,
+            | Provider::Named(_) => 5 * MINUTE_MS,
         };
         for skew_ms in [-window_ms, 0, window_ms] {
             assert_eq!(at(skew_ms).error(), None);
