@@ -243,7 +243,7 @@ fn sample(name: &str, provider: Provider) -> Result<Vec<u8>, SendError> {
         let known = samples().iter().map(|(known, _)| *known).collect();
         return Err(SendError::UnknownSample { name: name.to_owned(), known });
     };
-    if !name.starts_with(&format!("{provider}/")) {
+    if !name.starts_with(&format!("{}/", provider.vendor())) {
         return Err(SendError::SampleOfOtherProvider { sample: name.to_owned(), provider });
     }
     Ok(body.as_bytes().to_vec())

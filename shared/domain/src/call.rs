@@ -432,7 +432,8 @@ impl Call {
         let dialled = self.attempt_records.get(index).and_then(|record| record.provider);
         let reporting = |named: Option<usize>| {
             let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
-            entries.filter_map(|entry| entry.source_event_id.provider()).min().copied()
+            let providers = entries.filter_map(|entry| entry.source_event_id.provider()).copied();
+            providers.min_by_key(|provider| (provider.vendor(), *provider))
         };
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }

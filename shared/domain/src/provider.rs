@@ -11,7 +11,7 @@ use thiserror::Error;
 /// **A further account of a provider is a provider of its own**, with a name, keys, limits and a health of its own. Only what its
 /// webhooks and its API mean is the [vendor's](Provider::vendor).
 ///
-/// The generic provider is the last one, because every other provider that reports an attempt is preferred to it. See
+/// The generic provider is the last one, because every other provider that reports an attempt is preferred to it and its accounts. See
 /// [`Call::attempt_provider`](crate::Call::attempt_provider).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provider {
