@@ -125,7 +125,7 @@ struct ChangedCall {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_EXAMPLES)]
 struct Create {
-    /// Provider that places the call: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland or signalwire. Of several, separated by commas, the next one is
+    /// Provider that places the call: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire or an account such as twilio-eu. Of several, separated by commas, the next one is
     /// asked if one is unavailable
     #[arg(long, value_name = "PROVIDER", required = true, value_delimiter = ',')]
     provider: Vec<Provider>,

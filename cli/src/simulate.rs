@@ -207,7 +207,7 @@ mod tests {
         let booked = 1.0 / rates.interval(Provider::Retell, 30).unwrap().as_secs_f64();
         let met = dialers.webhooks_per_day_max.unwrap();
         assert!((met - booked / 100.0 * 86.4e6).abs() < 1.0, "{met}");
-        let questions = resource(&traffic, "questions about silent calls per minute, all to one provider");
+        let questions = resource(&traffic, "questions about silent calls per minute, all to one account");
         assert!((questions.mean - 20.0).abs() < 1e-9, "{questions:?}");
     }
 

@@ -122,10 +122,13 @@ pub async fn providers(stack: &Stack) -> Result<ProviderReport, Error> {
     let OpenCalls { calls, more, unreadable: _, examined: _ } = open_calls(stack, open.to_vec()).await?;
     let now = stack.now();
     let mut providers = Vec::new();
-    let known: Vec<Provider> = match &stored {
+    let mut known: Vec<Provider> = match &stored {
         Some(stored) => known(&stored.webhook_keys).collect(),
         None => Provider::ALL.into(),
     };
+    let dialled = stack.calls.accounts().await?.into_iter();
+    let dialled: Vec<Provider> = dialled.filter(|account| !known.contains(account)).collect();
+    known.extend(dialled);
     for provider in known {
         let health = stack.calls.provider_health_eventual(provider).await?;
         let configured = configured.iter().find(|configured| configured.provider == provider).cloned();

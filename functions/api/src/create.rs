@@ -127,7 +127,7 @@ impl Api {
         now: Timestamp,
     ) -> Result<Answer, RequestError> {
         if let Some(account) = self.calls.unlisted_account(&request.providers).await? {
-            return Err(unknown_account(account));
+            return Err(unknown_account(account, request.providers.len()));
         }
         let hash = request.hash().map_err(RequestError::Hash)?;
         let (mut call_id, earlier_id) = match key {
@@ -267,12 +267,15 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
 }
 
-/// Error about a further account that never had a rate. Nobody would look for the calls that wait for it.
-fn unknown_account(account: Provider) -> RequestError {
+/// Error about a further account that never had a rate, in a list of so many providers. The scheduler would not read its wake queue.
+fn unknown_account(account: Provider, providers: usize) -> RequestError {
     let message = format!(
         "names the account {account}, which has no rate: give it one in the parameter DialRates, and send the call again a minute later"
     );
-    RequestError::Problem(Problem::invalid(vec![FieldError::new("provider", message)]))
+    RequestError::Problem(Problem::invalid(vec![FieldError::new(
+        if providers > 1 { "providers" } else { "provider" },
+        message,
+    )]))
 }
 
 fn key_reused() -> RequestError {

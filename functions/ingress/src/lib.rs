@@ -141,8 +141,8 @@ impl Ingress {
             Entry::Disabled => return Ok(Answer::EdgeDisabled),
         };
         let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
-        // Anybody can invent names of configured providers, so only those that the secret names reach the log and the metrics.
-        notes.provider = Some(provider).filter(|provider| !provider.is_configured() || keys.names(*provider));
+        // Anybody can invent names of configured providers and accounts, so only those that the secret names reach the log and the metrics.
+        notes.provider = Some(provider).filter(|provider| !provider.is_named() || keys.names(*provider));
         let newer_keys;
         let mut config = match keys.entry(provider) {
             Entry::Configured(config) => config,

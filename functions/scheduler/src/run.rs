@@ -75,20 +75,17 @@ impl Scheduler {
     ) -> Result<(), Error> {
         let built_in = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
         let mut providers: BTreeSet<Provider> = built_in.chain(self.dial_rates.providers()).collect();
-        let listed = self.list_accounts().await.map(|accounts| providers.extend(accounts));
+        let listed = self.list_accounts(&mut providers).await;
         listed.and(self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await)
     }
 
-    /// Returns the listed accounts, with those that have a rate. Calls may wait for an account that has none any more.
-    async fn list_accounts(&self) -> Result<BTreeSet<Provider>, Error> {
-        let mut listed = self.calls.accounts().await?;
+    /// Lists the accounts that have a rate, and adds the listed ones to the providers. Calls may wait for an account that has no rate any more.
+    async fn list_accounts(&self, providers: &mut BTreeSet<Provider>) -> Result<(), Error> {
+        let listed = self.calls.accounts().await?;
         let with_rate = self.dial_rates.providers().filter(|provider| provider.is_named());
         let new: BTreeSet<Provider> = with_rate.filter(|account| !listed.contains(account)).collect();
-        if !new.is_empty() {
-            self.calls.list_accounts(&new).await?;
-            listed.extend(new);
-        }
-        Ok(listed)
+        providers.extend(listed);
+        if new.is_empty() { Ok(()) } else { self.calls.list_accounts(&new).await }
     }
 
     /// Has the scheduler look again at these providers, which have as many calls as they may have, every ten seconds until the next run. At

@@ -368,11 +368,11 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             ),
         ),
         resource(
-            "questions about silent calls per minute, all to one provider",
+            "questions about silent calls per minute, all to one account",
             silent_calls(traffic),
             "c × share of silent calls × 60",
             of_lookups(reconciler.ending_lookups),
-            "the constant `REQUESTS_PER_MINUTE`, or more providers",
+            "the constant `REQUESTS_PER_MINUTE`, or more accounts",
             Effect::Delays,
             "Silent calls are settled late; dials in doubt have requests of their own",
         ),

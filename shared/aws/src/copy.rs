@@ -1,6 +1,6 @@
 //! Copies of whole tables, part by part.
 //!
-//! **A copy never replaces an item.** So a part that was copied half-way is copied again, and nothing is lost.
+//! **A copy never replaces an item.** The list of accounts gets the names that it lacks. So a part that was copied half-way is copied again, and nothing is lost.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_domain::Timestamp;
 use tokio::time::{Instant, sleep};
 
+use crate::calls::accounts;
 use crate::dynamodb::{ConditionalWrite, Item};
 use crate::error::{Error, Source};
 use crate::telemetry::hide_number;
@@ -156,6 +157,9 @@ pub async fn copy_part(
         sleep(due.saturating_sub(started.elapsed())).await;
         let (live, expired): (Vec<Item>, Vec<Item>) = items.into_iter().partition(|item| !is_expired(item, now));
         counts.expired += expired.len() as u64;
+        for names in live.iter().filter_map(accounts::names_in) {
+            accounts::add(client, to, names.clone()).await.map_err(Error::CopyTable)?;
+        }
         let puts = live.into_iter().map(|mut item| {
             // The announcements of the last write in the other table are no news: the relay must not publish them again.
             item.remove("outbox_start");

@@ -158,7 +158,7 @@ impl From<TraceId> for String {
 /// Prefix of the keys of the do-not-call list. The list shares the tables with calls and events, so none of their ids starts with this prefix.
 pub const DO_NOT_CALL_PREFIX: &str = "do-not-call:";
 
-/// Prefix of the keys of the rows that hold a provider's health. They share a table with the calls too.
+/// Prefix of the keys of the rows that hold a provider's health, and of the list of further accounts. They share a table with the calls too.
 pub const PROVIDER_HEALTH_PREFIX: &str = "provider-health:";
 
 /// Prefix of the keys of [entities](crate::Entity), which share the table with the calls too.

@@ -225,7 +225,7 @@ impl fmt::Debug for ProviderName {
     }
 }
 
-/// Set of providers. It has the further accounts of each provider that it has.
+/// Set of providers. A provider in the set stands for its further accounts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSet {
     /// A bit for each provider of [`Provider::ALL`], by its place there.

@@ -179,6 +179,9 @@ mod tests {
         for (provider, named) in [
             (Provider::Generic, "retell:call_1"),
             (Provider::Twilio, "generic:call_1"),
+            (Provider::Twilio, "twilio-eu:call_1"),
+            (Provider::Generic, "generic-crm:call_1"),
+            ("generic-crm".parse().unwrap(), "generic:call_1"),
             (Provider::Generic, "do-not-call:+15550100"),
             (Provider::Generic, "provider-health:retell"),
             (Provider::Generic, "entity:generic:1"),

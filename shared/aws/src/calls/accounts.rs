@@ -1,18 +1,19 @@
 //! The further accounts that calls may name, in one item of the calls table.
 //!
-//! **Nobody can name the wake queue of an account without knowing the account.** So code that reads all wake queues reads this list first, and
+//! **Wake queues are named by provider, and the names of further accounts are not in the code.** So code that reads all wake queues reads this list first, and
 //! code that creates a call looks the account up here. The scheduler lists each account that has a rate. An account stays listed when it has
 //! lost its rate, because calls may still wait for it.
 
 use std::collections::BTreeSet;
 
+use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider};
 
 use super::table::Calls;
 use super::wake_queue::WakeQueue;
-use crate::dynamodb::text;
-use crate::error::Error;
+use crate::dynamodb::{Item, text};
+use crate::error::{Error, Source};
 
 /// Key of the list, after the prefix of the providers' health. No provider has this name.
 const KEY: &str = "accounts";
@@ -33,7 +34,8 @@ impl Calls {
         Ok(names.into_iter().flatten().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Returns the first of these providers that is an account and not listed. A process reads the list once for each account.
+    /// Returns the first of these providers that is an account and not listed. A process does not read the list again for an
+    /// account that it found there.
     ///
     /// # Errors
     /// [`Error::ListCalls`].
@@ -50,10 +52,7 @@ impl Calls {
     /// [`Error::WriteCall`].
     pub async fn list_accounts(&self, accounts: &BTreeSet<Provider>) -> Result<(), Error> {
         let names = AttributeValue::Ss(accounts.iter().map(ToString::to_string).collect());
-        let request = self.client.update_item().table_name(&self.table).key("call_id", list_key());
-        let request = request.update_expression("ADD #names :names").expression_attribute_names("#names", NAMES);
-        let answer = request.expression_attribute_values(":names", names).send().await;
-        answer.map(drop).map_err(|error| Error::WriteCall(Box::new(error)))
+        add(&self.client, &self.table, names).await.map_err(Error::WriteCall)
     }
 
     /// Returns the wake queues of pending calls, with those of the [accounts](Self::accounts).
@@ -63,6 +62,18 @@ impl Calls {
     pub async fn pending_queues(&self) -> Result<Vec<WakeQueue>, Error> {
         Ok(WakeQueue::pending(&self.accounts().await?))
     }
+}
+
+/// Returns the names in an item of the calls table, if it is the list.
+pub(crate) fn names_in(item: &Item) -> Option<&AttributeValue> {
+    (item.get("call_id") == Some(&list_key())).then(|| item.get(NAMES))?
+}
+
+/// Adds names to the list in a calls table.
+pub(crate) async fn add(client: &Client, table: &str, names: AttributeValue) -> Result<(), Source> {
+    let request = client.update_item().table_name(table).key("call_id", list_key());
+    let request = request.update_expression("ADD #names :names").expression_attribute_names("#names", NAMES);
+    request.expression_attribute_values(":names", names).send().await.map(drop).map_err(Into::into)
 }
 
 fn list_key() -> AttributeValue {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use aws_sdk_dynamodb::config::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use switchhook_domain::{Call, CallId};
 use tokio::time::timeout;
@@ -13,8 +14,6 @@ use crate::telemetry::Decision;
 
 /// Limit on the items that one request reads. DynamoDB refuses more.
 const REQUEST_ITEMS_MAX: usize = 100;
-/// Time limit of such a request. If it is reached, the rows are read one by one.
-const REQUEST_MAX: Duration = Duration::from_secs(1);
 /// Rows that are read one by one at the same time.
 const CONCURRENCY: usize = 16;
 
@@ -100,19 +99,23 @@ impl Calls {
         HashMap::new()
     }
 
-    /// Reads the items under ids, in their order. One request reads a hundred items. Those that it leaves out are read one by one, and all if
-    /// it fails. So an item that cannot be read fails no other, and each error is returned. Once single reads fail too, no more are sent: the
+    /// Reads the items under ids, in their order. One request reads a hundred items. Those that it leaves out are read one by one, and all that
+    /// follow if it fails. So an item that cannot be read fails no other, and each error is returned. Once single reads fail too, no more are sent: the
     /// function's time would end before all of them have.
     async fn read_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Found, Error>)> {
         let mut read = Vec::with_capacity(ids.len());
-        let mut is_failing = false;
+        let (mut is_failing, mut reads_together) = (false, true);
+        // A request that is not tried again. The tools of operators wait longer for an answer than functions do.
+        let timeouts = self.client.config().timeout_config();
+        let limit = timeouts.and_then(TimeoutConfig::operation_attempt_timeout).unwrap_or(Duration::MAX);
         for ids in ids.chunks(REQUEST_ITEMS_MAX) {
             let distinct: BTreeSet<&CallId> = ids.iter().collect();
             let mut found = match distinct.len() {
                 // A request for one item costs the same, and tells its error.
-                2.. if !is_failing => self.read_together(&distinct, consistent, REQUEST_MAX).await,
+                2.. if reads_together && !is_failing => self.read_together(&distinct, consistent, limit).await,
                 _ => HashMap::new(),
             };
+            reads_together &= distinct.len() < 2 || !found.is_empty();
             for ids in ids.chunks(CONCURRENCY) {
                 let reads = ids.iter().map(|id| {
                     let found = found.remove(id);

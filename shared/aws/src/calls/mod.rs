@@ -17,7 +17,7 @@
 //! health of a provider says whether it gets calls, and how fast. An [entity](switchhook_domain::Entity) orders the webhooks that are
 //! about one thing that is no call. One more item lists the further [accounts](Calls::accounts) of providers.
 
-mod accounts;
+pub(crate) mod accounts;
 mod encoding;
 mod entity;
 mod erase;

@@ -35,7 +35,7 @@ pub enum Entry<C> {
 #[derive(Clone, Debug)]
 pub struct Entries<C> {
     by_provider: BTreeMap<Provider, ReadEntry<C>>,
-    /// Reason why a configured provider without an entry may be named by something that cannot be read.
+    /// Reason why a configured provider or an account without an entry may be named by something that cannot be read.
     doubt: Option<Doubt>,
     /// `None` if the edge is not named. Always `None` in the dial accounts.
     edge: Option<ReadEntry<Edge>>,

@@ -1,9 +1,9 @@
 //! Further accounts of a provider: their webhooks and requests are those of the provider, under names of their own.
 
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{AttemptKey, Origin, Provider};
 use switchhook_providers::{
-    AccountConfig, CallSearch, LookupAnswer, Period, SearchStep, can_decide, content_hash, dial_api_request,
+    AccountConfig, CallSearch, LookupAnswer, Period, Reading, SearchStep, can_decide, content_hash, dial_api_request,
     discovery_api_request, read, repeats_safely_for, samples,
 };
 
@@ -35,7 +35,14 @@ fn webhooks_of_an_account_mean_the_same_under_its_name() {
         let provider: Provider = name.split_once('/').unwrap().0.parse().unwrap();
         let own = read(&verified(name), NOW);
         let of_account = read(&verified_as(account(provider), name), NOW);
-        assert!(of_account.event_id().as_str().starts_with(&format!("{}:", account(provider))), "{name}");
+        let own_prefix = format!("{}:", account(provider));
+        assert!(of_account.event_id().as_str().starts_with(&own_prefix), "{name}");
+        if let Reading::Event(event) = &of_account {
+            assert_eq!(event.origin, Origin::Provider(account(provider)), "{name}");
+            let ids = [Some(event.call_id.as_str()), event.attempt.as_ref().map(AttemptKey::as_str)];
+            let of_vendor = ids.into_iter().flatten().find(|id| id.starts_with(&format!("{provider}:")));
+            assert_eq!(of_vendor, None, "{name}");
+        }
         assert_eq!(as_provider(&format!("{of_account:?}"), provider), format!("{own:?}"), "{name}");
         assert_eq!(content_hash(account(provider), body.as_bytes()), content_hash(provider, body.as_bytes()), "{name}");
     }
