@@ -13,7 +13,7 @@ use switchhook_operate::scale::{
 const OPENING: &str = "\
 # Scaling
 
-This page says how much a stack carries, what it costs, and which limit it meets first. `switchhook simulate` prints it, and a test compares
+This page says how much a stack carries, at which cost, and which limit it meets first. `switchhook simulate` prints it, and a test compares
 the two. Every number comes from one place: units that tests measure in the local cloud, constants of the code, defaults of the
 template, list prices and default quotas of AWS in us-east-1. Nothing here was measured on AWS. For other traffic:
 

@@ -1,8 +1,8 @@
 //! The further accounts that calls may name, in one item of the calls table.
 //!
-//! **Wake queues are named by provider, and the names of further accounts are not in the code.** So code that reads all wake queues reads this list first, and
-//! code that creates a call looks the account up here. The scheduler lists each account that has a rate. An account stays listed when it has
-//! lost its rate, because calls may still wait for it.
+//! **Wake queues are named by provider, and the names of further accounts are not in the code.** So code that reads all wake queues reads
+//! this list first, and code that creates a call looks the account up here. The scheduler lists each account that has a rate. An account
+//! stays listed when it has lost its rate, because calls may still wait for it.
 
 use std::collections::BTreeSet;
 

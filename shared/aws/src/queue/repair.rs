@@ -4,7 +4,7 @@
 //! provider's list is a kind of its own.
 //!
 //! **The deduplication id holds the end of the work**, which follows from the start of the run. So a batch that one run sends twice adds
-//! nothing, and the messages of the next run are not taken for those of this one, whatever time each took before it sent them.
+//! nothing. And the messages of the next run are not taken for repetitions, however long each run took before it sent them.
 
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{CallId, Provider, Timestamp};
