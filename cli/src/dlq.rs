@@ -20,9 +20,9 @@ Examples:
   switchhook dlq redrive --all --yes --reason 'ticket 812: the table was throttled'
   switchhook dlq discard 7b3c6f7e-0000-0000-0000-000000000001 --yes --reason 'a test message of ours'
 
-A dead letter is an event that the consumer could not fold in as many receives as the queue allows, or a notice that a webhook
-could not be read. `switchhook quarantine` handles those notices: a redrive and a discard leave them alone. Fix the cause before a
-redrive: `dlq list` groups the dead letters by their error, and the log of the consumer has it too.";
+A dead letter is an event that could not be folded within two hours, or a notice that a webhook could not be read.
+`switchhook quarantine` handles those notices: a redrive and a discard leave them alone. Fix the cause before a redrive: `dlq list`
+groups the dead letters by their error, and the log of the consumer has it too.";
 
 const LIST_HELP: &str = "\
 The messages are received and shown again at once. The column `where` compares the queue with the list of events that need
@@ -175,17 +175,17 @@ fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Opt
 
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
     if letters.iter().next().is_some() {
-        writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<12}  {:<28}  id", "kind", "age", "receives", "where", "call")?;
+        writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<12}  {:<28}  id", "kind", "age", "tries", "where", "call")?;
     }
     for group in &letters.causes {
         writeln!(out, "{}: {}", counted(group.letters.len(), "dead letter"), group.cause)?;
         for letter in &group.letters {
             let call = letter.call_id.as_ref().map_or("-", |id| id.as_str());
-            let receives = letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string());
+            let tries = letter.tries.map_or_else(|| "-".to_owned(), |count| count.to_string());
             let age = age(now, letter.dead_lettered_at);
             writeln!(
                 out,
-                "  {:<10}  {age:>8}  {receives:>8}  {:<12}  {call:<28}  {}",
+                "  {:<10}  {age:>8}  {tries:>8}  {:<12}  {call:<28}  {}",
                 kind(letter.kind),
                 place(letter, letters.not_received > 0),
                 letter.key
@@ -212,7 +212,7 @@ fn print_letter(
     writeln!(out, "  call      {}", text(letter.call_id.as_ref().map(|id| id.as_str())))?;
     writeln!(out, "  type      {}", text(letter.event_type.as_deref()))?;
     writeln!(out, "  since     {}", letter.dead_lettered_at)?;
-    writeln!(out, "  receives  {}", letter.receives.map_or_else(|| "-".to_owned(), |count| count.to_string()))?;
+    writeln!(out, "  tries     {}", letter.tries.map_or_else(|| "-".to_owned(), |count| count.to_string()))?;
     writeln!(out, "  where     {}", place(letter, some_not_received))?;
     writeln!(out, "  message   {}", text(letter.message_id.as_deref()))?;
     writeln!(out, "  error     {}", letter.error.as_deref().unwrap_or(cause))?;
@@ -259,7 +259,7 @@ mod tests {
             call_id: None,
             origin: None,
             event_type: None,
-            receives: None,
+            tries: None,
             error: None,
             dead_lettered_at: Timestamp::from_millis(0),
             in_index: true,

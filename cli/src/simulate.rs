@@ -150,6 +150,7 @@ fn profile(text: &str) -> Result<Profile, String> {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_aws::shards::shards_of_marks;
     use switchhook_domain::Provider;
     use switchhook_operate::scale::{
         BATCH, Effect, QUEUE_S, Resource, new_keys_writes_max, quota, recovery_h, sweep_reads_max,
@@ -160,7 +161,7 @@ mod tests {
 
     const SIZES: [f64; 3] = [1e6, 1e8, 1e9];
     /// Millions of webhooks a day, with the `IndexShards` that docs/deploy.md recommends for them.
-    const RECOMMENDED_SHARDS: [(u32, u64); 4] = [(25, 4), (100, 16), (200, 64), (500, 99)];
+    const RECOMMENDED_SHARDS: [(u32, u64); 4] = [(25, 4), (100, 32), (200, 88), (500, 99)];
 
     fn resource(traffic: &Traffic, name: &str) -> Resource {
         let mut all = resources(traffic, &reconciler_limits()).into_iter();
@@ -261,15 +262,19 @@ mod tests {
         // 1,000 notes a second are those of 27.9 million webhooks a day at the busiest time.
         let notes = resource(&Traffic::new(1e8), "writes to `by_attention` per second, while no event can be folded");
         assert!(notes.webhooks_per_day_max.is_some_and(|wall| (wall - 27_870_967.7).abs() < 0.1), "{notes:?}");
+        // With all shards and 40 partitions, it takes those of ten times as many.
+        let at_most = notes.webhooks_per_day_at_most.unwrap();
+        assert!((2e8..3e8).contains(&at_most), "{at_most}");
     }
 
     #[test]
-    fn failing_messages_are_in_flight_until_they_are_dead_letters() {
-        // At the busiest time 16 failing messages a second, each for 7,516 seconds, fill the queue.
+    fn failing_messages_are_in_flight_until_their_events_wait_in_the_inbox() {
+        // At the busiest time 630 failing messages a second, each for 190.5 seconds, fill the queue.
         let in_flight =
             resource(&Traffic::new(1e8), "messages in flight, while a tenth of the events cannot be folded");
-        let expected = 120_000.0 / 7_516.5 / 0.103_333_3 / 3.0 * 86_400.0;
+        let expected = 120_000.0 / 190.5 / 0.103_333_3 / 3.0 * 86_400.0;
         assert!(in_flight.webhooks_per_day_max.is_some_and(|wall| (wall - expected).abs() < 1_000.0), "{in_flight:?}");
+        assert!(!in_flight.is_exceeded());
         assert_eq!(in_flight.effect, Effect::Delays);
     }
 
@@ -288,12 +293,28 @@ mod tests {
     fn recommended_shards_take_the_writes_of_their_traffic() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
         for (millions, shards) in RECOMMENDED_SHARDS {
-            assert!(page.contains(&format!("| {millions} million | {shards} |")), "{millions}");
+            assert!(page.contains(&format!("| {millions} million | {shards} | ")), "{millions}");
             let traffic = Traffic::new(f64::from(millions) * 1e6);
             let writes = resource(&traffic, "writes to `by_received` per second").peak;
             let share = writes / new_keys_writes_max(shards, partitions(&traffic).received);
             assert!(share <= 0.8, "{millions}: {share}");
         }
+    }
+
+    #[test]
+    fn recommended_warm_units_take_the_notes_of_an_incident() {
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/deploy.md")).unwrap();
+        let name = "writes to `by_attention` per second, while no event can be folded";
+        for ((millions, shards), (units, text)) in
+            RECOMMENDED_SHARDS.into_iter().zip([(4.0, "4,000, as a new index has"), (26.0, "26,000"), (40.0, "40,000")])
+        {
+            assert!(page.contains(&format!("| {millions} million | {shards} | {text} |")), "{millions}");
+            let notes = resource(&Traffic::new(f64::from(millions) * 1e6), name).peak;
+            let share = notes / new_keys_writes_max(shards_of_marks(shards), units);
+            assert!(share <= 1.0, "{millions}: {share}");
+        }
+        let notes = resource(&Traffic::new(5e8), name);
+        assert!(notes.limit_max.is_some_and(|limit| limit < notes.peak), "{notes:?}");
     }
 
     #[test]

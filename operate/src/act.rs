@@ -12,8 +12,15 @@ use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
-/// Stores the next row of a call. Returns false if the call changed at the same time.
+/// Stores the next row of a call. Returns false if the call changed at the same time. Lists the accounts of its plan first: if the table was
+/// lost, so was the list, and no list of calls would show a call that waits for an account.
 pub(crate) async fn store_row(stack: &Stack, transition: &Transition) -> Result<bool, Error> {
+    if let Some(plan) = &transition.call.plan
+        && stack.calls.unlisted_account(&plan.providers).await?.is_some()
+    {
+        let accounts = plan.providers.iter().copied().filter(|provider| provider.is_named());
+        stack.calls.list_accounts(&accounts.collect()).await?;
+    }
     match stack.calls.store(transition, stack.call_retention()).await? {
         StoreOutcome::Committed => Ok(true),
         // If the response to this write was lost, the SDK has repeated it, and the stored row is this one.

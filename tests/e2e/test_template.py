@@ -126,7 +126,7 @@ GRANTS = {
         (["dynamodb:DeleteItem"], [INBOX]),
         (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
-        (["sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
+        (["sqs:SendMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("RepairQueue", "Arn")]),
         (["events:PutEvents"], [BUS]),
         (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),

@@ -625,3 +625,29 @@ async fn unknown_values_of_a_lookup_are_counted_and_the_call_ends_all_the_same()
     assert!(after.contains(&noted("read_without_it", "disconnection_reason", &call_id)), "{after:?}");
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
+
+/// Each account has a list, a cursor and a kind of repair work of its own.
+#[tokio::test(start_paused = true)]
+async fn list_of_a_further_account_is_read_beside_that_of_its_vendor() {
+    let account: Provider = "retell-eu".parse().unwrap();
+    let mut secret = discovering_accounts(&[Provider::Retell]);
+    secret[account.as_str()] = secret["retell"].clone();
+    let world = World::with_options(options(&secret));
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let vendors = place_outside(&world, "confirms");
+    let request = json!({"from_number": "+15550100", "to_number": "+15550198", "metadata": {"fake": "confirms"}});
+    let path = format!("/accounts/{account}/v2/create-phone-call");
+    let answer = world.cloud.fake().handle("POST", &path, Some("Bearer key"), request.to_string().as_bytes());
+    let accounts = text(&serde_json::from_str::<Value>(&answer.body).unwrap()["call_id"]);
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+    assert_eq!(run(&world).await.0.discovered, 2);
+    for call_id in [format!("retell:{vendors}"), format!("{account}:{accounts}")] {
+        assert_eq!(
+            call_state(&world, &call_id).await,
+            "job COMPLETED, appointment Confirmed, attempts [completed]",
+            "{call_id}"
+        );
+    }
+    assert!(world.load(&format!("retell:{accounts}")).await.is_none());
+    assert!(world.inbox.discovery_cursor(account).await.unwrap().is_some());
+}

@@ -164,15 +164,23 @@ impl World {
         }
     }
 
-    /// Waits until so many messages are dead letters. That takes some two hours, because each is received 20 times. The schedules run for
-    /// the first minutes, and then stand still, as in [`World::skip`].
+    /// Waits until so many messages are dead letters. That takes two hours: events wait in the inbox so long, and the queue delivers what is no event
+    /// 20 times. The schedules run for the first minutes. Then they stand still, as in [`World::skip`], and the reconciler runs every five minutes.
+    ///
+    /// # Panics
+    /// If the reconciler panics.
     pub async fn wait_for_dead_letters(&mut self, count: usize) {
         self.wait(MINUTE * 10).await;
         self.stop();
         let cloud = self.cloud.clone();
         self.running =
             Some(tokio::spawn(async move { panic!("the stack stopped: {}", cloud.run_event_sources().await) }));
-        self.wait_until(MINUTE * 360, async || self.dead_letters().len() >= count).await;
+        let is_done = async || {
+            drop(self.cloud.reconcile().await.unwrap_or_else(|error| panic!("{error}")));
+            self.quiesce().await;
+            self.dead_letters().len() >= count
+        };
+        self.wait_until(MINUTE * 360, is_done).await;
         self.stop();
         self.start();
     }

@@ -38,7 +38,8 @@ the relay.
 meet on one partition at most, in 99 % of the minutes. It is the smallest number for which C(S, m + 1) / P^m is at most 1 %. S is the
 number of shards, P the number of partitions, and C(S, m + 1) the number of groups of m + 1 keys. Each group meets with a chance of
 1 / P^m. The same holds for the keys of `by_attention`. They stay the same, but nothing is written to them before an incident. DynamoDB gives
-a key a partition of its own only after it had many writes for some time, as the keys of `by_wake` have.
+a key a partition of its own only after it had many writes for some time, as the keys of `by_wake` have. So `by_attention` has the 4 partitions
+of a new index, unless it was [warmed](deploy.md#warm-indexes). \"At most\" is its limit with 40 partitions, the quota of an index.
 ";
 
 const BEYOND: &str = "\
@@ -70,7 +71,8 @@ const LEFT_OUT: &str = "\
   million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
 - Events that fail with a lasting error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
-  pause the sweep.
+  pause the sweep. An event that fails for more than two minutes has no message, and is tried nine more times within two hours.
+  What no worker of the reconciler has time for is tried at its next age.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
 - Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that
@@ -113,7 +115,11 @@ fn assumptions(traffic: &Traffic) -> String {
         ),
         ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
-        ("a", format!("{} s", number(DIALER_S)), "time for which a dial occupies a dialer (`DIALER_S`): at 1 dial per second it is 3.1 s".to_owned()),
+        (
+            "a",
+            format!("{} s", number(DIALER_S)),
+            "time for which a dial occupies a dialer (`DIALER_S`): at 1 dial per second it is 3.1 s".to_owned(),
+        ),
         (
             "q",
             format!("{QUEUE_S} s"),
@@ -121,8 +127,9 @@ fn assumptions(traffic: &Traffic) -> String {
         ),
         (
             "t",
-            format!("{} s", number(failing_time(parameter::RECEIVES_MAX).as_secs_f64())),
-            "mean time from the first receipt of a message that always fails until it is a dead letter (`MaxReceiveCount`)".to_owned(),
+            format!("{} s", number(failing_time().as_secs_f64())),
+            "mean time from the first receipt of a message that always fails until its event waits in the inbox"
+                .to_owned(),
         ),
         ("r", format!("{READ_S} s"), "duration of a read from DynamoDB, assumed".to_owned()),
         ("r'", format!("{BATCH_READ_S} s"), "duration of a read of a hundred items by one request, assumed".to_owned()),
@@ -166,8 +173,8 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     format!(
         "{FORMULAS}\n{}\n\
          **A new table has {} partitions.** Until it has more, `by_received` takes {} writes per second. {} webhooks a day need them\n\
-         at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most, those of {} webhooks a day. The walls below are\n\
-         those of a stack that is older.\n\n\
+         at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most, those of {} webhooks a day. A [warm](deploy.md#warm-indexes)\n\
+         index takes more. The walls below are those of a stack that is older.\n\n\
          The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by {} hours.\n\
          In a minute it asks a provider at most {lookups} times, less the questions about silent calls. It needs its requests in {} hours of the\n\
          day: in the busy ones, and in those by which it may fall behind. That is enough for all calls of {all} webhooks a day. With more\n\

@@ -7,6 +7,10 @@
 //! An event that can never be folded gets a note in the inbox, and its message is deleted. Examples are an event for another
 //! provider's call, and an event beyond the limits of a call. So the dead-letter queue holds only unexpected failures.
 //!
+//! **An event that fails for minutes [waits in the inbox](switchhook_aws::inbox::WAITS_AFTER)**, so that the messages of failing events do not
+//! fill the queue. It waits alone: later events of its call are folded meanwhile, because the state of a call does not depend on the order in which
+//! its events arrive.
+//!
 //! **Only the consumer follows an alias to fold an event, and only the consumer refolds a call**, because both decide
 //! which state is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds
 //! a row that does not match its events from the inbox.
@@ -15,6 +19,7 @@ mod batch;
 mod block;
 mod booking;
 mod entity;
+mod failed;
 mod forget;
 mod health;
 mod refold;
@@ -29,7 +34,7 @@ use switchhook_aws::bus::Bus;
 use switchhook_aws::calls::{Calls, Found, Resolved, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::inbox::{Inbox, Note};
-use switchhook_aws::queue::{Message, Queue, backoff};
+use switchhook_aws::queue::{Message, Queue};
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
@@ -135,15 +140,13 @@ impl Consumer {
         let folds = join_all(folds).await;
         let (counts, failed): (Vec<Counts>, Vec<Option<FailedTail>>) = folds.into_iter().unzip();
         self.log_batch(counts.concat(), invoked_at);
+        let returned = join_all(failed.into_iter().flatten().map(|tail| self.retry_later(tail))).await;
         let mut response = SqsBatchResponse::default();
-        for tail in failed.iter().flatten() {
-            for message in &tail.messages {
-                let mut failure = BatchItemFailure::default();
-                failure.item_identifier = message.message_id.clone().unwrap_or_default();
-                response.batch_item_failures.push(failure);
-            }
+        for message in returned.into_iter().flatten() {
+            let mut failure = BatchItemFailure::default();
+            failure.item_identifier = message.message_id.unwrap_or_default();
+            response.batch_item_failures.push(failure);
         }
-        join_all(failed.into_iter().flatten().map(|tail| self.retry_later(tail))).await;
         response
     }
 
@@ -320,59 +323,6 @@ impl Consumer {
         Ok(())
     }
 
-    /// Keeps a failed tail invisible for the backoff time, and notes the failure in the inbox.
-    async fn retry_later(&self, tail: FailedTail) {
-        let now = self.clock.now();
-        let receives = tail.messages.iter().map(receives_of).max().unwrap_or(1);
-        let delay = backoff(receives);
-        let receipts: Vec<(String, Duration)> =
-            tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
-        let delayed = self.queue.delay(&receipts).await;
-        // Concurrent writes, so that all notes together take no longer than one.
-        let noted = tail.messages.iter().enumerate();
-        join_all(noted.map(|(place, message)| self.note_failure(place, message, &tail.error, delay, now))).await;
-        if let Err(error) = delayed {
-            let decision = Decision {
-                function: "consumer",
-                message: "backoff not set, messages return at the visibility timeout",
-                action_taken: "backoff_failed",
-                ..Decision::from_error(Some(&error))
-            };
-            decision.log(now, true);
-        }
-    }
-
-    async fn note_failure(&self, place: usize, message: &SqsMessage, error: &Error, delay: Duration, now: Timestamp) {
-        let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
-        let dead = receives_of(message) >= self.max_receive_count;
-        if let Some(decoded) = &decoded {
-            let note = Note {
-                attempts: receives_of(message),
-                error: Some(error.to_string()),
-                cause: Some(error.operation().to_owned()),
-                first_tried_at: first_received_at(message),
-                next_retry_at: (!dead).then(|| now.plus(delay)),
-                dead_lettered_at: dead.then_some(now),
-                disposition: None,
-            };
-            // The note is optional: whatever made the fold fail may also make this write fail.
-            drop(self.inbox.put_note(&decoded.event, &note, now).await);
-        }
-        let decision = Decision {
-            function: "consumer",
-            message: "event not folded",
-            action_taken: if dead { "dead_lettered" } else { "retried" },
-            provider: decoded.as_ref().map(|message| message.event.origin.as_str()),
-            event_id: decoded.as_ref().map(|message| message.event.event_id.as_str()),
-            call_id: decoded.as_ref().map(|message| message.event.call_id.as_str()),
-            retry_count: Some(receives_of(message)),
-            trace_id: decoded.as_ref().map(|message| message.trace_id.as_str()),
-            counts: vec![("fold_conflicts", if place == 0 { lost_races(error) } else { 0 })],
-            ..Decision::from_error(Some(error))
-        };
-        decision.log(now, true);
-    }
-
     /// Logs the outcome of each event of a call. `before` and `after` are the call before and after the fold; `after` is
     /// `None` if the fold changed nothing. Returns the counts for the line of the batch.
     fn log<'a>(
@@ -455,16 +405,6 @@ fn unparked(before: Option<&Call>, after: Option<&Call>) -> u64 {
     ids.iter().filter(reached).count() as u64
 }
 
-/// Returns the number of races that a fold lost before it was given up.
-fn lost_races(error: &Error) -> u64 {
-    if let Error::Contended(races) = error { u64::from(*races) } else { 0 }
-}
-
 fn receives_of(message: &SqsMessage) -> u32 {
     message.attributes.get("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1)
-}
-
-fn first_received_at(message: &SqsMessage) -> Option<Timestamp> {
-    let at = message.attributes.get("ApproximateFirstReceiveTimestamp")?;
-    at.parse().ok().map(Timestamp::from_millis)
 }

@@ -24,6 +24,7 @@ mod lookup;
 mod reconciler;
 mod repair;
 mod resolve;
+mod retry;
 mod stuck;
 mod sweep;
 mod unfolded;
@@ -160,6 +161,13 @@ impl Reconciler {
         // The workers begin now, at the same time as this run.
         let (pages, mut works, error) = self.due_pages(&mut report, started).await;
         first_error = first_error.or(error);
+        match self.retries(&unfolded, started).await {
+            Ok(retries) => works.extend(retries),
+            Err(error) => {
+                report.failed += 1;
+                first_error.get_or_insert(error);
+            }
+        }
         let (lists, error) = self.lists_due(started).await;
         report.failed += u64::from(error.is_some());
         first_error = first_error.or(error);
@@ -215,6 +223,7 @@ impl Reconciler {
         counts.extend(is_trouble.then_some(("unfolded_ms", report.unfolded_ms)));
         counts.extend(Some(("discovery_skipped_ms", report.discovery_skipped_ms)).filter(|(_, skipped)| *skipped > 0));
         counts.extend((report.discovery_postponed > 0).then_some(("discovery_postponed", report.discovery_postponed)));
+        counts.extend((report.retried > 0).then_some(("retried", report.retried)));
         counts.extend(report.stuck_dialing.map(|stuck| ("stuck_dialing", stuck)));
         counts.extend(report.swept_until.map(|until| ("sweep_lag_ms", now.millis_since(until).unsigned_abs())));
         let decision = Decision {

@@ -58,6 +58,9 @@ pub struct Report {
     pub swept_minutes: u64,
     /// Events that were missing in their call and are queued again.
     pub requeued: u64,
+    /// Events that wait in the inbox, and that a worker queued again.
+    #[serde(skip)]
+    pub retried: u64,
     /// Providers' lists of calls that were due, and that the run handed to workers.
     pub lists_handed_on: u64,
     /// Calls that nobody had reported, found in the providers' own lists by a worker.

@@ -61,6 +61,11 @@ impl Reconciler {
                     (None, Some(error))
                 }
             },
+            RepairKind::Retry { after } => {
+                let error = self.retry_shard((work.shard, after, work.read_at), report, stop_at).await.err();
+                report.failed += u64::from(error.is_some());
+                (None, error)
+            }
             RepairKind::Discovery(provider) => (None, self.discover(provider, report, stop_at, trace_id).await.err()),
             RepairKind::Drift => {
                 let (is_left, error) = self.continue_drift_check(work.shard, report, stop_at, trace_id).await;
@@ -117,8 +122,8 @@ impl Reconciler {
                     match kind {
                         RepairKind::Due { .. } | RepairKind::Sweep => report.handed_on += 1,
                         RepairKind::Discovery(_) => report.lists_handed_on += 1,
-                        // The drift check has a report of its own.
-                        RepairKind::Drift => {}
+                        // The drift check has a report of its own, and workers report the events that they send again.
+                        RepairKind::Drift | RepairKind::Retry { .. } => {}
                     }
                 }
                 Ok(())
@@ -135,7 +140,7 @@ impl Reconciler {
 /// metric counts this work: CloudWatch charges for each hour in which a series gets a value.
 const fn action_taken(kind: &RepairKind) -> &'static str {
     match kind {
-        RepairKind::Due { .. } | RepairKind::Sweep => "shard_worked",
+        RepairKind::Due { .. } | RepairKind::Sweep | RepairKind::Retry { .. } => "shard_worked",
         RepairKind::Discovery(_) => "list_worked",
         RepairKind::Drift => "drift_worked",
     }

@@ -100,7 +100,7 @@ impl Reconciler {
     }
 
     /// Removes the mark of an event that needs no fold. Returns false if it needs one, or if that cannot be read.
-    async fn remove_if_folded(&self, mark: &Attention) -> Result<bool, Error> {
+    pub(crate) async fn remove_if_folded(&self, mark: &Attention) -> Result<bool, Error> {
         let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(true) };
         match self.fate(call_id, event_id).await {
             Ok(Fate::Done) => self.inbox.clear_retry(event_id).await.map(|_| true),

@@ -27,7 +27,7 @@ pub(super) async fn describe(
         call_id: None,
         origin: None,
         event_type: None,
-        receives: None,
+        tries: None,
         error: None,
         dead_lettered_at: message.sent_at,
         in_index: false,
@@ -47,7 +47,7 @@ pub(super) async fn describe(
                 call_id: Some(event.call_id.clone()),
                 origin: Some(event.origin),
                 event_type: Some(event.event_type.clone()),
-                receives: note.as_ref().map(|note| note.attempts),
+                tries: note.as_ref().map(|note| note.attempts),
                 error,
                 // If the list was cut, the note tells: it is the item that the index names.
                 in_index: entry.is_some()
@@ -96,7 +96,7 @@ pub(super) async fn of_index(stack: &Stack, entry: &Attention) -> Result<(String
         call_id: entry.call_id.clone(),
         origin: entry.origin,
         event_type: entry.event_type.clone(),
-        receives: note.map(|note| note.attempts),
+        tries: note.map(|note| note.attempts),
         error: error.clone(),
         dead_lettered_at: entry.at,
         in_index: true,

@@ -27,8 +27,8 @@ pub struct DeadLetter {
     pub call_id: Option<CallId>,
     pub origin: Option<Origin>,
     pub event_type: Option<String>,
-    /// Number of receives before the message came to this queue. `None` if there is no note on the event.
-    pub receives: Option<u32>,
+    /// Number of times that the consumer tried to fold the event. `None` if there is no note on it.
+    pub tries: Option<u32>,
     pub error: Option<String>,
     #[serde(with = "crate::time_text")]
     pub dead_lettered_at: Timestamp,

@@ -201,7 +201,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             ),
         ),
         up_to(
-            new_keys_writes_at_most(shards_of_marks(SHARDS_MAX), quota::NEW_TABLE_PARTITIONS),
+            new_keys_writes_at_most(shards_of_marks(SHARDS_MAX), quota::TABLE_WRITES / quota::PARTITION_WRITES),
             resource(
                 "writes to `by_attention` per second, while no event can be folded",
                 webhooks * units.messages,
@@ -214,7 +214,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                         quota::NEW_TABLE_PARTITIONS
                     ),
                 ),
-                "`IndexShards`, at most 99",
+                "`IndexShards`, at most 99, and the [warm throughput](deploy.md#warm-indexes) of the index",
                 Effect::RefusesWebhooks,
                 "The index throttles its table, and ingress answers 5xx",
             ),
@@ -233,12 +233,12 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
         ),
         resource(
             "messages in flight, while a tenth of the events cannot be folded",
-            webhooks * units.messages * FAILING_SHARE * failing_time(parameter::RECEIVES_MAX).as_secs_f64(),
+            webhooks * units.messages * FAILING_SHARE * failing_time().as_secs_f64(),
             "w × messages × 0.1 × t",
             quota(quota::FIFO_IN_FLIGHT),
-            "`MaxReceiveCount`, or SQS's quota for messages in flight",
+            "SQS's quota for messages in flight",
             Effect::Delays,
-            "The queue hands out no more messages, so all events wait until the failing ones are dead letters",
+            "The queue hands out no more messages, so all events wait until the failing ones wait in the inbox",
         ),
         resource(
             "write units of the calls table per second",

@@ -12,8 +12,6 @@ pub const DIAL_RATE: f64 = 1.0;
 pub const DIALER_CONCURRENCY: f64 = 30.0;
 /// Largest value of `DialerMaxConcurrency`.
 pub const DIALER_CONCURRENCY_MAX: f64 = 1_000.0;
-/// `MaxReceiveCount`.
-pub const RECEIVES_MAX: u32 = 20;
 pub const INBOX_DAYS: f64 = 30.0;
 pub const CALL_DAYS: f64 = 400.0;
 /// Smallest value of `InboxRetentionDays`.

@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use switchhook_domain::{CallId, EventId, Place, Provider, ProviderEvent, Timestamp, TraceId};
 
 use crate::error::Error;
+use crate::inbox::WAITS_AFTER;
 
 pub use repair::{RepairKind, RepairWork};
 
@@ -440,11 +441,20 @@ pub fn backoff(receives: u32) -> Duration {
     Duration::from_secs(fastrand::u64(cap / 2..=cap))
 }
 
-/// Returns the mean time from the first receipt of a message that always fails until it becomes a dead letter, if the queue delivers it
-/// `receives_max` times. In this time it counts as a message in flight.
+/// Returns the mean time from the first receipt of a message that always fails until its event [waits in the inbox](WAITS_AFTER). In this time
+/// it counts as a message in flight.
 #[must_use]
-pub fn failing_time(receives_max: u32) -> Duration {
-    (1..receives_max).map(|receives| backoff_cap(receives) * 3 / 4).sum()
+pub fn failing_time() -> Duration {
+    let delays = (1..=u32::MAX).map(mean_backoff);
+    let times = delays.scan(Duration::ZERO, |time, delay| {
+        *time += delay;
+        Some(*time)
+    });
+    times.into_iter().find(|time| *time >= WAITS_AFTER).unwrap_or_default()
+}
+
+fn mean_backoff(receives: u32) -> Duration {
+    backoff_cap(receives) * 3 / 4
 }
 
 fn backoff_cap(receives: u32) -> Duration {
@@ -504,9 +514,14 @@ mod tests {
     }
 
     #[test]
+    fn failing_message_leaves_the_queue_within_minutes() {
+        assert_eq!(failing_time().as_secs_f64(), 190.5, "0.75 times 2, 4, … 128 s");
+    }
+
+    /// Only a message whose event the inbox cannot hold stays in the queue for so long.
+    #[test]
     fn backoff_outlives_an_outage_of_an_hour() {
         let max_receive_count = 20;
-        assert_eq!(failing_time(max_receive_count).as_secs(), 7_516, "0.75 times 2, 4, … 512 s, and ten times 900 s");
         let shortest: Duration = (1..max_receive_count).map(|receives| backoff_cap(receives) / 2).sum();
         assert!(shortest > Duration::from_secs(60 * 60), "{shortest:?}");
     }

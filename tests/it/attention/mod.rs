@@ -14,7 +14,7 @@ use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_aws::shards::{SHARDS_DEFAULT, shards_of_marks};
 use switchhook_domain::{ATTEMPT_EVENTS_MAX, CallId, EventId, Origin, Provider, Timestamp};
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::events::{self, Filter};
 use switchhook_tests::{MINUTE, World, down, generic};
 
@@ -223,7 +223,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     world.wait_for_dead_letters(1).await;
     assert_eq!(world.dead_letters().len(), 1);
-    assert_eq!(world.logged("dead_lettered")[0]["provider"], "generic");
+    assert_eq!(world.logged("given_up")[0]["provider"], "generic");
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "write_call"));
     let at = world.attention(AttentionKind::DeadLettered).await[0].at;
@@ -232,7 +232,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     assert_eq!(of(at).next().await.unwrap().unwrap().items, [], "only items marked before that time");
     assert_eq!(of(at.plus(Duration::from_millis(1))).next().await.unwrap().unwrap().items.len(), 1);
     world.clear_faults();
-    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
     world.quiesce().await;
     assert_eq!(world.attention(AttentionKind::DeadLettered).await, [], "a redriven event is folded");
 }

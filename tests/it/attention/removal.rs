@@ -2,8 +2,8 @@
 
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::Provider;
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
-use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, down, generic};
 
 /// Accepts an event whose fold fails `failures` times. Each failure writes its mark.
 async fn fail_to_fold(world: &World, failures: u64) {
@@ -43,10 +43,14 @@ async fn folded_event_whose_mark_cannot_be_removed_is_not_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn mark_of_a_redriven_dead_letter_is_removed_by_the_next_try() {
     let world = World::stopped();
-    fail_to_fold(&world, MAX_RECEIVE_COUNT.into()).await;
+    fail_to_fold(&world, 1).await;
+    world.inject_fault("PutItem", CALLS_TABLE, 1, down());
+    assert_eq!(world.consume(&world.receive()).await, 1, "the event waits in the inbox");
+    world.wait(MINUTE * 120).await;
+    world.reconcile().await;
     assert_eq!(world.receive(), []);
     assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1);
-    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, None).unwrap(), 1);
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
 
     world.inject_fault("UpdateItem", INBOX_TABLE, 1, down());
     assert_eq!(world.consume(&world.receive()).await, 0);

@@ -374,7 +374,6 @@ fn defaults_of_the_model_are_those_of_the_template() {
     assert_eq!(default("DialerMaxConcurrency"), parameter::DIALER_CONCURRENCY);
     let dialers = &template["Parameters"]["DialerMaxConcurrency"]["MaxValue"];
     assert_eq!(dialers.as_f64(), Some(parameter::DIALER_CONCURRENCY_MAX));
-    assert_eq!(default("MaxReceiveCount"), f64::from(parameter::RECEIVES_MAX));
     assert_eq!(default("InboxRetentionDays"), parameter::INBOX_DAYS);
     assert_eq!(default("CallRetentionDays"), parameter::CALL_DAYS);
     let limit = |name: &str, limit: &str| template["Parameters"][name][limit].as_f64().unwrap();

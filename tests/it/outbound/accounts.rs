@@ -2,15 +2,18 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::Provider;
-use switchhook_local::CloudOptions;
 use switchhook_local::fake::{DeliveryFaults, Dial, Mode};
+use switchhook_local::{CALLS_TABLE, CloudOptions};
 use switchhook_operate::calls::stuck;
 use switchhook_tests::{KEY, MINUTE, World, options, text};
 
 use super::provider_health::provider_events;
 use super::providers::{ACCOUNT_KEY, BUSY, PROVIDERS, account_of, confirmed_at, place, two_accounts_each};
 use super::{HOUR, call_request, create, get_call, send, wait_for_all};
+use crate::bookings;
+use crate::recovery::repair;
 use crate::repair::stack_of;
 
 fn retell_eu() -> Provider {
@@ -185,4 +188,39 @@ async fn list_of_accounts_costs_next_to_nothing() {
     assert_eq!(reads(&[Provider::Retell]).await, 0);
     assert_eq!(reads(&[Provider::Retell, retell_eu()]).await, 1);
     assert_eq!(reads(&[retell_eu()]).await, 0);
+}
+
+/// The list and the rows are items of the same table.
+#[tokio::test(start_paused = true)]
+async fn account_of_a_call_that_is_rebuilt_is_listed_again() {
+    let mut world = world_with_rates("retell-eu=1").await;
+    let began = world.now();
+    let mut request = request(&[retell_eu()]);
+    request["due_at"] = json!("2026-01-02T00:00:00Z");
+    let call_id = create(&world, &request).await;
+    world.wait(MINUTE * 5).await;
+    world.stop();
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    world.delete_item(CALLS_TABLE, "provider-health:accounts").await;
+    repair(&stack_of(&world), began).await;
+    assert!(world.call(&call_id).await.plan.is_some());
+    assert_eq!(world.calls.accounts().await.unwrap(), [retell_eu()].into());
+}
+
+/// A booking rule may name an account before it has a rate. Nothing of the booking is lost meanwhile.
+#[tokio::test(start_paused = true)]
+async fn booking_for_an_account_without_a_rate_is_tried_again_until_it_has_one() {
+    let mut secret = bookings::secret();
+    secret["x-calcom"]["events"]["booked_call"]["providers"] = json!([retell_eu()]);
+    let world = World::with_secret(&secret);
+    bookings::receive(&world, &[bookings::created("b1", 0, 5 * bookings::HOUR_S)]).await;
+    world.wait(MINUTE * 4).await;
+    assert_eq!(bookings::call_id(&world, "b1").await, None);
+    let waiting = world.attention(AttentionKind::Retrying).await;
+    assert_eq!(waiting.iter().map(|mark| mark.cause.as_deref()).collect::<Vec<_>>(), [Some("unlisted_account")]);
+    world.calls.list_accounts(&[retell_eu()].into()).await.unwrap();
+    world.wait(MINUTE * 12).await;
+    let call_id = bookings::call_id(&world, "b1").await.unwrap();
+    assert_eq!(world.call(&call_id).await.plan.unwrap().providers, [retell_eu()]);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }

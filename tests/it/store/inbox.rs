@@ -195,6 +195,7 @@ async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
             cause: Some("read_call".to_owned()),
             first_tried_at: Some(at(1)),
             next_retry_at: Some(at(5)),
+            waits: true,
             dead_lettered_at: None,
             disposition: None,
         },

@@ -12,6 +12,7 @@ mod not_queued;
 mod outages;
 mod shared_read;
 mod unfoldable;
+mod waiting;
 
 use std::time::Duration;
 

@@ -25,6 +25,7 @@ const NOTE_PREFIX: &str = "note:";
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
 pub(super) const ATTENTION_CURSOR_KEY: &str = "sweep:attention";
+pub(super) const RETRY_CURSOR_KEY: &str = "sweep:retries";
 
 /// Provider event, as it was received.
 #[derive(Serialize, Deserialize)]
@@ -154,6 +155,8 @@ pub(super) struct NoteItem {
     pub(super) first_tried_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) next_retry_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) waits: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dead_lettered_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

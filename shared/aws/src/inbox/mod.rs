@@ -11,7 +11,7 @@
 //! - a note on an event that the consumer could not fold;
 //! - the dials of a call that Switchhook places;
 //! - the entries of the [do-not-call list](crate::do_not_call), which the calls table holds too;
-//! - the cursor of the sweep, the cursor of the notices to operators, one of discovery per provider, and one of the drift check
+//! - the cursor of the sweep, the cursor of the notices to operators, that of the retries, one of discovery per provider, and one of the drift check
 //!   per shard;
 //! - the counters of lookups, per provider and minute;
 //! - the plans, the runs and the audit records of operators.
@@ -38,6 +38,7 @@ mod reread;
 mod submit;
 mod sweep;
 mod table;
+mod waiting;
 
 pub use attention::{Attention, AttentionKind, BY_ATTENTION};
 pub use conflict::ConflictingBody;
@@ -54,3 +55,4 @@ pub use reread::Reread;
 pub use submit::{adopt, replaces, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;
+pub use waiting::{GIVEN_UP_AFTER, WAITS_AFTER, next_retry, retry_ages};

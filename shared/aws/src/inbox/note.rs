@@ -20,6 +20,8 @@ pub struct Note {
     /// Time at which the consumer received the event for the first time.
     pub first_tried_at: Option<Timestamp>,
     pub next_retry_at: Option<Timestamp>,
+    /// True if the event has no message in the queue, and [waits](super::waiting) until the reconciler sends it again.
+    pub waits: bool,
     pub dead_lettered_at: Option<Timestamp>,
     /// Refused or quarantined. `None` if the consumer has not decided against folding the event.
     pub disposition: Option<Disposition>,
@@ -79,6 +81,7 @@ impl Inbox {
             cause: note.cause.clone(),
             first_tried_at: note.first_tried_at,
             next_retry_at: note.next_retry_at,
+            waits: note.waits,
             dead_lettered_at: note.dead_lettered_at,
             disposition: note.disposition.map(|disposition| disposition.as_str().to_owned()),
             attention: attention.map(|(kind, at)| self.attention_key(kind, &event_id, at)),
@@ -107,7 +110,7 @@ impl Inbox {
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
                  origin = :origin, #type = :type, cause = if_not_exists(cause, :cause), \
                  attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end) \
-                 REMOVE next_retry_at",
+                 REMOVE next_retry_at, waits",
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
@@ -164,6 +167,7 @@ impl Inbox {
             cause: note.cause,
             first_tried_at: note.first_tried_at,
             next_retry_at: note.next_retry_at,
+            waits: note.waits,
             dead_lettered_at: note.dead_lettered_at,
             disposition: note.disposition.as_deref().and_then(disposition_of),
         }))

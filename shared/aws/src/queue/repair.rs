@@ -37,6 +37,8 @@ pub enum RepairKind {
     },
     /// Received events that are not swept. The cursor of the sweep tells where the worker begins.
     Sweep,
+    /// Events that [wait in the inbox](crate::inbox) and reached one of the ages after `after`, up to `read_at`. The shard is one of their marks.
+    Retry { after: Timestamp },
     /// Provider's own list of calls that is due. The cursor of discovery tells where the worker begins. The shard is 0.
     Discovery(Provider),
     /// Settled calls that the drift check has left. Its cursor tells where the worker begins.
@@ -45,6 +47,8 @@ pub enum RepairKind {
 
 /// Name of [`RepairKind::Sweep`].
 const SWEEP: &str = "sweep";
+/// Name of [`RepairKind::Retry`].
+const RETRY: &str = "retry";
 /// Name of [`RepairKind::Drift`].
 const DRIFT: &str = "drift";
 /// The name of [`RepairKind::Discovery`] is this text and the provider. The names of due calls are those of their wake queues.
@@ -61,6 +65,8 @@ struct RepairMessage {
     after_call: Option<CallId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     after_wake_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    retried_until: Option<Timestamp>,
     stop_at: Timestamp,
     workers_before: u32,
 }
@@ -82,7 +88,8 @@ impl RepairWork {
         let after = after.map(|(call_id, wake_at)| WakeEntry { call_id, wake_at });
         let due = WakeQueue::OPEN.into_iter().map(|queue| RepairKind::Due { queue, after: after.clone() });
         let list = message.kind.strip_prefix(DISCOVERY).and_then(|name| name.parse().ok()).map(RepairKind::Discovery);
-        let mut known = due.chain([RepairKind::Sweep, RepairKind::Drift]).chain(list);
+        let retry = message.retried_until.map(|after| RepairKind::Retry { after });
+        let mut known = due.chain([RepairKind::Sweep, RepairKind::Drift]).chain(retry).chain(list);
         let Some(kind) = known.find(|kind| kind.name() == message.kind) else { return Ok(None) };
         Ok(Some(Self {
             kind,
@@ -96,10 +103,13 @@ impl RepairWork {
     fn to_message(&self) -> RepairMessage {
         let (after_call, after_wake_at) = match &self.kind {
             RepairKind::Due { after: Some(after), .. } => (Some(after.call_id.clone()), Some(after.wake_at)),
-            RepairKind::Due { after: None, .. } | RepairKind::Sweep | RepairKind::Discovery(_) | RepairKind::Drift => {
-                (None, None)
-            }
+            RepairKind::Due { after: None, .. }
+            | RepairKind::Sweep
+            | RepairKind::Retry { .. }
+            | RepairKind::Discovery(_)
+            | RepairKind::Drift => (None, None),
         };
+        let retried_until = if let RepairKind::Retry { after } = self.kind { Some(after) } else { None };
         RepairMessage {
             schema_version: MESSAGE_SCHEMA,
             kind: self.kind.name(),
@@ -107,6 +117,7 @@ impl RepairWork {
             read_at: self.read_at,
             after_call,
             after_wake_at,
+            retried_until,
             stop_at: self.stop_at,
             workers_before: self.workers_before,
         }
@@ -126,6 +137,7 @@ impl RepairKind {
         match self {
             Self::Due { queue, .. } => queue.to_string(),
             Self::Sweep => SWEEP.to_owned(),
+            Self::Retry { .. } => RETRY.to_owned(),
             Self::Discovery(provider) => format!("{DISCOVERY}{provider}"),
             Self::Drift => DRIFT.to_owned(),
         }
@@ -180,7 +192,8 @@ mod tests {
         let entry = WakeEntry { call_id: CallId::new("c"), wake_at: Timestamp::from_millis(5) };
         let due = |after| RepairKind::Due { queue: WakeQueue::Outcomes, after };
         let list = RepairKind::Discovery(Provider::Retell);
-        for kind in [due(None), due(Some(entry)), RepairKind::Sweep, list, RepairKind::Drift] {
+        let retry = RepairKind::Retry { after: Timestamp::from_millis(6) };
+        for kind in [due(None), due(Some(entry)), RepairKind::Sweep, retry, list, RepairKind::Drift] {
             let work = RepairWork { kind, ..work(2, 1, 3) };
             assert_eq!(RepairWork::decode(&ascii_json(&work.to_message()).unwrap()).unwrap(), Some(work));
         }

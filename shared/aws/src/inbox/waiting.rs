@@ -1,0 +1,117 @@
+//! Events that wait in the inbox for their next try.
+//!
+//! **An event that keeps failing waits in the inbox, not in the queue.** SQS counts a message that waits for its next try as one in flight, and a
+//! FIFO queue with 120,000 of them hands out no other message. So events that fail for hours would stop the healthy ones. The
+//! consumer tries a failing event from the queue for [`WAITS_AFTER`]. Then it notes that the event waits, and deletes the message. The
+//! reconciler sends the event to the queue again at each of [`retry_ages`], and to the dead-letter queue at [`GIVEN_UP_AFTER`].
+//!
+//! Ages count from the first try of the event. The index of items that a person should look at holds that time of each event that is retried. So
+//! the events that reach an age are a part of the index, and nobody reads those that wait longer.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use switchhook_domain::Timestamp;
+
+use super::item::RETRY_CURSOR_KEY;
+use super::note::Note;
+use super::table::Inbox;
+use crate::error::Error;
+
+/// Time since its first try after which a failing event waits in the inbox.
+pub const WAITS_AFTER: Duration = Duration::from_secs(2 * 60);
+/// Minutes of [`retry_ages`].
+const RETRY_MINUTES: [u64; 9] = [5, 10, 20, 30, 45, 60, 75, 90, 105];
+/// Age at which an event that waits becomes a dead letter. Longer than an outage of an hour.
+pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(120 * 60);
+/// Time after [`Note::next_retry_at`] within which a failure belongs to the same series of tries. An older note is about earlier trouble.
+const SAME_SERIES: Duration = Duration::from_secs(30 * 60);
+
+/// Returns the ages at which an event that waits is tried again, in their order.
+pub fn retry_ages() -> impl Iterator<Item = Duration> {
+    RETRY_MINUTES.into_iter().map(|minutes| Duration::from_secs(minutes * 60))
+}
+
+/// Returns the time of the next try of an event that waits since its first try at `first_tried_at`: when it reaches the next age.
+#[must_use]
+pub fn next_retry(first_tried_at: Timestamp, now: Timestamp) -> Timestamp {
+    let mut ages = retry_ages().map(|age| first_tried_at.plus(age));
+    ages.find(|at| *at > now).unwrap_or_else(|| first_tried_at.plus(GIVEN_UP_AFTER))
+}
+
+impl Note {
+    /// Returns the first try of the series that a failure at `now` belongs to, and the number of failures before it. `None` if the note is about
+    /// earlier trouble.
+    #[must_use]
+    pub fn series(&self, now: Timestamp) -> Option<(Timestamp, u32)> {
+        let is_same = self.next_retry_at.is_some_and(|at| now < at.plus(SAME_SERIES));
+        self.first_tried_at.filter(|_| self.waits && is_same).map(|first| (first, self.attempts))
+    }
+}
+
+/// Progress of the retries. It never expires.
+#[derive(Serialize, Deserialize)]
+struct RetryCursorItem {
+    event_id: String,
+    until: Timestamp,
+}
+
+impl Inbox {
+    /// Reads the time up to which events were sent to the queue again. `None` if none was so far.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::DecodeInbox`].
+    pub async fn retry_cursor(&self) -> Result<Option<Timestamp>, Error> {
+        let Some(item) = self.get_item(RETRY_CURSOR_KEY).await? else { return Ok(None) };
+        let item: RetryCursorItem =
+            serde_dynamo::from_item(item).map_err(|_| Error::DecodeInbox("the cursor of the retries"))?;
+        Ok(Some(item.until))
+    }
+
+    /// Stores the time up to which events were sent to the queue again.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn set_retry_cursor(&self, until: Timestamp) -> Result<(), Error> {
+        self.put_item(&RetryCursorItem { event_id: RETRY_CURSOR_KEY.to_owned(), until }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(minutes: i64) -> Timestamp {
+        Timestamp::from_millis(minutes * 60_000)
+    }
+
+    #[test]
+    fn next_try_comes_at_the_next_age() {
+        let next = [2, 5, 44, 104, 105, 119, 200].map(|now| next_retry(at(0), at(now)));
+        assert_eq!(next, [5, 10, 45, 105, 120, 120, 120].map(at));
+    }
+
+    #[test]
+    fn ages_grow_and_outlast_an_outage_of_an_hour() {
+        let ages: Vec<Duration> = [WAITS_AFTER].into_iter().chain(retry_ages()).chain([GIVEN_UP_AFTER]).collect();
+        assert!(ages.is_sorted() && ages.iter().filter(|age| age.as_secs() > 60 * 60).count() >= 2);
+        let gaps = ages.windows(2).map(|two| two[1] - two[0]);
+        assert!(gaps.max().is_some_and(|gap| gap < SAME_SERIES), "a series must not end between two ages");
+    }
+
+    #[test]
+    fn note_on_earlier_trouble_begins_no_series() {
+        let waits = Note {
+            attempts: 8,
+            first_tried_at: Some(at(0)),
+            next_retry_at: Some(at(5)),
+            waits: true,
+            ..Note::default()
+        };
+        assert_eq!(waits.series(at(6)), Some((at(0), 8)));
+        assert_eq!(waits.series(at(35)), None, "the event was folded at its last try, and fails again much later");
+        assert_eq!(Note { waits: false, ..waits.clone() }.series(at(6)), None);
+        let dead = Note { next_retry_at: None, dead_lettered_at: Some(at(120)), ..waits };
+        assert_eq!(dead.series(at(121)), None, "a dead letter that is redriven begins anew");
+    }
+}

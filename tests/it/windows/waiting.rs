@@ -1,0 +1,284 @@
+//! An event fails for minutes. It waits in the inbox, so that it keeps no other event from the consumer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_aws::queue::{RepairKind, RepairWork};
+use switchhook_domain::{EventId, Provider, Timestamp};
+use switchhook_local::connector::{Fault, RequestInfo};
+use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_tests::{MINUTE, World, down, generic, is_request_to, reads_calls_to_fold, text};
+
+use super::{HOUR, NOTHING, call_events};
+
+/// Refuses the consumer's reads of this call.
+fn unreadable(call_id: &str) -> impl Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync + 'static {
+    let key = format!("\"call_id\":{{\"S\":\"{call_id}\"}}");
+    move |call| (reads_calls_to_fold(call) && String::from_utf8_lossy(call.body).contains(&key)).then(down)
+}
+
+/// Minutes from the first failure to each failure of the event, rounded.
+fn minutes_of_tries(world: &World) -> Vec<i64> {
+    let at = |line: &Value| Timestamp::parse_rfc3339(line["timestamp"].as_str().unwrap()).unwrap();
+    let tries: Vec<Timestamp> = world.logged("retried").iter().map(at).collect();
+    tries.iter().map(|try_at| (try_at.millis_since(tries[0]) + 30_000) / 60_000).collect()
+}
+
+/// Messages of the events queue, delivered or not.
+fn messages(world: &World) -> usize {
+    world.cloud.services().sqs().depth(EVENTS_QUEUE).unwrap().total()
+}
+
+/// Delivers the messages of the queue now and after three minutes. The sweep has passed them by then, as it has in a stack that runs.
+async fn fail_until_events_wait(world: &World) {
+    world.consume(&world.receive()).await;
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    world.consume(&world.receive()).await;
+    assert_eq!(messages(world), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_event_leaves_the_queue_after_minutes_and_is_folded_once_it_can_be() {
+    let world = World::new();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE).await;
+    assert_eq!(messages(&world), 1, "the queue delivers a message that fails for a short time");
+    world.wait(MINUTE * 3).await;
+    assert_eq!(messages(&world), 0);
+    let failed = world.logged("retried").len();
+    let status = world.status(&id).await;
+    assert_eq!(
+        json!([status["status"], status["attempts"], status["error"]]),
+        json!(["retrying", failed, "could not read the call"])
+    );
+    let next = Timestamp::parse_rfc3339(&text(&status["next_retry_at"])).unwrap();
+    let pause_ms = next.millis_since(world.now());
+    assert!((0..=60_000).contains(&pause_ms), "the next try comes five minutes after the first: {pause_ms} ms");
+
+    world.wait(MINUTE * 2).await;
+    assert_eq!(world.logged("retried").len(), failed + 1, "a message of its own that fails leaves the queue at once");
+    assert_eq!(messages(&world), 0);
+    world.clear_faults();
+    world.wait(MINUTE * 5).await;
+    assert_eq!(world.call("c1").await.history.len(), 1);
+    assert_eq!(world.status(&id).await["attempts"], failed + 2, "the try that succeeded counts too");
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    assert_eq!(world.dead_letters(), NOTHING);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_events_of_many_calls_leave_the_queue_to_the_others() {
+    let world = World::new();
+    world.set_fault_hook(|call| {
+        let is_failing = String::from_utf8_lossy(call.body).contains("\"call_id\":{\"S\":\"failing");
+        (reads_calls_to_fold(call) && is_failing).then(down)
+    });
+    for number in 0..200 {
+        world
+            .accept(Provider::Generic, &generic(&format!("failing{number}"), &format!("f{number}"), "RINGING", 0))
+            .await;
+    }
+    world.wait(MINUTE * 4 + MINUTE / 2).await;
+    assert_eq!(messages(&world), 0);
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 200);
+    world.accept(Provider::Generic, &generic("healthy", "h", "RINGING", 0)).await;
+    world.quiesce().await;
+    assert_eq!(world.call("healthy").await.version, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_is_tried_for_two_hours_and_then_put_aside() {
+    let mut world = World::new();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 125).await;
+    let tries = minutes_of_tries(&world);
+    let of_queue = tries.iter().filter(|minutes| **minutes < 5).count();
+    assert!((5..=8).contains(&of_queue) && tries[..of_queue].iter().all(|minutes| *minutes <= 3), "{tries:?}");
+    // The schedule runs once a minute, so a try comes up to a minute after its age.
+    let ages = [5, 10, 20, 30, 45, 60, 75, 90, 105];
+    let late: Vec<i64> = tries[of_queue..].iter().zip(ages).map(|(minutes, age)| minutes - age).collect();
+    assert!(late.len() == 9 && late.iter().all(|late| (0..=1).contains(late)), "{tries:?}");
+    assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(world.dead_letters()[0]["event"]["event_id"], "generic:e1");
+    let given_up = world.logged("given_up");
+    assert_eq!(
+        json!([given_up.len(), given_up[0]["event_id"], given_up[0]["cause"], given_up[0]["retry_count"]]),
+        json!([1, "generic:e1", "read_call", tries.len()])
+    );
+    assert_eq!(world.status(&id).await["status"], "dead_lettered");
+    let marks = world.attention(AttentionKind::DeadLettered).await;
+    assert_eq!((marks.len(), marks[0].cause.as_deref()), (1, Some("read_call")));
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+
+    // A redriven dead letter has all its tries again.
+    let sqs = world.cloud.services().sqs();
+    assert_eq!(sqs.redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.dead_letters(), NOTHING);
+    assert!(world.logged("retried").len() >= tries.len() + 5);
+    world.clear_faults();
+    world.wait(MINUTE * 7).await;
+    assert!(world.call("c1").await.contains_event(&id));
+    assert_eq!(world.attention(AttentionKind::DeadLettered).await, []);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    world.stop();
+}
+
+#[tokio::test(start_paused = true)]
+async fn later_events_of_the_call_are_folded_while_one_waits() {
+    let world = World::stopped();
+    let is_first_failing = Arc::new(AtomicBool::new(true));
+    let first = world.accept(Provider::Generic, &call_events("c1")[0]).await;
+    let fails = is_first_failing.clone();
+    world.set_fault_hook(move |call| (reads_calls_to_fold(call) && fails.load(Ordering::Relaxed)).then(down));
+    fail_until_events_wait(&world).await;
+    is_first_failing.store(false, Ordering::Relaxed);
+    for body in &call_events("c1")[1..] {
+        world.accept(Provider::Generic, body).await;
+    }
+    assert_eq!(world.consume(&world.receive()).await, 3);
+    assert!(!world.call("c1").await.contains_event(&first));
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    let call = world.call("c1").await;
+    assert!(call.contains_event(&first), "the event that waited is folded too");
+    assert_eq!(call.attempts()[0].lifecycle_label(), "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_stays_in_the_queue_while_the_inbox_does_not_hold_it_or_cannot_be_written() {
+    let world = World::new();
+    world.set_fault_hook(unreadable("c1"));
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.delete_item(INBOX_TABLE, "generic:e1").await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(messages(&world), 1);
+    world.clear_faults();
+    world.wait(MINUTE * 15).await;
+    assert!(world.call("c1").await.contains_event(&EventId::new("generic:e1")));
+
+    let fails = unreadable("c2");
+    world.set_fault_hook(move |call| {
+        let writes_notes = call.operation == "PutItem" && is_request_to(call, INBOX_TABLE);
+        let of_note = String::from_utf8_lossy(call.body).contains("note:");
+        fails(call).or_else(|| (writes_notes && of_note).then(down))
+    });
+    world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!(messages(&world), 1, "without its note, nobody would send the event again");
+    world.clear_faults();
+    world.wait(MINUTE * 15).await;
+    assert!(world.call("c2").await.contains_event(&EventId::new("generic:e2")));
+}
+
+/// A consumer that crashes returns its whole batch to the queue. So one message must not become many.
+#[tokio::test(start_paused = true)]
+async fn event_that_crashes_the_consumer_is_not_sent_a_second_time() {
+    let world = World::new();
+    world.set_fault_hook(|call| {
+        assert!(!reads_calls_to_fold(call), "the consumer crashes here, as the test demands");
+        None
+    });
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 12).await;
+    assert!(!world.attention(AttentionKind::Retrying).await.is_empty(), "the sweep has marked the event");
+    assert_eq!(messages(&world), 1);
+    assert!(!world.log_text().contains("\"retried\":"), "no worker must send it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_were_missed_send_what_was_due_meanwhile_and_none_sends_it_twice() {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    fail_until_events_wait(&world).await;
+    // The event reaches two ages meanwhile, of five and ten minutes.
+    world.wait(MINUTE * 10).await;
+    world.reconcile().await;
+    assert_eq!(world.queued().len(), 1);
+    world.reconcile().await;
+    assert_eq!(world.queued().len(), 1);
+    assert_eq!(world.consume(&world.receive()).await, 1, "it fails again, and waits");
+    world.wait(MINUTE * 4).await;
+    world.reconcile().await;
+    assert_eq!(world.queued(), NOTHING, "the next age is that of 20 minutes");
+    world.wait(MINUTE * 4).await;
+    world.reconcile().await;
+    assert_eq!(world.queued().len(), 1);
+}
+
+/// The schedules stood still for hours, or no event was given up in time.
+#[tokio::test(start_paused = true)]
+async fn each_event_that_waits_comes_to_an_end_however_late() {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    fail_until_events_wait(&world).await;
+    world.wait(HOUR * 8).await;
+    world.reconcile().await;
+    assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(world.queued(), NOTHING);
+    assert_eq!(world.status(&id).await["status"], "dead_lettered");
+    world.reconcile().await;
+    assert_eq!(world.dead_letters().len(), 1);
+}
+
+/// One event that cannot be read must not keep the others of its shard waiting.
+#[tokio::test(start_paused = true)]
+async fn event_that_cannot_be_read_hides_no_other() {
+    let world = World::stopped();
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    for number in 0..8 {
+        world.accept(Provider::Generic, &generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0)).await;
+    }
+    fail_until_events_wait(&world).await;
+    let mut item = world.item(INBOX_TABLE, "generic:e3").await;
+    item.insert("body".to_owned(), AttributeValue::S("nonsense".to_owned()));
+    world.put_item(INBOX_TABLE, item).await;
+    world.clear_faults();
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    let sent: Vec<EventId> =
+        world.queued().iter().map(|message| EventId::new(text(&message["event"]["event_id"]))).collect();
+    assert_eq!(sent.len(), 7, "{sent:?}");
+    assert!(!world.logged("not_requeued").is_empty());
+    let pause = Duration::from_secs(1);
+    world.wait(pause).await;
+    assert_eq!(world.consume(&world.receive()).await, 7);
+}
+
+/// The fold of a waiting event may lose its chance to remove the mark. Such an event is no dead letter.
+#[tokio::test(start_paused = true)]
+async fn folded_event_whose_mark_stayed_is_not_given_up() {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    fail_until_events_wait(&world).await;
+    world.clear_faults();
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    world.wait(MINUTE * 3).await;
+    world.queue.send(&event, "test").await.unwrap();
+    world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
+    world.consume(&world.receive()).await;
+    assert!(world.call("c1").await.contains_event(&id));
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
+    // Only the worker looks at the mark, so that the test is about it.
+    world.wait(HOUR * 3).await;
+    let until = world.now();
+    world.clear_faults();
+    let work = RepairWork::first(RepairKind::Retry { after: until.minus(MINUTE) }, 0, until, until.plus(MINUTE));
+    let works: Vec<RepairWork> =
+        world.inbox.attention_shards().map(|shard| RepairWork { shard, ..work.clone() }).collect();
+    world.reconciler.repair_queue.send_repairs(&works).await.unwrap();
+    world.repair().await;
+    assert_eq!(world.dead_letters(), NOTHING);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
