@@ -1,4 +1,4 @@
-//! Dead letters: events that the consumer could not fold as often as it may try, and notices of unreadable webhooks.
+//! Dead letters: events that could not be folded within two hours, and notices of unreadable webhooks.
 //!
 //! Two sources name them: the messages of the dead-letter queue, and the index of items that need attention. They should
 //! agree, and every list shows where they do not: a message may have expired, or the note of the consumer could not be written.
@@ -346,7 +346,9 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
     }
     let hidden =
         delete_messages(stack, &stack.dlq, &decided, |item| item.event_id.as_ref().map(EventId::as_str)).await?;
-    clear_notes(stack, &decided, &hidden).await?;
+    for event_id in deleted(&decided, &hidden) {
+        stack.inbox.clear_retry(event_id).await?;
+    }
     let reason = |item: &PlanItem| {
         let id = item.event_id.as_ref().map_or("-", EventId::as_str);
         format!("the event {id} is queued and was not folded in time, so its dead letter stays: redrive it again")
@@ -359,18 +361,16 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
 /// stay on the list.
 pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let hidden = delete_messages(stack, &stack.dlq, items, |item| item.key.as_deref()).await?;
-    clear_notes(stack, items, &hidden).await?;
+    for event_id in deleted(items, &hidden) {
+        stack.inbox.clear_dead_letter(event_id).await?;
+    }
     Ok(hidden)
 }
 
-/// Takes the notes of deleted dead letters off the list of items that need attention.
-async fn clear_notes(stack: &Stack, items: &[PlanItem], hidden: &[LeftAlone]) -> Result<(), Error> {
-    for item in items.iter().filter(|item| hidden.iter().all(|(left, _)| left != *item)) {
-        if let Some(event_id) = &item.event_id {
-            stack.inbox.clear_retry(event_id).await?;
-        }
-    }
-    Ok(())
+/// Returns the events of the items whose dead letters were deleted.
+fn deleted<'a>(items: &'a [PlanItem], hidden: &'a [LeftAlone]) -> impl Iterator<Item = &'a EventId> {
+    let deleted = items.iter().filter(|item| hidden.iter().all(|(left, _)| left != *item));
+    deleted.filter_map(|item| item.event_id.as_ref())
 }
 
 /// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it. The calls of a

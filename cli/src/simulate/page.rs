@@ -5,9 +5,9 @@ use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
     BATCH, BATCH_READ_S, Bill, CALL_CPU_S, DIAL, DIALER_S, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S,
-    RELAY_LINE_BYTES, ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours, drift_share,
-    new_keys_writes_at_most, new_keys_writes_max, parameter, partitions, pollers, quota, recovery_h, relay_batch,
-    resources,
+    RELAY_LINE_BYTES, RETRY_CPU_S, ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours,
+    drift_share, new_keys_writes_at_most, new_keys_writes_max, parameter, partitions, pollers, quota, recovery_h,
+    relay_batch, resources,
 };
 
 const OPENING: &str = "\
@@ -72,7 +72,6 @@ const LEFT_OUT: &str = "\
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
 - Events that fail with a lasting error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
   pause the sweep. An event that fails for more than two minutes has no message, and is tried nine more times within two hours.
-  What no worker of the reconciler has time for is tried at its next age.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
 - Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that
@@ -137,6 +136,11 @@ fn assumptions(traffic: &Traffic) -> String {
             "u",
             format!("{CALL_CPU_S} s"),
             "CPU of the sweep for each call, [measured](performance.md#cpu-per-event) without TLS".to_owned(),
+        ),
+        (
+            "v",
+            format!("{RETRY_CPU_S} s"),
+            "CPU of the reconciler for each event that is sent again, assumed".to_owned(),
         ),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),

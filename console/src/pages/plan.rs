@@ -279,8 +279,8 @@ fn content(
         (left_out(plan))
         @if plan.verb == Verb::Redrive && !plan.items.is_empty() {
             p.muted {
-                "An event is folded behind the events of its call that wait in the queue. One of those may be tried again only in 15 "
-                "minutes. The run waits for 20 seconds, then keeps the dead letter and names it: redrive it again later."
+                "An event is folded behind the events of its call that wait in the queue. One of those may be tried again only minutes "
+                "later. The run waits for 20 seconds, then keeps the dead letter and names it: redrive it again later."
             }
         }
         @if let Some(run) = run {

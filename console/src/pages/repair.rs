@@ -246,7 +246,7 @@ async fn quarantined(stack: &Stack, session: &Session, read: &Read) -> Markup {
 
 fn retrying(read: &Read) -> Markup {
     html! {
-        p.muted { "The consumer tries these events again by itself. One that never succeeds becomes a dead letter." }
+        p.muted { "These events are tried again by themselves. One that fails for two hours becomes a dead letter." }
         @match &read.retrying {
             Ok(events) if events.count == 0 => (parts::empty(&html! { "No event is tried again." })),
             Ok(events) => (table(events, read.now, "Events that are tried again, by cause", |_| html! { span.muted { "goes on by itself" } })),

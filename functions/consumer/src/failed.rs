@@ -16,19 +16,27 @@ use crate::{Consumer, receives_of};
 /// Time limit of the reads that tell whether a failing event can wait in the inbox. They come after all else that takes time in an outage.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
+/// First try of an event that is to wait in the inbox, and the number of its earlier failures.
+type Series = (Timestamp, u32);
+
 impl Consumer {
-    /// Keeps a failed tail invisible for the backoff time, and notes the failure in the inbox. Returns the messages that SQS must deliver again:
-    /// all but those whose events wait in the inbox.
+    /// Notes the failures of a tail in the inbox. Returns the messages that SQS must deliver again, and keeps them invisible for the backoff
+    /// time: all but those whose events wait in the inbox now.
     pub(crate) async fn retry_later(&self, tail: FailedTail) -> Vec<SqsMessage> {
         let now = self.clock.now();
-        let receives = tail.messages.iter().map(receives_of).max().unwrap_or(1);
-        let delay = backoff(receives);
+        let FailedTail { messages, error } = tail;
+        let series = join_all(messages.iter().map(|message| self.series(message, now))).await;
+        // The messages that stay become visible together. One that failed more often than they did does not delay them.
+        let staying =
+            || messages.iter().zip(&series).filter(|(_, series)| series.is_none()).map(|(message, _)| message);
+        let delay = backoff(staying().map(receives_of).max().unwrap_or(1));
         let receipts: Vec<(String, Duration)> =
-            tail.messages.iter().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
+            staying().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
         // Concurrent writes, so that all notes together take no longer than one.
-        let noted = tail.messages.iter().enumerate();
-        let waits = noted.map(|(place, message)| self.note_failure(place, message, &tail.error, delay, now));
-        let (delayed, waits) = tokio::join!(self.queue.delay(&receipts), join_all(waits));
+        let notes = messages.iter().zip(&series).enumerate();
+        let notes =
+            notes.map(|(place, (message, series))| self.note_failure(place, message, &error, series.ok_or(delay), now));
+        let (delayed, waits) = tokio::join!(self.queue.delay(&receipts), join_all(notes));
         if let Err(error) = delayed {
             let decision = Decision {
                 function: "consumer",
@@ -38,31 +46,34 @@ impl Consumer {
             };
             decision.log(now, true);
         }
-        tail.messages.into_iter().zip(waits).filter(|(_, waits)| !waits).map(|(message, _)| message).collect()
+        messages.into_iter().zip(waits).filter(|(_, waits)| !waits).map(|(message, _)| message).collect()
     }
 
-    /// Notes that an event was not folded. Returns true if it waits in the inbox now, so that its message may be deleted.
+    /// Notes that an event was not folded. `series` is its series if it is to wait, or else the time until its message is visible. Returns true if
+    /// the event waits in the inbox now, so that its message may be deleted.
     async fn note_failure(
         &self,
         place: usize,
         message: &SqsMessage,
         error: &Error,
-        delay: Duration,
+        series: Result<Series, Duration>,
         now: Timestamp,
     ) -> bool {
-        let decoded = Message::decode(message.body.as_deref().unwrap_or_default()).ok();
-        let dead = receives_of(message) >= self.max_receive_count;
+        let decoded = decode(message);
+        let dead = self.is_last(message);
         let mut waits = false;
         if let Some(decoded) = &decoded {
-            let first_received_at = first_received_at(message);
-            let series = self.series(&decoded.event, first_received_at.unwrap_or(now), now).await;
+            let next_retry_at = match series {
+                Ok((first, _)) => next_retry(first, now),
+                Err(delay) => now.plus(delay),
+            };
             let note = Note {
-                attempts: series.map_or(0, |(_, attempts)| attempts + 1).max(receives_of(message)),
+                attempts: series.map_or(0, |(_, failures)| failures + 1).max(receives_of(message)),
                 error: Some(error.to_string()),
                 cause: Some(error.operation().to_owned()),
-                first_tried_at: series.map(|(first, _)| first).or(first_received_at),
-                next_retry_at: (!dead).then(|| series.map_or(now.plus(delay), |(first, _)| next_retry(first, now))),
-                waits: series.is_some() && !dead,
+                first_tried_at: series.map_or_else(|_| first_received_at(message), |(first, _)| Some(first)),
+                next_retry_at: (!dead).then_some(next_retry_at),
+                waits: series.is_ok(),
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
@@ -85,24 +96,29 @@ impl Consumer {
         waits
     }
 
-    /// Returns the first try and the number of earlier failures of an event that is to wait in the inbox from now on. `None` if it stays in the queue:
-    /// it has not failed for long, or the inbox does not hold it. That is also taken for true if nobody can tell in [`WAIT_MAX`].
-    async fn series(
-        &self,
-        event: &ProviderEvent,
-        first_received_at: Timestamp,
-        now: Timestamp,
-    ) -> Option<(Timestamp, u32)> {
-        if now < event.received_at.plus(WAITS_AFTER) {
+    /// True if SQS moves the message to the dead-letter queue now.
+    fn is_last(&self, message: &SqsMessage) -> bool {
+        receives_of(message) >= self.max_receive_count
+    }
+
+    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. It stays if it has not
+    /// failed for long, if SQS moves it to the dead-letter queue, if the inbox does not hold the event, and if the reads take longer than
+    /// [`WAIT_MAX`].
+    async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
+        let ProviderEvent { event_id, received_at, .. } = &decode(message)?.event;
+        if self.is_last(message) || now < received_at.plus(WAITS_AFTER) {
             return None;
         }
-        let read =
-            async { tokio::join!(self.inbox.get_note(&event.event_id), self.inbox.get_normalized(&event.event_id)) };
+        let read = async { tokio::join!(self.inbox.get_note(event_id), self.inbox.get_normalized(event_id)) };
         let (Ok(note), Ok(Some(_))) = tokio::time::timeout(WAIT_MAX, read).await.ok()? else { return None };
-        let before = note.and_then(|note| note.series(now));
-        let (first, attempts) = before.unwrap_or((first_received_at, 0));
-        (first.plus(WAITS_AFTER) <= now).then_some((first, attempts))
+        let (first, failures) =
+            note.and_then(|note| note.series()).or_else(|| Some((first_received_at(message)?, 0)))?;
+        (first.plus(WAITS_AFTER) <= now).then_some((first, failures))
     }
+}
+
+fn decode(message: &SqsMessage) -> Option<Message> {
+    Message::decode(message.body.as_deref().unwrap_or_default()).ok()
 }
 
 /// Returns the number of races that a fold lost before it was given up.

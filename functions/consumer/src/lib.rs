@@ -1,15 +1,15 @@
 //! The consumer of the event queue: folds the events of each call into its state, and writes the state once per batch.
 //!
 //! **Order within a call is kept by failing together.** If an event of a call cannot be folded now, its message and every
-//! later one of the same message group return to the queue. They stay invisible for a random time that grows with every
+//! later one of the same message group in the batch return to the queue. They stay invisible for a random time that grows with every
 //! failure. Other groups go on.
 //!
 //! An event that can never be folded gets a note in the inbox, and its message is deleted. Examples are an event for another
 //! provider's call, and an event beyond the limits of a call. So the dead-letter queue holds only unexpected failures.
 //!
 //! **An event that fails for minutes [waits in the inbox](switchhook_aws::inbox::WAITS_AFTER)**, so that the messages of failing events do not
-//! fill the queue. It waits alone: later events of its call are folded meanwhile, because the state of a call does not depend on the order in which
-//! its events arrive.
+//! fill the queue. Later events of its call are folded meanwhile: the state of a call does not depend on the order in which its events
+//! arrive.
 //!
 //! **Only the consumer follows an alias to fold an event, and only the consumer refolds a call**, because both decide
 //! which state is written. An alias leads an event that has only the provider's call id to its call. A refold rebuilds

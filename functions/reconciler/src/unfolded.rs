@@ -32,6 +32,8 @@ const CONCURRENCY: usize = 16;
 pub(crate) struct Unfolded {
     /// The oldest marks of each shard.
     pub(crate) marks: Vec<Attention>,
+    /// The shards that have such marks.
+    pub(crate) shards: Vec<u64>,
     /// True if there are more.
     pub(crate) is_more: bool,
 }
@@ -65,6 +67,7 @@ impl Reconciler {
                     oldest = Some(oldest.map_or(first.at, |oldest| oldest.min(first.at)));
                     report.unfolded_ms = age(oldest);
                     unfolded.is_more |= is_more;
+                    unfolded.shards.push(shard);
                     unfolded.marks.extend(marks);
                     break;
                 }

@@ -1,12 +1,13 @@
 //! Load on every limit, at the mean and at the busiest time.
 
 use serde::Serialize;
+use switchhook_aws::inbox::retry_ages;
 use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX, shards_of_marks};
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
 use super::partitions::{new_keys_writes_at_most, new_keys_writes_max, partitions};
-use super::sweep::{PAGE_REQUESTS, reconciler_vcpus, sweep_reads_max};
+use super::sweep::{PAGE_REQUESTS, reconciler_vcpus, retries_max, sweep_reads_max};
 use super::units::BATCH;
 use super::{DIALER_S, FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay};
 use crate::cost::INVOCATION_S;
@@ -239,6 +240,26 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             "SQS's quota for messages in flight",
             Effect::Delays,
             "The queue hands out no more messages, so all events wait until the failing ones wait in the inbox",
+        ),
+        up_to(
+            retries_max(SHARDS_MAX, reconciler),
+            resource(
+                "events sent again per second, while a tenth of the events cannot be folded for hours",
+                webhooks * units.messages * FAILING_SHARE * retry_ages().map(|_| 1.0).sum::<f64>(),
+                "w × messages × 0.1 × 9",
+                (
+                    retries_max(SHARDS_DEFAULT, reconciler),
+                    format!(
+                        "half of the default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} / r and {:.2} vCPU / v",
+                        reconciler.sweep_s,
+                        reconciler.retries_at_once,
+                        reconciler_vcpus()
+                    ),
+                ),
+                "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",
+                Effect::Delays,
+                "Failing events are tried less often, and other work of the reconciler waits",
+            ),
         ),
         resource(
             "write units of the calls table per second",

@@ -23,7 +23,9 @@ pub use load::{
 };
 pub use partitions::{Partitions, new_keys_writes_at_most, new_keys_writes_max, partitions};
 pub use relay::relay_batch;
-pub use sweep::{BATCH_READ_S, CALL_CPU_S, ReconcilerLimits, reconciler_vcpus, sweep_reads_max};
+pub use sweep::{
+    BATCH_READ_S, CALL_CPU_S, RETRY_CPU_S, ReconcilerLimits, reconciler_vcpus, retries_max, sweep_reads_max,
+};
 pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Mean seconds from the arrival of a message in a FIFO queue to its receipt. Others measured a median of 28 ms and a 99th percentile of 645

@@ -1,6 +1,7 @@
 //! Limits of the reconciler, and the calls that its sweep reads.
 
 use serde::Serialize;
+use switchhook_aws::shards::shards_of_marks;
 
 use super::{READ_S, count, parameter, quota};
 use crate::cost::RECONCILER_MEMORY_GB;
@@ -24,6 +25,8 @@ pub struct ReconcilerLimits {
     pub sweep_reads_at_once: f64,
     /// Calls that a worker of the sweep reads between two steps of its position.
     pub sweep_page: f64,
+    /// Events that wait in the inbox and that a worker reads at the same time.
+    pub retries_at_once: f64,
     /// Messages in the events queue, for each shard, at which the sweep pauses.
     pub queue_depth_per_shard: f64,
     /// Calls of one provider's list that discovery reads in an hour.
@@ -55,6 +58,19 @@ pub fn sweep_reads_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
     workers * reconciler.sweep_s / 60.0 * reconciler.sweep_page / page_s
 }
 
+/// Seconds of one vCPU that a function needs to read an event that waits, and to send it again. It is an assumption: two reads and a tenth of a
+/// request to SQS.
+pub const RETRY_CPU_S: f64 = 0.000_4;
+
+/// Returns the events that wait and that are sent again per second with this number of shards. Their marks have half as many.
+#[must_use]
+pub fn retries_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
+    let workers = count(shards_of_marks(shards)).min(parameter::REPAIR_WORKERS);
+    let by_waiting = reconciler.retries_at_once / READ_S;
+    let by_cpu = reconciler_vcpus() / RETRY_CPU_S;
+    workers * reconciler.sweep_s / 60.0 * by_waiting.min(by_cpu)
+}
+
 /// Share of a vCPU that the reconciler has.
 #[must_use]
 pub fn reconciler_vcpus() -> f64 {
@@ -76,6 +92,7 @@ mod tests {
             sweep_calls_per_read: 100.0,
             sweep_reads_at_once: 1.0,
             sweep_page: 1_000.0,
+            retries_at_once: 16.0,
             queue_depth_per_shard: 0.0,
             discovered_calls: 0.0,
             discovered_calls_in_time: 0.0,

@@ -73,7 +73,8 @@ async fn try_of_an_event_that_waits_costs_four_reads_of_it_and_of_its_note() {
     world.repair().await;
     let mut requests = world.requests();
     requests.retain(|operation, _| operation != "Query" && !operation.contains("RepairQueue"));
-    let sent = WAITING.div_ceil(10);
+    // One batch of each shard.
+    let sent = shards_of_marks(SHARDS_DEFAULT);
     assert_eq!(requests, request_counts(&[("GetItem", 2 * WAITING), ("SendMessageBatch", sent)]));
     let received = world.receive();
     assert_eq!(received.len() as u64, WAITING);

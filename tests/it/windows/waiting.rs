@@ -11,9 +11,12 @@ use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_domain::{EventId, Provider, Timestamp};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_operate::dead_letters::{LetterFilter, plan_discard, plan_redrive};
 use switchhook_tests::{MINUTE, World, down, generic, is_request_to, reads_calls_to_fold, text};
 
 use super::{HOUR, NOTHING, call_events};
+use crate::operator::carry_out;
+use crate::repair::stack_of;
 
 /// Refuses the consumer's reads of this call.
 fn unreadable(call_id: &str) -> impl Fn(&RequestInfo<'_>) -> Option<Fault> + Send + Sync + 'static {
@@ -62,7 +65,11 @@ async fn failing_event_leaves_the_queue_after_minutes_and_is_folded_once_it_can_
     assert!((0..=60_000).contains(&pause_ms), "the next try comes five minutes after the first: {pause_ms} ms");
 
     world.wait(MINUTE * 2).await;
-    assert_eq!(world.logged("retried").len(), failed + 1, "a message of its own that fails leaves the queue at once");
+    assert_eq!(
+        world.logged("retried").len(),
+        failed + 1,
+        "a message that the reconciler sent leaves the queue at its first failure"
+    );
     assert_eq!(messages(&world), 0);
     world.clear_faults();
     world.wait(MINUTE * 5).await;
@@ -204,6 +211,7 @@ async fn runs_that_were_missed_send_what_was_due_meanwhile_and_none_sends_it_twi
     world.wait(MINUTE * 10).await;
     world.reconcile().await;
     assert_eq!(world.queued().len(), 1);
+    world.wait(Duration::from_secs(1)).await;
     world.reconcile().await;
     assert_eq!(world.queued().len(), 1);
     assert_eq!(world.consume(&world.receive()).await, 1, "it fails again, and waits");
@@ -250,9 +258,16 @@ async fn event_that_cannot_be_read_hides_no_other() {
         world.queued().iter().map(|message| EventId::new(text(&message["event"]["event_id"]))).collect();
     assert_eq!(sent.len(), 7, "{sent:?}");
     assert!(!world.logged("not_requeued").is_empty());
-    let pause = Duration::from_secs(1);
-    world.wait(pause).await;
+    world.wait(Duration::from_secs(1)).await;
     assert_eq!(world.consume(&world.receive()).await, 7);
+
+    // It comes to an end too, in the list of dead letters. There is nothing to send.
+    world.wait(MINUTE * 120).await;
+    world.reconcile().await;
+    assert_eq!(world.dead_letters(), NOTHING);
+    let marks = world.attention(AttentionKind::DeadLettered).await;
+    assert_eq!(marks.iter().map(|mark| mark.event_id.as_ref().unwrap().as_str()).collect::<Vec<_>>(), ["generic:e3"]);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
 /// The fold of a waiting event may lose its chance to remove the mark. Such an event is no dead letter.
@@ -281,4 +296,84 @@ async fn folded_event_whose_mark_stayed_is_not_given_up() {
     world.repair().await;
     assert_eq!(world.dead_letters(), NOTHING);
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+/// A worker dies after it has sent the message, and before it has written the mark.
+#[tokio::test(start_paused = true)]
+async fn event_is_given_up_again_if_the_first_time_was_not_noted() {
+    for pause in [MINUTE, MINUTE * 7] {
+        let world = World::stopped();
+        world.set_fault_hook(unreadable("c1"));
+        world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+        fail_until_events_wait(&world).await;
+        world.wait(HOUR * 2).await;
+        world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
+        assert!(world.reconcile().await.failed > 0);
+        assert_eq!(world.dead_letters().len(), 1);
+        assert_eq!(world.attention(AttentionKind::DeadLettered).await, []);
+        world.clear_faults();
+        world.wait(pause).await;
+        world.reconcile().await;
+        assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1);
+        // SQS drops the second message for five minutes only. A redrive counts two dead letters of an event as one.
+        assert_eq!(world.dead_letters().len(), if pause == MINUTE { 1 } else { 2 });
+    }
+}
+
+/// The message of a dead letter stays while its event is tried again. Neither that message nor another dead letter may end the tries.
+#[tokio::test(start_paused = true)]
+async fn event_that_was_redriven_too_early_has_all_its_tries_again() {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    fail_until_events_wait(&world).await;
+    world.wait(HOUR * 2).await;
+    world.reconcile().await;
+    assert_eq!(world.dead_letters().len(), 1);
+    let stack = stack_of(&world);
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let redrive = plan_redrive(&stack, &filter, 10).await.unwrap();
+    let (run, ()) = tokio::join!(carry_out(&stack, &redrive), async {
+        for _ in 0..10 {
+            world.wait(MINUTE / 2).await;
+            world.consume(&world.receive()).await;
+        }
+    });
+    assert_eq!(run.counts.skipped, 1, "{run:?}");
+    assert_eq!(messages(&world), 0, "the event waits in the inbox again");
+    assert_eq!(world.dead_letters().len(), 1, "its dead letter stays");
+
+    let quarantined = world.post(Provider::Generic, "not JSON").await;
+    world.reconcile().await;
+    assert_eq!(world.dead_letters().len(), 2, "{quarantined:?}");
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1);
+    let discard = plan_discard(&stack, &filter, 10).await.unwrap();
+    carry_out(&stack, &discard).await;
+    assert_eq!(world.dead_letters().len(), 1);
+    assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1, "nobody else would send the event");
+    world.clear_faults();
+    world.wait(MINUTE * 5).await;
+    world.reconcile().await;
+    world.consume(&world.receive()).await;
+    assert!(world.call("c1").await.contains_event(&id));
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+/// A young message of a call that has failed for minutes is not hidden for as long as the old one would be.
+#[tokio::test(start_paused = true)]
+async fn young_message_behind_one_that_waits_comes_back_soon() {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    world.accept(Provider::Generic, &call_events("c1")[0]).await;
+    for _ in 0..6 {
+        world.consume(&world.receive()).await;
+        world.wait(MINUTE + MINUTE / 6).await;
+    }
+    assert_eq!(messages(&world), 0);
+    world.accept(Provider::Generic, &call_events("c1")[1]).await;
+    let event = world.inbox.get_normalized(&EventId::new("generic:c1-CALL_STARTED")).await.unwrap().unwrap();
+    world.queue.send(&event, "test").await.unwrap();
+    assert_eq!(world.consume(&world.receive()).await, 1, "the old event waits again");
+    world.wait(Duration::from_secs(3)).await;
+    assert_eq!(world.receive().len(), 1);
 }

@@ -21,7 +21,7 @@ pub const BY_ATTENTION: &str = "by_attention";
 pub enum AttentionKind {
     /// The event cannot be read, or its call has no room for it.
     Quarantined,
-    /// The consumer failed to fold the event as often as it may try.
+    /// The event was not folded within two hours, or its message was received as often as the queue allows.
     DeadLettered,
     /// The consumer failed to fold the event, and will try again. Or the sweep found an event that was not folded within minutes.
     Retrying,
@@ -165,6 +165,16 @@ impl Inbox {
         self.clear_attention_if(&note_key(event_id), condition, &kinds).await
     }
 
+    /// Takes the note on an event out of the index, if it says that the event was dead-lettered. A dead letter that was redriven may have failed
+    /// again since, and needs the mark of an event that is retried. Returns false if there was no such note.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn clear_dead_letter(&self, event_id: &EventId) -> Result<bool, Error> {
+        let kinds = [(":dead", AttentionKind::DeadLettered)];
+        self.clear_attention_if(&note_key(event_id), "begins_with(attention, :dead)", &kinds).await
+    }
+
     async fn clear_attention_if(
         &self,
         item_key: &str,
@@ -176,7 +186,7 @@ impl Inbox {
             .update_item()
             .table_name(&self.table)
             .key("event_id", text(item_key))
-            .update_expression("REMOVE attention, attention_at")
+            .update_expression("REMOVE attention, attention_at, waits")
             .condition_expression(condition);
         for (name, kind) in kinds {
             request = request.expression_attribute_values(*name, text(&format!("{}#", kind.as_str())));

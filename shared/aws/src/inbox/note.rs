@@ -93,7 +93,7 @@ impl Inbox {
     }
 
     /// Marks an event whose message is in the dead-letter queue. The attempts and errors that an earlier note has stay.
-    /// Returns false if a note says already that the event was dead-lettered.
+    /// Returns false if a note says already that the event was dead-lettered, or that it was redriven and waits.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
@@ -105,12 +105,12 @@ impl Inbox {
             .update_item()
             .table_name(&self.table)
             .key("event_id", text(&item_key))
-            .condition_expression("attribute_not_exists(dead_lettered_at)")
+            .condition_expression("attribute_not_exists(dead_lettered_at) AND attribute_not_exists(waits)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
                  origin = :origin, #type = :type, cause = if_not_exists(cause, :cause), \
                  attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end) \
-                 REMOVE next_retry_at, waits",
+                 REMOVE next_retry_at",
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
@@ -121,6 +121,28 @@ impl Inbox {
             .expression_attribute_values(":cause", text(cause))
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":end", number(self.expires_at(now)));
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(write.is_applied())
+    }
+
+    /// Marks an event that waits as dead-lettered. Returns false if it no longer waits.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn give_up(&self, event_id: &EventId, now: Timestamp) -> Result<bool, Error> {
+        let item_key = note_key(event_id);
+        let attention = self.attention_key(AttentionKind::DeadLettered, &item_key, now);
+        let request = self
+            .client
+            .update_item()
+            .table_name(&self.table)
+            .key("event_id", text(&item_key))
+            .condition_expression("attribute_exists(waits)")
+            .update_expression(
+                "SET attention = :attention, attention_at = :at, dead_lettered_at = :at REMOVE next_retry_at, waits",
+            )
+            .expression_attribute_values(":attention", text(&attention))
+            .expression_attribute_values(":at", number(now.as_millis()));
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
         Ok(write.is_applied())
     }

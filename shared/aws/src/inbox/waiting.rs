@@ -24,9 +24,6 @@ pub const WAITS_AFTER: Duration = Duration::from_secs(2 * 60);
 const RETRY_MINUTES: [u64; 9] = [5, 10, 20, 30, 45, 60, 75, 90, 105];
 /// Age at which an event that waits becomes a dead letter. Longer than an outage of an hour.
 pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(120 * 60);
-/// Time after [`Note::next_retry_at`] within which a failure belongs to the same series of tries. An older note is about earlier trouble.
-const SAME_SERIES: Duration = Duration::from_secs(30 * 60);
-
 /// Returns the ages at which an event that waits is tried again, in their order.
 pub fn retry_ages() -> impl Iterator<Item = Duration> {
     RETRY_MINUTES.into_iter().map(|minutes| Duration::from_secs(minutes * 60))
@@ -40,12 +37,11 @@ pub fn next_retry(first_tried_at: Timestamp, now: Timestamp) -> Timestamp {
 }
 
 impl Note {
-    /// Returns the first try of the series that a failure at `now` belongs to, and the number of failures before it. `None` if the note is about
+    /// Returns the first try of an event that waits, and the number of its failures so far. `None` if it does not wait: then the note is about
     /// earlier trouble.
     #[must_use]
-    pub fn series(&self, now: Timestamp) -> Option<(Timestamp, u32)> {
-        let is_same = self.next_retry_at.is_some_and(|at| now < at.plus(SAME_SERIES));
-        self.first_tried_at.filter(|_| self.waits && is_same).map(|first| (first, self.attempts))
+    pub fn series(&self) -> Option<(Timestamp, u32)> {
+        self.first_tried_at.filter(|_| self.waits).map(|first| (first, self.attempts))
     }
 }
 
@@ -95,23 +91,5 @@ mod tests {
     fn ages_grow_and_outlast_an_outage_of_an_hour() {
         let ages: Vec<Duration> = [WAITS_AFTER].into_iter().chain(retry_ages()).chain([GIVEN_UP_AFTER]).collect();
         assert!(ages.is_sorted() && ages.iter().filter(|age| age.as_secs() > 60 * 60).count() >= 2);
-        let gaps = ages.windows(2).map(|two| two[1] - two[0]);
-        assert!(gaps.max().is_some_and(|gap| gap < SAME_SERIES), "a series must not end between two ages");
-    }
-
-    #[test]
-    fn note_on_earlier_trouble_begins_no_series() {
-        let waits = Note {
-            attempts: 8,
-            first_tried_at: Some(at(0)),
-            next_retry_at: Some(at(5)),
-            waits: true,
-            ..Note::default()
-        };
-        assert_eq!(waits.series(at(6)), Some((at(0), 8)));
-        assert_eq!(waits.series(at(35)), None, "the event was folded at its last try, and fails again much later");
-        assert_eq!(Note { waits: false, ..waits.clone() }.series(at(6)), None);
-        let dead = Note { next_retry_at: None, dead_lettered_at: Some(at(120)), ..waits };
-        assert_eq!(dead.series(at(121)), None, "a dead letter that is redriven begins anew");
     }
 }

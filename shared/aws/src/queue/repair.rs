@@ -37,7 +37,7 @@ pub enum RepairKind {
     },
     /// Received events that are not swept. The cursor of the sweep tells where the worker begins.
     Sweep,
-    /// Events that [wait in the inbox](crate::inbox) and reached one of the ages after `after`, up to `read_at`. The shard is one of their marks.
+    /// Events that [wait in the inbox](crate::inbox) and reached one of the ages after `after`, up to `read_at`. The shard is one of `by_attention`.
     Retry { after: Timestamp },
     /// Provider's own list of calls that is due. The cursor of discovery tells where the worker begins. The shard is 0.
     Discovery(Provider),
