@@ -71,7 +71,7 @@ const LEFT_OUT: &str = "\
   million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
 - Events that fail with a lasting error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
-  pause the sweep. An event that fails for more than two minutes has no message, and is tried nine more times within two hours.
+  pause the sweep. An event that fails for more than two minutes has no message, and is tried ten more times within two hours.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.
 - Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that

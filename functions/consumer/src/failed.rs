@@ -27,11 +27,17 @@ impl Consumer {
         let FailedTail { messages, error } = tail;
         let series = join_all(messages.iter().map(|message| self.series(message, now))).await;
         // The messages that stay become visible together. One that failed more often than they did does not delay them.
-        let staying =
-            || messages.iter().zip(&series).filter(|(_, series)| series.is_none()).map(|(message, _)| message);
-        let delay = backoff(staying().map(receives_of).max().unwrap_or(1));
-        let receipts: Vec<(String, Duration)> =
-            staying().filter_map(|message| Some((message.receipt_handle.clone()?, delay))).collect();
+        let staying = messages.iter().zip(&series).filter(|(_, series)| series.is_none()).map(|(message, _)| message);
+        let delay = backoff(staying.map(receives_of).max().unwrap_or(1));
+        // The event of another message waits, unless its note cannot be written. Then the message goes on as if it had stayed.
+        let delay_of = |message: &SqsMessage, series: &Option<Series>| match series {
+            Some(_) => backoff(receives_of(message)),
+            None => delay,
+        };
+        let receipts = messages.iter().zip(&series);
+        let receipts: Vec<(String, Duration)> = receipts
+            .filter_map(|(message, series)| Some((message.receipt_handle.clone()?, delay_of(message, series))))
+            .collect();
         // Concurrent writes, so that all notes together take no longer than one.
         let notes = messages.iter().zip(&series).enumerate();
         let notes =

@@ -56,8 +56,7 @@ pub mod limits {
     };
     pub use crate::drift::LAG_MAX as DRIFT_LAG_MAX;
     pub use crate::lookup::{REQUESTS_PER_MINUTE, Urgency};
-    use crate::reconciler::RUN_MAX;
-    pub use crate::reconciler::WORK_WINDOW;
+    pub use crate::reconciler::{RUN_MAX, WORK_WINDOW};
     pub use crate::retry::CONCURRENCY as RETRIES_AT_ONCE;
     pub use crate::sweep::{
         CALLS_PER_READ as SWEEP_CALLS_PER_READ, PAGE as SWEEP_PAGE, QUEUE_DEPTH_PER_SHARD,

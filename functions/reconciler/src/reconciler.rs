@@ -15,7 +15,7 @@ use switchhook_domain::{CallId, Policy, Provider, Timestamp};
 
 /// Time after which a run starts no further call or request. The function's timeout is 50 s, and a provider has 8 s to
 /// answer a lookup.
-pub(crate) const RUN_MAX: Duration = Duration::from_secs(36);
+pub const RUN_MAX: Duration = Duration::from_secs(36);
 /// Time after the start of a scheduled run at which its workers start no further call or request. A provider has 8 s to answer a
 /// lookup, so they are done when the next run starts.
 pub const WORK_WINDOW: Duration = Duration::from_secs(50);

@@ -5,14 +5,16 @@
 //! its work grows with the events that are due, and not with those that wait. A worker that dies, or has no time for all, leaves events to
 //! their next age. The ages take turns in being the first, so that no age is always left out.
 //!
-//! **Every event older than [`GIVEN_UP_AFTER`] becomes a dead letter**, however late a worker finds it. A worker begins with these, so that each
-//! event comes to an end.
+//! **Every event older than [`GIVEN_UP_AFTER`] becomes a dead letter once its last try has failed**, however late a worker finds it. A worker begins
+//! with these, so that each event comes to an end.
 
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{Attention, AttentionKind, GIVEN_UP_AFTER, Note, minute_of, retry_ages};
+use switchhook_aws::inbox::{
+    Attention, AttentionKind, GIVEN_UP_AFTER, GIVEN_UP_ANYWAY, Note, UNANSWERED_EVERY, minute_of, retry_ages,
+};
 use switchhook_aws::queue::{RepairKind, RepairWork, SentAgain};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, EventId, ProviderEvent, Timestamp, TraceId};
@@ -23,6 +25,8 @@ use crate::unfolded::Unfolded;
 /// Time by which a run looks back at most, after an outage of the schedules: the longest pause between two ages. An event may have reached two
 /// ages in it. SQS drops the second message, because both are of the same run.
 const LOOK_BACK_MAX: Duration = Duration::from_secs(15 * 60);
+/// [`UNANSWERED_EVERY`] in milliseconds.
+const UNANSWERED_MS: i64 = UNANSWERED_EVERY.as_millis() as i64;
 /// Marks that are read from the index at once.
 const PAGE: i32 = 250;
 /// Events that are read, or batches of ten that are sent, at the same time.
@@ -62,8 +66,8 @@ impl Reconciler {
         let too_old = (Timestamp::from_millis(0), until.minus(GIVEN_UP_AFTER), true);
         let due = ages.into_iter().map(|age| (after.minus(age), until.minus(age), false));
         let mut first_error = None;
-        for (after, until, is_too_old) in [too_old].into_iter().chain(due) {
-            let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, after, until, PAGE);
+        for (first, last, is_too_old) in [too_old].into_iter().chain(due) {
+            let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, first, last, PAGE);
             loop {
                 if self.is_time_up(stop_at) {
                     report.budget_used_up = 1;
@@ -77,20 +81,30 @@ impl Reconciler {
                         break;
                     }
                 };
-                let done = if is_too_old {
-                    self.give_up(&page.items).await
-                } else {
-                    self.send_waiting(&page.items, &run, report).await
-                };
-                first_error = first_error.or(done.err());
+                let mut marks = page.items;
+                if is_too_old {
+                    let (unanswered, error) = self.give_up(marks, stop_at).await;
+                    first_error = first_error.or(error);
+                    // How often an event has reached another such pause since its first try.
+                    let pauses = |mark: &Attention, at: Timestamp| at.millis_since(mark.at) / UNANSWERED_MS;
+                    marks = unanswered.into_iter().filter(|mark| pauses(mark, after) < pauses(mark, until)).collect();
+                }
+                let sent = self.send_waiting(&marks, &run, report, stop_at).await;
+                first_error = first_error.or(sent.err());
             }
         }
         first_error.map_or(Ok(()), Err)
     }
 
     /// Queues the events of these marks that wait. An error of one event hides no other.
-    async fn send_waiting(&self, marks: &[Attention], run: &str, report: &mut Report) -> Result<(), Error> {
-        let read = at_once(marks.iter().map(|mark| self.read_waiting(mark, run))).await;
+    async fn send_waiting(
+        &self,
+        marks: &[Attention],
+        run: &str,
+        report: &mut Report,
+        stop_at: Timestamp,
+    ) -> Result<(), Error> {
+        let read = at_once(marks.iter().map(|mark| self.read_waiting(mark, run, stop_at))).await;
         let (mut events, mut first_error) = (Vec::new(), None);
         for read in read {
             match read {
@@ -109,9 +123,13 @@ impl Reconciler {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Returns the event of a mark. `None` if it does not wait, because its message is in the queue, or if nothing can be folded of it.
-    async fn read_waiting(&self, mark: &Attention, run: &str) -> Result<Option<SentAgain>, Error> {
+    /// Returns the event of a mark. `None` if it does not wait, because its message is in the queue, if nothing can be folded of it, or if there is
+    /// no time.
+    async fn read_waiting(&self, mark: &Attention, run: &str, stop_at: Timestamp) -> Result<Option<SentAgain>, Error> {
         let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(None) };
+        if self.is_time_up(stop_at) {
+            return Ok(None);
+        }
         let (note, event) = tokio::join!(self.inbox.get_note(event_id), self.inbox.get_normalized(event_id));
         if !note?.is_some_and(|note| note.waits) {
             return Ok(None);
@@ -120,21 +138,37 @@ impl Reconciler {
         Ok(event.map(|event| SentAgain { trace_id: trace_id_of(&event).to_owned(), event, run: run.to_owned() }))
     }
 
-    /// Makes dead letters of the events of these marks that wait. An error of one event hides no other.
-    async fn give_up(&self, marks: &[Attention]) -> Result<(), Error> {
-        let done = at_once(marks.iter().map(|mark| self.give_one_up(mark))).await;
-        done.into_iter().fold(Ok(()), Result::and)
+    /// Makes dead letters of the events of these marks that wait. Returns the marks of those that no consumer has tried at the last age, and the first
+    /// error.
+    async fn give_up(&self, marks: Vec<Attention>, stop_at: Timestamp) -> (Vec<Attention>, Option<Error>) {
+        let done = at_once(marks.iter().map(|mark| self.give_one_up(mark, stop_at))).await;
+        let (mut unanswered, mut first_error) = (Vec::new(), None);
+        for (done, mark) in done.into_iter().zip(marks) {
+            match done {
+                Ok(is_over) => unanswered.extend((!is_over).then_some(mark)),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        (unanswered, first_error)
     }
 
+    /// Makes a dead letter of an event that waits. Returns false if no consumer has tried it at the last age. Does nothing if there is no time.
+    ///
     /// The message comes before the mark, so that no mark lacks its message. An event that can no longer be read gets no message: it is in the list of
     /// dead letters alone, and the inbox keeps it.
-    async fn give_one_up(&self, mark: &Attention) -> Result<(), Error> {
-        let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(()) };
-        let Some(note) = self.inbox.get_note(event_id).await?.filter(|note| note.waits) else { return Ok(()) };
+    async fn give_one_up(&self, mark: &Attention, stop_at: Timestamp) -> Result<bool, Error> {
+        let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(true) };
+        if self.is_time_up(stop_at) {
+            return Ok(true);
+        }
+        let Some(note) = self.inbox.get_note(event_id).await?.filter(|note| note.waits) else { return Ok(true) };
         if self.remove_if_folded(mark).await? {
-            return Ok(());
+            return Ok(true);
         }
         let event = self.if_readable(event_id, call_id, self.inbox.get_normalized(event_id).await)?.flatten();
+        if event.is_some() && !note.is_at_its_end() && self.clock.now() < mark.at.plus(GIVEN_UP_ANYWAY) {
+            return Ok(false);
+        }
         if let Some(event) = &event {
             self.dlq.send(event, trace_id_of(event)).await?;
         }
@@ -142,7 +176,7 @@ impl Reconciler {
         if self.inbox.give_up(event_id, now).await? {
             log_given_up((event_id, call_id), event.as_ref(), &note, now);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -246,12 +246,12 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             resource(
                 "events sent again per second, while a tenth of the events cannot be folded for hours",
                 webhooks * units.messages * FAILING_SHARE * retry_ages().map(|_| 1.0).sum::<f64>(),
-                "w × messages × 0.1 × 9",
+                "w × messages × 0.1 × 10",
                 (
                     retries_max(SHARDS_DEFAULT, reconciler),
                     format!(
                         "half of the default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} / r and {:.2} vCPU / v",
-                        reconciler.sweep_s,
+                        reconciler.retry_s,
                         reconciler.retries_at_once,
                         reconciler_vcpus()
                     ),

@@ -25,6 +25,8 @@ pub struct ReconcilerLimits {
     pub sweep_reads_at_once: f64,
     /// Calls that a worker of the sweep reads between two steps of its position.
     pub sweep_page: f64,
+    /// Seconds for which a worker sends events again.
+    pub retry_s: f64,
     /// Events that wait in the inbox and that a worker reads at the same time.
     pub retries_at_once: f64,
     /// Messages in the events queue, for each shard, at which the sweep pauses.
@@ -68,7 +70,7 @@ pub fn retries_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
     let workers = count(shards_of_marks(shards)).min(parameter::REPAIR_WORKERS);
     let by_waiting = reconciler.retries_at_once / READ_S;
     let by_cpu = reconciler_vcpus() / RETRY_CPU_S;
-    workers * reconciler.sweep_s / 60.0 * by_waiting.min(by_cpu)
+    workers * reconciler.retry_s / 60.0 * by_waiting.min(by_cpu)
 }
 
 /// Share of a vCPU that the reconciler has.
@@ -92,6 +94,7 @@ mod tests {
             sweep_calls_per_read: 100.0,
             sweep_reads_at_once: 1.0,
             sweep_page: 1_000.0,
+            retry_s: 36.0,
             retries_at_once: 16.0,
             queue_depth_per_shard: 0.0,
             discovered_calls: 0.0,

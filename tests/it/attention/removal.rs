@@ -46,7 +46,7 @@ async fn mark_of_a_redriven_dead_letter_is_removed_by_the_next_try() {
     fail_to_fold(&world, 1).await;
     world.inject_fault("PutItem", CALLS_TABLE, 1, down());
     assert_eq!(world.consume(&world.receive()).await, 1, "the event waits in the inbox");
-    world.wait(MINUTE * 120).await;
+    world.wait(MINUTE * 60 * 6).await;
     world.reconcile().await;
     assert_eq!(world.receive(), []);
     assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1);

@@ -88,7 +88,10 @@ async fn try_of_an_event_that_waits_costs_four_reads_of_it_and_of_its_note() {
     );
     assert_eq!(capacity["PutItem"].index_write_units, 0.0, "the mark stays as it is");
     let dollars = 4.0 * price::READ_UNIT * 1e6;
-    let sentence = format!("reads the event and its note twice, ${dollars:.2} per million");
+    let hour = 6.0 * dollars;
+    let sentence = format!(
+        "reads the event and its note twice, ${dollars:.2} per million: ${hour:.2} for the six such tries of that hour"
+    );
     assert!(read("docs/cost.md").contains(&sentence), "docs/cost.md must say: {sentence}");
 }
 

@@ -45,6 +45,17 @@ async fn fail_until_events_wait(world: &World) {
     assert_eq!(messages(world), 0);
 }
 
+/// Lets the events that wait fail at the last age, and has them given up. The stack stands still in between.
+async fn fail_until_events_are_given_up(world: &World) {
+    world.wait(MINUTE * 118).await;
+    world.reconcile().await;
+    world.wait(Duration::from_secs(1)).await;
+    world.consume(&world.receive()).await;
+    assert_eq!(messages(world), 0);
+    world.wait(MINUTE * 5).await;
+    world.reconcile().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn failing_event_leaves_the_queue_after_minutes_and_is_folded_once_it_can_be() {
     let world = World::new();
@@ -104,14 +115,14 @@ async fn event_is_tried_for_two_hours_and_then_put_aside() {
     let mut world = World::new();
     world.set_fault_hook(unreadable("c1"));
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    world.wait(MINUTE * 125).await;
+    world.wait(MINUTE * 128).await;
     let tries = minutes_of_tries(&world);
     let of_queue = tries.iter().filter(|minutes| **minutes < 5).count();
     assert!((5..=8).contains(&of_queue) && tries[..of_queue].iter().all(|minutes| *minutes <= 3), "{tries:?}");
     // The schedule runs once a minute, so a try comes up to a minute after its age.
-    let ages = [5, 10, 20, 30, 45, 60, 75, 90, 105];
+    let ages = [5, 10, 20, 30, 45, 60, 75, 90, 105, 120];
     let late: Vec<i64> = tries[of_queue..].iter().zip(ages).map(|(minutes, age)| minutes - age).collect();
-    assert!(late.len() == 9 && late.iter().all(|late| (0..=1).contains(late)), "{tries:?}");
+    assert!(late.len() == 10 && late.iter().all(|late| (0..=1).contains(late)), "{tries:?}");
     assert_eq!(world.dead_letters().len(), 1);
     assert_eq!(world.dead_letters()[0]["event"]["event_id"], "generic:e1");
     let given_up = world.logged("given_up");
@@ -181,6 +192,9 @@ async fn event_stays_in_the_queue_while_the_inbox_does_not_hold_it_or_cannot_be_
     world.accept(Provider::Generic, &generic("c2", "e2", "RINGING", 0)).await;
     world.wait(MINUTE * 10).await;
     assert_eq!(messages(&world), 1, "without its note, nobody would send the event again");
+    // The pauses grow as they do for a message that cannot wait. So the queue delivers it for more than an hour.
+    world.wait(HOUR).await;
+    assert_eq!((messages(&world), world.dead_letters()), (1, vec![]));
     world.clear_faults();
     world.wait(MINUTE * 15).await;
     assert!(world.call("c2").await.contains_event(&EventId::new("generic:e2")));
@@ -223,18 +237,51 @@ async fn runs_that_were_missed_send_what_was_due_meanwhile_and_none_sends_it_twi
     assert_eq!(world.queued().len(), 1);
 }
 
-/// The schedules stood still for hours, or no event was given up in time.
+/// The schedules or the consumer stood still for hours. What was tried only in the first minutes is tried once more.
 #[tokio::test(start_paused = true)]
-async fn each_event_that_waits_comes_to_an_end_however_late() {
+async fn event_that_was_not_tried_at_the_last_age_is_tried_before_it_is_given_up() {
+    let world = World::stopped();
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    for call_id in ["c1", "c2"] {
+        world.accept(Provider::Generic, &generic(call_id, call_id, "RINGING", 0)).await;
+    }
+    fail_until_events_wait(&world).await;
+    world.wait(HOUR * 3).await;
+    world.reconcile().await;
+    assert_eq!((world.queued().len(), world.dead_letters().len()), (2, 0));
+    // No consumer runs. A run sends no second message until the next pause.
+    world.wait(MINUTE).await;
+    world.reconcile().await;
+    assert_eq!(world.queued().len(), 2);
+    world.set_fault_hook(unreadable("c1"));
+    world.consume(&world.receive()).await;
+    assert!(world.load("c2").await.is_some());
+    world.wait(MINUTE).await;
+    world.reconcile().await;
+    assert_eq!(world.dead_letters().iter().map(|letter| text(&letter["event"]["call_id"])).collect::<Vec<_>>(), ["c1"]);
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_event_that_waits_comes_to_an_end_even_if_no_consumer_tries_it() {
     let world = World::stopped();
     world.set_fault_hook(unreadable("c1"));
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     fail_until_events_wait(&world).await;
-    world.wait(HOUR * 8).await;
+    let mut sent = 0;
+    for _ in 0..5 * 60 {
+        world.wait(MINUTE).await;
+        world.reconcile().await;
+        sent = world.queued().len();
+    }
+    // At ten ages, and then every 15 minutes.
+    assert!((19..=24).contains(&sent), "{sent}");
+    assert_eq!(world.dead_letters(), NOTHING);
+    world.wait(HOUR).await;
     world.reconcile().await;
     assert_eq!(world.dead_letters().len(), 1);
-    assert_eq!(world.queued(), NOTHING);
     assert_eq!(world.status(&id).await["status"], "dead_lettered");
+    world.wait(MINUTE).await;
     world.reconcile().await;
     assert_eq!(world.dead_letters().len(), 1);
 }
@@ -262,7 +309,7 @@ async fn event_that_cannot_be_read_hides_no_other() {
     assert_eq!(world.consume(&world.receive()).await, 7);
 
     // It comes to an end too, in the list of dead letters. There is nothing to send.
-    world.wait(MINUTE * 120).await;
+    world.wait(MINUTE * 125).await;
     world.reconcile().await;
     assert_eq!(world.dead_letters(), NOTHING);
     let marks = world.attention(AttentionKind::DeadLettered).await;
@@ -306,7 +353,11 @@ async fn event_is_given_up_again_if_the_first_time_was_not_noted() {
         world.set_fault_hook(unreadable("c1"));
         world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
         fail_until_events_wait(&world).await;
-        world.wait(HOUR * 2).await;
+        world.wait(MINUTE * 118).await;
+        world.reconcile().await;
+        world.wait(Duration::from_secs(1)).await;
+        world.consume(&world.receive()).await;
+        world.wait(MINUTE * 5).await;
         world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
         assert!(world.reconcile().await.failed > 0);
         assert_eq!(world.dead_letters().len(), 1);
@@ -327,8 +378,7 @@ async fn event_that_was_redriven_too_early_has_all_its_tries_again() {
     world.set_fault_hook(unreadable("c1"));
     let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
     fail_until_events_wait(&world).await;
-    world.wait(HOUR * 2).await;
-    world.reconcile().await;
+    fail_until_events_are_given_up(&world).await;
     assert_eq!(world.dead_letters().len(), 1);
     let stack = stack_of(&world);
     let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };

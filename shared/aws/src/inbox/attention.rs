@@ -146,12 +146,13 @@ impl Inbox {
         Pages::new(query, Attention::parse, Error::ListInbox)
     }
 
-    /// Takes an item out of the index. The item itself stays. Returns false if it was not in the index.
+    /// Takes an item out of the index. The item itself stays. Returns false if it was not in the index, or is the note on an event that waits: that
+    /// needs its mark.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn clear_attention(&self, item_key: &str) -> Result<bool, Error> {
-        self.clear_attention_if(item_key, "attribute_exists(attention)", &[]).await
+        self.clear_attention_if(item_key, "attribute_exists(attention) AND attribute_not_exists(waits)", &[]).await
     }
 
     /// Takes the note on an event out of the index, if it says that the event is retried or dead-lettered. Called when

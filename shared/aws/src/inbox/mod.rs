@@ -55,4 +55,4 @@ pub use reread::Reread;
 pub use submit::{adopt, replaces, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
 pub use table::Inbox;
-pub use waiting::{GIVEN_UP_AFTER, WAITS_AFTER, next_retry, retry_ages};
+pub use waiting::{GIVEN_UP_AFTER, GIVEN_UP_ANYWAY, UNANSWERED_EVERY, WAITS_AFTER, next_retry, retry_ages};

@@ -20,7 +20,7 @@ pub struct Note {
     /// Time at which the consumer received the event for the first time.
     pub first_tried_at: Option<Timestamp>,
     pub next_retry_at: Option<Timestamp>,
-    /// True if the event has no message in the queue, and [waits](super::waiting) until the reconciler sends it again.
+    /// True if the event has no message in the queue, and [waits](super::WAITS_AFTER) until the reconciler sends it again.
     pub waits: bool,
     pub dead_lettered_at: Option<Timestamp>,
     /// Refused or quarantined. `None` if the consumer has not decided against folding the event.

@@ -3,7 +3,9 @@
 //! **An event that keeps failing waits in the inbox, not in the queue.** SQS counts a message that waits for its next try as one in flight, and a
 //! FIFO queue with 120,000 of them hands out no other message. So events that fail for hours would stop the healthy ones. The
 //! consumer tries a failing event from the queue for [`WAITS_AFTER`]. Then it notes that the event waits, and deletes the message. The
-//! reconciler sends the event to the queue again at each of [`retry_ages`], and to the dead-letter queue at [`GIVEN_UP_AFTER`].
+//! reconciler sends the event to the queue again at each of [`retry_ages`], and to the dead-letter queue at [`GIVEN_UP_AFTER`]. It gives up only an event
+//! whose last try has failed. If no consumer has tried it, for example because none runs, it is sent every [`UNANSWERED_EVERY`], and given up at
+//! [`GIVEN_UP_ANYWAY`].
 //!
 //! Ages count from the first try of the event. The index of items that a person should look at holds that time of each event that is retried. So
 //! the events that reach an age are a part of the index, and nobody reads those that wait longer.
@@ -21,9 +23,13 @@ use crate::error::Error;
 /// Time since its first try after which a failing event waits in the inbox.
 pub const WAITS_AFTER: Duration = Duration::from_secs(2 * 60);
 /// Minutes of [`retry_ages`].
-const RETRY_MINUTES: [u64; 9] = [5, 10, 20, 30, 45, 60, 75, 90, 105];
-/// Age at which an event that waits becomes a dead letter. Longer than an outage of an hour.
-pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(120 * 60);
+const RETRY_MINUTES: [u64; 10] = [5, 10, 20, 30, 45, 60, 75, 90, 105, 120];
+/// Age at which an event that waits becomes a dead letter, if it failed at the last age. Longer than an outage of an hour.
+pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(125 * 60);
+/// Time after which an event older than [`GIVEN_UP_AFTER`] is sent once more, if no consumer has tried it at the last age.
+pub const UNANSWERED_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Age at which an event that waits becomes a dead letter although no consumer has tried it at the last age.
+pub const GIVEN_UP_ANYWAY: Duration = Duration::from_secs(6 * 60 * 60);
 /// Returns the ages at which an event that waits is tried again, in their order.
 pub fn retry_ages() -> impl Iterator<Item = Duration> {
     RETRY_MINUTES.into_iter().map(|minutes| Duration::from_secs(minutes * 60))
@@ -42,6 +48,13 @@ impl Note {
     #[must_use]
     pub fn series(&self) -> Option<(Timestamp, u32)> {
         self.first_tried_at.filter(|_| self.waits).map(|first| (first, self.attempts))
+    }
+
+    /// True if the event failed at the last age.
+    #[must_use]
+    pub fn is_at_its_end(&self) -> bool {
+        let end = self.first_tried_at.map(|first| first.plus(GIVEN_UP_AFTER));
+        self.next_retry_at.zip(end).is_some_and(|(next, end)| next >= end)
     }
 }
 
@@ -83,8 +96,8 @@ mod tests {
 
     #[test]
     fn next_try_comes_at_the_next_age() {
-        let next = [2, 5, 44, 104, 105, 119, 200].map(|now| next_retry(at(0), at(now)));
-        assert_eq!(next, [5, 10, 45, 105, 120, 120, 120].map(at));
+        let next = [2, 5, 44, 104, 105, 120, 200].map(|now| next_retry(at(0), at(now)));
+        assert_eq!(next, [5, 10, 45, 105, 120, 125, 125].map(at));
     }
 
     #[test]
