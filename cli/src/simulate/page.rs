@@ -29,8 +29,8 @@ of a table or index takes 1,000 write units per second and 10 GB. Each has at le
 write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up. A limit that depends on partitions grows with the traffic.
 It is met at the smallest number of webhooks a day for which load and limit are equal.
 
-The stream of the calls table has a shard for each of its partitions. Lambda polls each shard four times a second, and divides what it
-finds into four batches for the relay (`ParallelizationFactor`). A stack that has stored calls for long has many shards with few records
+The stream of the calls table has a shard for each of its partitions. Lambda polls each shard four times a second, and divides the
+records into four batches for the relay (`ParallelizationFactor`). A stack that has stored calls for long has many shards with few records
 each. A new stack has only the partitions that its writes need, so its batches are larger. Records are those of the stream that are for
 the relay.
 

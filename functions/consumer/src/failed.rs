@@ -107,9 +107,9 @@ impl Consumer {
         receives_of(message) >= self.max_receive_count
     }
 
-    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. It stays if it has not
-    /// failed for long, if SQS moves it to the dead-letter queue, if the inbox does not hold the event, and if the reads take longer than
-    /// [`WAIT_MAX`].
+    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. That is so if it has not
+    /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is also so if the reads take
+    /// longer than [`WAIT_MAX`].
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
         let ProviderEvent { event_id, received_at, .. } = &decode(message)?.event;
         if self.is_last(message) || now < received_at.plus(WAITS_AFTER) {

@@ -85,7 +85,7 @@ impl Reconciler {
                 if is_too_old {
                     let (unanswered, error) = self.give_up(marks, stop_at).await;
                     first_error = first_error.or(error);
-                    // How often an event has reached another such pause since its first try.
+                    // Counts the pauses that an event has waited for since its first try.
                     let pauses = |mark: &Attention, at: Timestamp| at.millis_since(mark.at) / UNANSWERED_MS;
                     marks = unanswered.into_iter().filter(|mark| pauses(mark, after) < pauses(mark, until)).collect();
                 }

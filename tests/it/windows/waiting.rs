@@ -237,7 +237,7 @@ async fn runs_that_were_missed_send_what_was_due_meanwhile_and_none_sends_it_twi
     assert_eq!(world.queued().len(), 1);
 }
 
-/// The schedules or the consumer stood still for hours. What was tried only in the first minutes is tried once more.
+/// The schedules or the consumer stood still for hours. Events that were tried only in the first minutes are tried once more.
 #[tokio::test(start_paused = true)]
 async fn event_that_was_not_tried_at_the_last_age_is_tried_before_it_is_given_up() {
     let world = World::stopped();
