@@ -5,7 +5,7 @@ from playwright.sync_api import Locator, Page
 
 # Most presses of Tab on the way to an element.
 TABS_MAX = 250
-# Receives after which the queue gives an event up, with some to spare. Between two of them is at most a quarter of an hour.
+# Tries after which an event is given up, with some to spare. Between two of them is at most a quarter of an hour.
 SKIPS_MAX = 120
 
 
