@@ -12,8 +12,8 @@ use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
-/// Stores the next row of a call. Returns false if the call changed at the same time. Lists the accounts of its plan first: if the table was
-/// lost, so was the list, and no list of calls would show a call that waits for an account.
+/// Stores the next row of a call. Returns false if the call changed at the same time. Lists the accounts of its plan first. If the table was
+/// lost, so was their list. Then no list of calls would show a call that waits for an account.
 pub(crate) async fn store_row(stack: &Stack, transition: &Transition) -> Result<bool, Error> {
     if let Some(plan) = &transition.call.plan
         && stack.calls.unlisted_account(&plan.providers).await?.is_some()

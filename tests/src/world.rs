@@ -164,8 +164,8 @@ impl World {
         }
     }
 
-    /// Waits until so many messages are dead letters. That takes two hours: events wait in the inbox so long, and the queue delivers what is no event
-    /// 20 times. The schedules run for the first minutes. Then they stand still, as in [`World::skip`], and the reconciler runs every five minutes.
+    /// Waits until so many messages are dead letters. That takes two hours: events wait in the inbox so long, and the queue delivers other messages
+    /// 20 times. The schedules run for the first minutes. After that, they are off as in [`World::skip`], but the reconciler runs every five minutes.
     ///
     /// # Panics
     /// If the reconciler panics.

@@ -191,7 +191,7 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
     let messages = &read.messages.dead_letters;
     let nothing = letters.count == 0 && messages.as_ref().is_ok_and(|messages| *messages == 0);
     html! {
-        p.muted { "Events that could not be folded in as many tries as there are. Each stays in its queue until its event is in its call." }
+        p.muted { "Events that could not be folded within two hours. Each stays in its queue until its event is in its call." }
         @match messages {
             Ok(messages) if !nothing => {
                 p { "Messages in the dead-letter queue: " strong { (messages) } ". Beside dead letters, it holds a notice for each "

@@ -11,8 +11,8 @@
 //! - a note on an event that the consumer could not fold;
 //! - the dials of a call that Switchhook places;
 //! - the entries of the [do-not-call list](crate::do_not_call), which the calls table holds too;
-//! - the cursor of the sweep, the cursor of the notices to operators, that of the retries, one of discovery per provider, and one of the drift check
-//!   per shard;
+//! - the cursors of the sweep, of the notices to operators, and of the retries;
+//! - a cursor of discovery per provider, and one of the drift check per shard;
 //! - the counters of lookups, per provider and minute;
 //! - the plans, the runs and the audit records of operators.
 //!
