@@ -61,8 +61,8 @@ impl Reconciler {
     ) -> Result<(), Error> {
         let run = format!("retry-{until}");
         let mut ages: Vec<Duration> = retry_ages().collect();
-        let turn = usize::try_from(minute_of(until)).unwrap_or(0) % ages.len().max(1);
-        ages.rotate_left(turn);
+        let turn = usize::try_from(minute_of(until)).unwrap_or(0);
+        ages.rotate_left(turn % retry_ages().count());
         let too_old = (Timestamp::from_millis(0), until.minus(GIVEN_UP_AFTER), true);
         let due = ages.into_iter().map(|age| (after.minus(age), until.minus(age), false));
         let mut first_error = None;

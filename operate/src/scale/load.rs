@@ -245,7 +245,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             retries_max(SHARDS_MAX, reconciler),
             resource(
                 "events sent again per second, while a tenth of the events cannot be folded for hours",
-                webhooks * units.messages * FAILING_SHARE * retry_ages().map(|_| 1.0).sum::<f64>(),
+                webhooks * units.messages * FAILING_SHARE * count(retry_ages().count() as u64),
                 "w × messages × 0.1 × 10",
                 (
                     retries_max(SHARDS_DEFAULT, reconciler),

@@ -45,6 +45,15 @@ async fn fail_until_events_wait(world: &World) {
     assert_eq!(messages(world), 0);
 }
 
+/// A stack that stands still, and in which the event `generic:e1` of the call `c1` waits.
+async fn with_waiting_event() -> (World, EventId) {
+    let world = World::stopped();
+    world.set_fault_hook(unreadable("c1"));
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    fail_until_events_wait(&world).await;
+    (world, id)
+}
+
 /// Lets the events that wait fail at the last age, and has them given up. The stack stands still in between.
 async fn fail_until_events_are_given_up(world: &World) {
     world.wait(MINUTE * 118).await;
@@ -217,10 +226,7 @@ async fn event_that_crashes_the_consumer_is_not_sent_a_second_time() {
 
 #[tokio::test(start_paused = true)]
 async fn runs_that_were_missed_send_what_was_due_meanwhile_and_none_sends_it_twice() {
-    let world = World::stopped();
-    world.set_fault_hook(unreadable("c1"));
-    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    fail_until_events_wait(&world).await;
+    let (world, _) = with_waiting_event().await;
     // The event reaches two ages meanwhile, of five and ten minutes.
     world.wait(MINUTE * 10).await;
     world.reconcile().await;
@@ -264,10 +270,7 @@ async fn event_that_was_not_tried_at_the_last_age_is_tried_before_it_is_given_up
 
 #[tokio::test(start_paused = true)]
 async fn each_event_that_waits_comes_to_an_end_even_if_no_consumer_tries_it() {
-    let world = World::stopped();
-    world.set_fault_hook(unreadable("c1"));
-    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    fail_until_events_wait(&world).await;
+    let (world, id) = with_waiting_event().await;
     let mut sent = 0;
     for _ in 0..5 * 60 {
         world.wait(MINUTE).await;
@@ -320,10 +323,7 @@ async fn event_that_cannot_be_read_hides_no_other() {
 /// The fold of a waiting event may lose its chance to remove the mark. Such an event is no dead letter.
 #[tokio::test(start_paused = true)]
 async fn folded_event_whose_mark_stayed_is_not_given_up() {
-    let world = World::stopped();
-    world.set_fault_hook(unreadable("c1"));
-    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    fail_until_events_wait(&world).await;
+    let (world, id) = with_waiting_event().await;
     world.clear_faults();
     let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
     world.wait(MINUTE * 3).await;
@@ -349,10 +349,7 @@ async fn folded_event_whose_mark_stayed_is_not_given_up() {
 #[tokio::test(start_paused = true)]
 async fn event_is_given_up_again_if_the_first_time_was_not_noted() {
     for pause in [MINUTE, MINUTE * 7] {
-        let world = World::stopped();
-        world.set_fault_hook(unreadable("c1"));
-        world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-        fail_until_events_wait(&world).await;
+        let (world, _) = with_waiting_event().await;
         world.wait(MINUTE * 118).await;
         world.reconcile().await;
         world.wait(Duration::from_secs(1)).await;
@@ -374,10 +371,7 @@ async fn event_is_given_up_again_if_the_first_time_was_not_noted() {
 /// The message of a dead letter stays while its event is tried again. Neither that message nor another dead letter may end the tries.
 #[tokio::test(start_paused = true)]
 async fn event_that_was_redriven_too_early_has_all_its_tries_again() {
-    let world = World::stopped();
-    world.set_fault_hook(unreadable("c1"));
-    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
-    fail_until_events_wait(&world).await;
+    let (world, id) = with_waiting_event().await;
     fail_until_events_are_given_up(&world).await;
     assert_eq!(world.dead_letters().len(), 1);
     let stack = stack_of(&world);

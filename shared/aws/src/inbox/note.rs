@@ -1,5 +1,6 @@
 //! Notes on events that the consumer could not fold.
 
+use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use switchhook_domain::{CallId, Disposition, EventId, ProviderEvent, Timestamp};
 
 use super::attention::AttentionKind;
@@ -101,10 +102,7 @@ impl Inbox {
         let item_key = note_key(&event.event_id);
         let attention = self.attention_key(AttentionKind::DeadLettered, &item_key, now);
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .key("event_id", text(&item_key))
+            .update_note(&item_key)
             .condition_expression("attribute_not_exists(dead_lettered_at) AND attribute_not_exists(waits)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
@@ -133,10 +131,7 @@ impl Inbox {
         let item_key = note_key(event_id);
         let attention = self.attention_key(AttentionKind::DeadLettered, &item_key, now);
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .key("event_id", text(&item_key))
+            .update_note(&item_key)
             .condition_expression("attribute_exists(waits)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at REMOVE next_retry_at, waits",
@@ -156,10 +151,7 @@ impl Inbox {
         let item_key = note_key(&stored.event_id);
         let attention = self.attention_key(AttentionKind::Retrying, &item_key, stored.received_at);
         let request = self
-            .client
-            .update_item()
-            .table_name(&self.table)
-            .key("event_id", text(&item_key))
+            .update_note(&item_key)
             .condition_expression("attribute_not_exists(attention) AND attribute_not_exists(disposition)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, call_id = :call, origin = :origin, #type = :type, \
@@ -174,6 +166,10 @@ impl Inbox {
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":end", number(self.expires_at(now)));
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
+    }
+
+    fn update_note(&self, item_key: &str) -> UpdateItemFluentBuilder {
+        self.client.update_item().table_name(&self.table).key("event_id", text(item_key))
     }
 
     /// Reads the note on an event. `None` if there is none.
