@@ -234,7 +234,7 @@ fn walls(resources: &[Resource]) -> String {
         .map(|(wall, met)| {
             let at_most =
                 wall.webhooks_per_day_at_most.map_or_else(String::new, |met| format!(", at most {}", number(met)));
-            format!("- {} ({}{at_most})\n", wall.name, number(*met))
+            format!("- {} ({}{at_most}).\n", wall.name, number(*met))
         })
         .collect();
     let exceeded = match list.as_slice() {
@@ -377,8 +377,9 @@ fn growth(sizes: &[Traffic]) -> String {
          how much\nis stored: the sums have those of a stack that stores as much as it deletes. A month has {MONTH_DAYS} days. With batches of one message \
          instead\nof {}, a million webhooks cost ${} more. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
-         {} per million read units, {} per million requests to SQS, {} per million domain events, {} per GB of logs,\n\
-         {} per GB that is stored for a month, {} per GB of a table for a month of its point-in-time recovery, {} per million\nseconds of a dialer, and {} per month of a provisioned poller. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
+         and {} per million read units. SQS takes {} per million requests, EventBridge {} per million domain events, and CloudWatch\n\
+         {} per GB of logs. Storage costs {} per GB and month, and {} more for the point-in-time recovery of a table. A dialer costs\n\
+         {} per million seconds, and a provisioned poller {} per month. [Cost](cost.md) has the same prices, and the budget that tests hold.\n",
         table(titles, rows),
         number(BATCH),
         dollars(one),
