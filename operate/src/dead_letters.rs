@@ -197,8 +197,8 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     .await
 }
 
-/// Plans to delete dead letters. Their events stay in the inbox, and are not folded. Notices of webhooks that still are quarantined are left
-/// out.
+/// Plans to delete dead letters. Their events stay in the inbox. An event that was redriven may still be tried, and the others are not folded.
+/// Notices of webhooks that still are quarantined are left out.
 ///
 /// # Errors
 /// The same as [`plan_redrive`].
@@ -351,7 +351,10 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
     }
     let reason = |item: &PlanItem| {
         let id = item.event_id.as_ref().map_or("-", EventId::as_str);
-        format!("the event {id} is queued and was not folded in time, so its dead letter stays: redrive it again")
+        format!(
+            "the event {id} could not be folded yet, so its dead letter stays. The event is tried for two more hours. Redrive it again \
+             when it is folded, which deletes the dead letter, or when its tries have ended"
+        )
     };
     let late = waiting.into_iter().map(|item| (item.clone(), reason(&item)));
     Ok(hidden.into_iter().chain(late).collect())

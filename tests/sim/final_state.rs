@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use http::StatusCode;
 use serde_json::Value;
 use switchhook_aws::calls::Alias;
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{Call, CallId, EventId, Provider, ProviderEvent, Timestamp, differences, refold};
 use switchhook_local::fake::Dial;
 use switchhook_tests::{KEY, OLD_KEY, text};
@@ -28,13 +29,17 @@ impl Sim {
         self.check_changes().await;
         self.check_all_dials();
         let violated = |law, what: String| self.state().report_violation(law, what);
-        if !self.is_over() {
+        if !self.is_over().await {
             let queued = self.world.queued().len();
             let calls: Vec<String> = (self.observed.borrow().calls.values())
                 .filter(|call| call.settled_at.is_none())
                 .map(|call| call.call_id.to_string())
                 .collect();
-            return violated(Law::Settles, format!("{queued} messages wait, and {calls:?} are not settled"));
+            let retried = self.world.attention(AttentionKind::Retrying).await;
+            return violated(
+                Law::Settles,
+                format!("{queued} messages wait, {calls:?} are not settled, and events are retried: {retried:?}"),
+            );
         }
         // A call that is not settled may be refused every quarter of an hour, as a probe.
         self.check_refusals();

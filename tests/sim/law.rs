@@ -31,7 +31,7 @@ pub(crate) enum Law {
     /// like [`Self::IsFold`].
     OneContent,
     // Checked at the end of a run
-    /// Every call is settled, and every queue is empty.
+    /// Every call is settled, every queue is empty, and no event waits for its next try.
     Settles,
     /// The status of every acknowledged event is `processed` or `recorded`.
     Accounted,

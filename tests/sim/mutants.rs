@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 26] = [
+const MUTANTS: [Mutant; 28] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -61,6 +61,12 @@ const MUTANTS: [Mutant; 26] = [
         &[Law::DeadLettersAreUnreadable],
     ),
     mutant(Mutation::LeftShardsForgotten, &[FaultKind::FunctionCrash], &[Law::Accounted]),
+    mutant(Mutation::WaitingUnnoted, &[FaultKind::UnreadableCalls], &[Law::Settles, Law::Accounted]),
+    mutant(
+        Mutation::WaitingNotRetried,
+        &[FaultKind::UnreadableCalls],
+        &[Law::Settles, Law::DeadLettersAreUnreadable, Law::Accounted],
+    ),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.

@@ -67,6 +67,10 @@ pub(crate) enum Mutation {
     OnlySweepResends,
     /// Does the same as [`Self::OnlySweepResends`]. Moreover the sweep forgets the shards that it has left to workers.
     LeftShardsForgotten,
+    /// The message of a failing event is deleted, although no note says that the event waits.
+    WaitingUnnoted,
+    /// An event that waits is never tried again.
+    WaitingNotRetried,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -130,6 +134,16 @@ impl Mutation {
             }
             (Self::LeftShardsForgotten, "PutItem") if body["Item"]["event_id"]["S"] == "sweep:cursor" => {
                 with("/Item/left/M", json!({}))
+            }
+            (Self::WaitingUnnoted, "PutItem") if of_table(INBOX_TABLE) && body["Item"]["waits"]["BOOL"] == true => {
+                faked_response(&json!({}))
+            }
+            (Self::WaitingNotRetried, "SendMessageBatch") if to_queue(EVENTS_QUEUE) => {
+                let entries = body["Entries"].as_array()?;
+                let is_retry = text(&entries.first()?["MessageDeduplicationId"]).starts_with("retry-");
+                let sent = |entry: &Value| json!({"Id": entry["Id"], "MessageId": "never", "MD5OfMessageBody": ""});
+                let sent: Vec<Value> = entries.iter().map(sent).collect();
+                is_retry.then(|| faked_response(&json!({"Successful": sent, "Failed": []}))).flatten()
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -222,7 +236,9 @@ impl Mutation {
             | Self::NumberInTraceId
             | Self::DeadLetteredAtOnce
             | Self::OnlySweepResends
-            | Self::LeftShardsForgotten => false,
+            | Self::LeftShardsForgotten
+            | Self::WaitingUnnoted
+            | Self::WaitingNotRetried => false,
         }
     }
 }

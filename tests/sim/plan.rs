@@ -39,6 +39,8 @@ pub(crate) enum FaultKind {
     FunctionCrash,
     /// A query of an index misses the writes of the last seconds.
     LaggingIndex,
+    /// The consumer can read no row of a part of the calls, for half an hour or longer. So their events wait in the inbox.
+    UnreadableCalls,
     // Event sources and schedules
     /// Messages become visible again while their consumer is still at work.
     VisibilityOverlap,
@@ -74,7 +76,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 33] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 34] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -108,6 +110,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 33] = [
     (FaultKind::ProviderBusy, 100),
     (FaultKind::OverCapacity, 100),
     (FaultKind::LaggingIndex, 50),
+    (FaultKind::UnreadableCalls, 100),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -140,6 +143,7 @@ impl FaultKind {
             | Self::Slow
             | Self::FunctionCrash
             | Self::LaggingIndex
+            | Self::UnreadableCalls
             | Self::VisibilityOverlap
             | Self::NotDeleted
             | Self::DuplicateClaim

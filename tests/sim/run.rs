@@ -86,7 +86,7 @@ impl Sim {
         if !is_broken() && self.state().result.injected.contains_key(&FaultKind::RelayDown) {
             self.republish_all().await;
         }
-        while !is_broken() && self.began.elapsed() < SETTLED_WITHIN && !self.is_over() {
+        while !is_broken() && self.began.elapsed() < SETTLED_WITHIN && !self.is_over().await {
             sleep(5 * MINUTE).await;
         }
         // Time in which the reconciler finishes the adoption of orphaned events.
@@ -116,7 +116,7 @@ impl Sim {
         let since = Instant::now();
         loop {
             self.check_changes().await;
-            if self.is_over() {
+            if self.is_over().await {
                 return true;
             }
             if since.elapsed() >= AT_REST_WITHIN {

@@ -11,7 +11,7 @@ use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::CrashPoint;
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
 use switchhook_reconciler::limits::SWEEP_PAGE;
-use switchhook_tests::text;
+use switchhook_tests::{reads_calls_to_fold, text};
 
 use crate::calls::START;
 use crate::law::{Law, Violation};
@@ -116,6 +116,9 @@ impl State {
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];
+        if reads_calls_to_fold(call) && keys_of(&body).any(is_in_part) && self.hit(FaultKind::UnreadableCalls) {
+            return Some(refused(400, "ThrottlingException"));
+        }
         let is_index = call.operation == "Query" && !body["IndexName"].is_null();
         if is_index && self.hit(FaultKind::LaggingIndex) {
             return Some(Fault::LaggingIndex(Duration::from_millis(self.rng.u64(..=INDEX_LAG_MS_MAX))));
@@ -158,6 +161,18 @@ impl State {
             _ => {}
         }
     }
+}
+
+/// Ids of the calls that a read names.
+fn keys_of(body: &Value) -> impl Iterator<Item = &str> {
+    let tables = body["RequestItems"].as_object().into_iter().flat_map(|tables| tables.values());
+    let keys = tables.flat_map(|table| table["Keys"].as_array().into_iter().flatten()).chain([&body["Key"]]);
+    keys.filter_map(|key| key["call_id"]["S"].as_str())
+}
+
+/// True for about half of all calls, always the same.
+fn is_in_part(call_id: &str) -> bool {
+    call_id.bytes().fold(0u8, u8::wrapping_add) % 2 == 0
 }
 
 /// Lets the sweep read pages of two events. So it leaves shards to workers, although a run of the simulator has few events.

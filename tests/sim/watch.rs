@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_dynamo::AttributeValue;
 use serde_json::Value;
 use switchhook_aws::calls::Found;
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{AttemptState, Call, CallId, EventId};
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE, REPAIR_QUEUE};
 use switchhook_tests::{contract, text};
@@ -110,13 +111,15 @@ impl Sim {
         all.push(Acknowledged { webhook, event_id, is_accepted, at: Instant::now() });
     }
 
-    /// Returns true if every queue is empty, every call is settled, and the sweep has looked for each acknowledged webhook.
-    pub(crate) fn is_over(&self) -> bool {
+    /// Returns true if every queue is empty, no event waits for its next try, every call is settled, and the sweep has looked for each
+    /// acknowledged webhook.
+    pub(crate) async fn is_over(&self) -> bool {
         if self.acknowledged.borrow().iter().any(|webhook| webhook.at.elapsed() < SWEPT_WITHIN) {
             return false;
         }
         let cloud = &self.world.cloud;
         let empty = |queue| cloud.services().sqs().depth(queue).unwrap().total() == 0;
+        let retried = self.without_faults(self.world.attention(AttentionKind::Retrying)).await;
         let settled = self.observed.borrow().calls.values().all(|call| call.settled_at.is_some());
         empty(EVENTS_QUEUE)
             && empty(DIAL_QUEUE)
@@ -124,5 +127,6 @@ impl Sim {
             && empty(REPAIR_QUEUE)
             && cloud.services().dynamodb().stream().is_empty()
             && settled
+            && retried.is_empty()
     }
 }

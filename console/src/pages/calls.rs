@@ -1,11 +1,14 @@
 //! Calls: lists of them, each from one index.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::{CallId, Direction, JobState, Provider, Timestamp, lifecycle_labels};
 use switchhook_operate::calls::{CallFilter, CallPage, ListedCall, Tab, list};
+use switchhook_operate::stack::Stack;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -22,12 +25,12 @@ pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
     let frame = Frame { title: "Calls".to_owned(), entry: Some(Entry::Calls), command: command_of(&filter) };
     let reader = console.clone();
     page::stream(&console, frame, async move {
-        let found = list(reader.stack(), &filter).await;
+        let (found, providers) = tokio::join!(list(reader.stack(), &filter), provider_names(reader.stack()));
         let now = reader.stack().now();
         html! {
             h1 { "Calls" }
             (tabs(&filter))
-            (filters(&filter))
+            (filters(&filter, providers))
             @match found {
                 Ok(page) => (content(&reader, &filter, &page, now)),
                 Err(error) => (parts::problem("the list of calls", &error)),
@@ -117,10 +120,16 @@ fn tabs(filter: &CallFilter) -> Markup {
     }
 }
 
-fn filters(filter: &CallFilter) -> Markup {
+/// Returns the names of the built-in providers and of the listed accounts. Without the accounts, if their list cannot be read.
+pub(crate) async fn provider_names(stack: &Stack) -> BTreeSet<String> {
+    let accounts = stack.calls.accounts().await.unwrap_or_default();
+    Provider::ALL.into_iter().chain(accounts).map(|provider| provider.to_string()).collect()
+}
+
+fn filters(filter: &CallFilter, mut providers: BTreeSet<String>) -> Markup {
     let jobs: Vec<&str> = JobState::ALL.map(JobState::as_str).into();
-    let mut providers: Vec<&str> = Provider::ALL.iter().map(Provider::as_str).collect();
-    providers.extend(filter.provider.as_ref().filter(|provider| provider.is_named()).map(Provider::as_str));
+    providers.extend(filter.provider.as_ref().map(Provider::to_string));
+    let providers: Vec<&str> = providers.iter().map(String::as_str).collect();
     html! {
         form.filters method="get" action="/calls" {
             input type="hidden" name="tab" value=(filter.tab.as_str());

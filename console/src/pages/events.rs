@@ -1,17 +1,18 @@
 //! Events: the received webhooks and findings, the latest first.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_domain::{Origin, Provider, Timestamp};
+use switchhook_domain::{Origin, Timestamp};
 use switchhook_operate::events::{EventLine, EventPage, Filter, MinuteCount, STATUSES, UnreadableEvent, list};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::pages::calls::choice;
+use crate::pages::calls::{choice, provider_names};
 use crate::pages::plan::counted;
 use crate::parts;
 use crate::query::{Query, url};
@@ -44,10 +45,11 @@ pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
     page::stream(&console, frame, async move {
         let stack = reader.stack();
         let now = stack.now();
-        let found = list(stack, &wanted.filter(now, stack.inbox_retention())).await;
+        let filter = wanted.filter(now, stack.inbox_retention());
+        let (found, providers) = tokio::join!(list(stack, &filter), provider_names(stack));
         html! {
             h1 { "Events" }
-            (fields(&wanted))
+            (fields(&wanted, providers))
             @match found {
                 Ok(page) => (content(&reader, &wanted, &page)),
                 Err(error) => (parts::problem("the list of events", &error)),
@@ -126,10 +128,9 @@ fn field_value(text: Option<&str>) -> Option<String> {
     time.get(..19).map(str::to_owned)
 }
 
-fn fields(wanted: &Wanted) -> Markup {
-    let built_in: Vec<Origin> = Provider::ALL.map(Origin::Provider).into_iter().chain([Origin::Switchhook]).collect();
-    let configured = wanted.provider.as_ref().filter(|origin| !built_in.contains(origin));
-    let origins: Vec<&str> = built_in.iter().chain(configured).map(Origin::as_str).collect();
+fn fields(wanted: &Wanted, mut origins: BTreeSet<String>) -> Markup {
+    origins.extend(wanted.provider.into_iter().chain([Origin::Switchhook]).map(|origin| origin.to_string()));
+    let origins: Vec<&str> = origins.iter().map(String::as_str).collect();
     html! {
         form.filters method="get" action="/events" {
             label { "Since (UTC)" input type="datetime-local" name="since" step="1" value=[field_value(wanted.since.as_deref())]; }
@@ -296,6 +297,8 @@ pub(crate) fn precise(ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_domain::Provider;
+
     use super::*;
 
     fn event(id: &str, received_at: &str) -> EventLine {

@@ -15,7 +15,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{Attention, AttentionKind, SeenUntil};
 use switchhook_aws::queue::Message;
-use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, Timestamp, TroubledEvent};
+use switchhook_domain::{ENTITY_PREFIX, OperatorAttention, ProviderEvent, Timestamp, TroubledEvent};
 
 use crate::reconciler::{Reconciler, Report};
 use crate::unfolded::{UNFOLDED_FOR, Unfolded};
@@ -182,7 +182,7 @@ impl Reconciler {
                 received.iter().filter_map(|message| Message::decode(&message.body).ok()).collect();
             let now = self.clock.now();
             let marked: Vec<Result<bool, Error>> = stream::iter(messages)
-                .map(|message| async move { self.inbox.mark_dead_letter(&message.event, UNNOTED, now).await })
+                .map(|message| self.mark_dead_letter(message.event, now))
                 .buffered(CONCURRENCY)
                 .collect()
                 .await;
@@ -195,6 +195,15 @@ impl Reconciler {
         };
         self.dlq.delay(&receipts).await?;
         failure.map_or(Ok(Marked { count, is_finished }), Err)
+    }
+
+    /// Marks the event of a message in the dead-letter queue. Returns true if it had no mark, and needs one. The message of an event that was
+    /// redriven and then folded late stays in the queue, and needs none.
+    async fn mark_dead_letter(&self, event: ProviderEvent, now: Timestamp) -> Result<bool, Error> {
+        if self.is_folded(event.clone()).await {
+            return Ok(false);
+        }
+        self.inbox.mark_dead_letter(&event, UNNOTED, now).await
     }
 
     /// True if no other reader hides messages of the dead-letter queue, after this run has read all that it could get.

@@ -48,6 +48,12 @@ enum Fate {
     NotFolded,
 }
 
+impl Fate {
+    const fn of(is_included: bool) -> Self {
+        if is_included { Self::Done } else { Self::NotFolded }
+    }
+}
+
 impl Reconciler {
     /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others.
     pub(crate) async fn find_unfolded(&self, report: &mut Report) -> Result<Unfolded, Error> {
@@ -113,13 +119,16 @@ impl Reconciler {
         }
     }
 
+    /// True if the call or entity of an event takes it into account. False too if that cannot be read.
+    pub(crate) async fn is_folded(&self, event: ProviderEvent) -> bool {
+        matches!(self.fate_of(event).await, Ok(Fate::Done))
+    }
+
     /// Returns the step that a marked event still needs. A folded event costs one read, of its call.
     async fn fate(&self, call_id: &CallId, event_id: &EventId) -> Result<Fate, Error> {
-        let fate = |is_included: bool| if is_included { Fate::Done } else { Fate::NotFolded };
         if call_id.is_entity() {
             let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
-            let entity = self.calls.entity_eventual(call_id).await?;
-            return Ok(fate(entity.is_some_and(|entity| entity.includes_event(&event))));
+            return self.fate_of(event).await;
         }
         let resolved = self.calls.resolve_eventual(call_id).await;
         let call = resolved.as_ref().ok().and_then(|resolved| resolved.call.as_ref());
@@ -127,12 +136,26 @@ impl Reconciler {
             return Ok(Fate::Done);
         }
         let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
-        let Resolved { call, alias } = resolved?;
-        let event = match alias {
-            Some(_) if event.origin == Origin::Switchhook => return Ok(Fate::Refused(Box::new(event))),
-            Some(Alias { call_id, attempt }) => ProviderEvent { call_id, attempt: Some(attempt), ..event },
-            None => event,
-        };
-        Ok(fate(call.is_some_and(|call| call.includes_event(&event))))
+        Ok(fate_in_call(event, resolved?))
     }
+
+    /// Returns the step that an event still needs.
+    async fn fate_of(&self, event: ProviderEvent) -> Result<Fate, Error> {
+        if event.call_id.is_entity() {
+            let entity = self.calls.entity_eventual(&event.call_id).await?;
+            return Ok(Fate::of(entity.is_some_and(|entity| entity.includes_event(&event))));
+        }
+        let resolved = self.calls.resolve_eventual(&event.call_id).await?;
+        Ok(fate_in_call(event, resolved))
+    }
+}
+
+/// Returns the step that an event still needs, if its call id leads to this row.
+fn fate_in_call(event: ProviderEvent, Resolved { call, alias }: Resolved) -> Fate {
+    let event = match alias {
+        Some(_) if event.origin == Origin::Switchhook => return Fate::Refused(Box::new(event)),
+        Some(Alias { call_id, attempt }) => ProviderEvent { call_id, attempt: Some(attempt), ..event },
+        None => event,
+    };
+    Fate::of(call.is_some_and(|call| call.includes_event(&event)))
 }

@@ -421,3 +421,47 @@ async fn young_message_behind_one_that_waits_comes_back_soon() {
     world.wait(Duration::from_secs(3)).await;
     assert_eq!(world.receive().len(), 1);
 }
+
+/// A consumer fails to fold an event, and is slow. Meanwhile another one fails too, notes that the event waits, and deletes the message.
+#[tokio::test(start_paused = true)]
+async fn note_that_comes_late_does_not_end_the_tries_of_an_event_that_waits() {
+    let (world, id) = with_waiting_event().await;
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    world.wait(MINUTE * 3).await;
+    world.queue.send(&event, "test").await.unwrap();
+    let batch = world.receive();
+    assert_eq!(world.consume(&batch).await, 1);
+    assert_eq!(messages(&world), 0);
+    let fails = unreadable("c1");
+    world.set_fault_hook(move |call| {
+        let reads_note = call.operation == "GetItem" && String::from_utf8_lossy(call.body).contains("note:");
+        fails(call).or_else(|| reads_note.then(down))
+    });
+    assert_eq!(world.invoke_consumer(&batch).await, []);
+    world.clear_faults();
+    world.wait(MINUTE * 5).await;
+    world.reconcile().await;
+    world.consume(&world.receive()).await;
+    assert!(world.call("c1").await.contains_event(&id));
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+}
+
+/// The message of a dead letter stays if its event was redriven too early. Once the event is folded, it is no trouble.
+#[tokio::test(start_paused = true)]
+async fn dead_letter_of_a_folded_event_is_not_listed_again() {
+    let (world, id) = with_waiting_event().await;
+    fail_until_events_are_given_up(&world).await;
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    world.wait(MINUTE).await;
+    world.queue.send(&event, "test").await.unwrap();
+    assert_eq!(world.consume(&world.receive()).await, 0);
+    world.clear_faults();
+    world.wait(MINUTE).await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert!(world.call("c1").await.contains_event(&id));
+    assert_eq!(world.post(Provider::Generic, "not JSON").await.0, 200);
+    world.wait(MINUTE).await;
+    assert_eq!(world.reconcile().await.dead_letters_marked, 0);
+    assert_eq!(world.dead_letters().len(), 2);
+    assert_eq!(world.attention(AttentionKind::DeadLettered).await, []);
+}

@@ -65,15 +65,19 @@ impl Note {
 }
 
 impl Inbox {
-    /// Writes the note on an event. Replaces an earlier note. The note is in the index of items that a person should look
-    /// at while the event is retried, dead-lettered or quarantined.
+    /// Writes the note on an event. The note is in the index of items that a person should look at while the event is retried, dead-lettered or
+    /// quarantined.
+    ///
+    /// **It replaces an earlier note, but for one case**: while the event waits, a note on another failure in the queue changes nothing. A consumer
+    /// that is slow may write its note after a later one has noted that the event waits, and has deleted the message. Without the earlier
+    /// note, nobody would send the event again.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn put_note(&self, event: &ProviderEvent, note: &Note, now: Timestamp) -> Result<(), Error> {
         let event_id = note_key(&event.event_id);
         let attention = note.attention(now);
-        self.put_item(&NoteItem {
+        let item = NoteItem {
             call_id: Some(event.call_id.clone()),
             origin: Some(event.origin),
             event_type: Some(event.event_type.clone()),
@@ -89,8 +93,13 @@ impl Inbox {
             attention_at: attention.map(|(_, at)| at),
             event_id,
             expires_at: self.expires_at(now),
-        })
-        .await
+        };
+        let is_in_queue = note.next_retry_at.is_some() && !note.waits;
+        if is_in_queue {
+            self.put_item_if(&item, "attribute_not_exists(waits)").await.map(drop)
+        } else {
+            self.put_item(&item).await
+        }
     }
 
     /// Marks an event whose message is in the dead-letter queue. The attempts and errors that an earlier note has stay.

@@ -66,8 +66,13 @@ impl Inbox {
 
     /// Writes an item if its key is free. Returns true if it was.
     pub(super) async fn put_new_item(&self, item: &impl Serialize) -> Result<bool, Error> {
+        self.put_item_if(item, "attribute_not_exists(event_id)").await
+    }
+
+    /// Writes an item on a condition. Returns true if it held.
+    pub(super) async fn put_item_if(&self, item: &impl Serialize, condition: &str) -> Result<bool, Error> {
         let request = self.client.put_item().table_name(&self.table).set_item(Some(encode(item)?));
-        let request = request.condition_expression("attribute_not_exists(event_id)");
+        let request = request.condition_expression(condition);
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
         Ok(write.is_applied())
     }
