@@ -39,7 +39,12 @@ meet on one partition at most, in 99 % of the minutes. It is the smallest number
 number of shards, P the number of partitions, and C(S, m + 1) the number of groups of m + 1 keys. Each group meets with a chance of
 1 / P^m. The same holds for the keys of `by_attention`. They stay the same, but nothing is written to them before an incident. DynamoDB gives
 a key a partition of its own only after it had many writes for some time, as the keys of `by_wake` have. So `by_attention` has the 4 partitions
-of a new index, unless it was [warmed](deploy.md#warm-indexes). \"At most\" is its limit with 40 partitions, the quota of an index.
+of a new index, unless it was [warmed](deploy.md#warm-indexes). \"At most\" is its limit with 40 partitions, the quota of an index. If no event
+at all can be folded, that load is short. Once 120,000 messages are in flight, the queue hands out only as many as leave it: 120,000 / t
+per second.
+
+The number of partitions in `x` is not rounded up. `ParallelizationFactor`, the workers of `RepairQueueMapping` and `MemorySize` are lines of
+template.yaml, and not parameters. \"Used\" is rounded up to a whole percent.
 ";
 
 const BEYOND: &str = "\
@@ -48,6 +53,8 @@ const BEYOND: &str = "\
 - **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge and DynamoDB on request. The
   number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, and a key takes the writes
   of one partition. [`IndexShards`](deploy.md#more-shards) is their number.
+- **Other Regions have lower quotas.** A FIFO queue with high throughput takes 70,000 requests per second in us-east-1, us-west-2 and
+  eu-west-1, and 2,400 to 19,000 elsewhere. Where it takes 2,400, that limit comes at 67 million webhooks a day.
 - **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks
   to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers
   must be divided.
@@ -63,6 +70,7 @@ const LEFT_OUT: &str = "\
 - Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.
 - Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
 - Storage of log lines: at $0.03 per GB and month, they are less than ten cents per million webhooks and month.
+- What a stack of this size pays beside its traffic, if it has more shards or provisioned pollers. Each shard has reads of its own in every run.
 - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
 - Discovery of calls that nobody reported. In each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
   The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` counts the time that it leaves out.
@@ -126,7 +134,7 @@ fn assumptions(traffic: &Traffic) -> String {
         ),
         (
             "t",
-            format!("{} s", number(failing_time().as_secs_f64())),
+            format!("{} s", precise(failing_time().as_secs_f64())),
             "mean time from the first receipt of a message that always fails until its event waits in the inbox"
                 .to_owned(),
         ),
@@ -153,11 +161,13 @@ fn assumptions(traffic: &Traffic) -> String {
 fn units(traffic: &Traffic) -> String {
     let (webhook, dial, all): (&Units, &Units, Units) = (&traffic.profile.webhook, &DIAL, traffic.units());
     let rows = webhook.rows().into_iter().zip(dial.rows()).zip(all.rows());
-    let rows = rows
-        .map(|(((name, webhook), (_, dial)), (_, all))| [name.to_owned(), number(webhook), number(dial), number(all)]);
+    let rows = rows.map(|(((name, webhook), (_, dial)), (_, all))| {
+        [name.to_owned(), precise(webhook), precise(dial), precise(all)]
+    });
     format!(
         "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\
-         A webhook announces more than the one domain event that most sums of [cost](cost.md) count.\n\n{}",
+         A webhook announces more than the one domain event that most sums of [cost](cost.md) count.\n\
+         Numbers are rounded here, and the model takes them as they are. So sums by hand agree in about four digits.\n\n{}",
         table(["unit", "per webhook", "per dial", "per webhook, with dials"], rows)
     )
 }
@@ -173,12 +183,13 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let all = number(per_minute * 1_440.0 * traffic.profile.webhooks_per_call);
     let new_table = new_keys_writes_max(SHARDS_DEFAULT, quota::NEW_TABLE_PARTITIONS);
     let at_most = new_keys_writes_at_most(SHARDS_MAX, quota::NEW_TABLE_PARTITIONS);
+    let new_table_units = quota::NEW_TABLE_PARTITIONS * quota::PARTITION_WRITES;
     let new_stack = |writes: f64| writes / traffic.units().received_writes / traffic.peak_factor * 86_400.0;
     format!(
         "{FORMULAS}\n{}\n\
          **A new table has {} partitions.** Until it has more, `by_received` takes {} writes per second. {} webhooks a day need them\n\
-         at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most, those of {} webhooks a day. A [warm](deploy.md#warm-indexes)\n\
-         index takes more. The walls below are those of a stack that is older.\n\n\
+         at the busiest time. With [more shards](deploy.md#more-shards) it takes {} at most. But the inbox table itself takes {} write units then,\n\
+         those of {} webhooks a day. [Warm](deploy.md#warm-indexes) tables and indexes take more. The walls below are those of a stack that is older.\n\n\
          The **drift check** is no limit, because it is a sample. It asks about each settled call once, and may fall behind by {} hours.\n\
          In a minute it asks a provider at most {lookups} times, less the questions about silent calls. It needs its requests in {} hours of the\n\
          day: in the busy ones, and in those by which it may fall behind. That is enough for all calls of {all} webhooks a day. With more\n\
@@ -188,7 +199,8 @@ fn formulas(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         number(new_table),
         number(new_stack(new_table)),
         number(at_most),
-        number(new_stack(at_most)),
+        number(new_table_units),
+        number(new_table_units / traffic.units().inbox_writes / traffic.peak_factor * 86_400.0),
         number(reconciler.drift_lag_h),
         number(hours),
     )
@@ -269,7 +281,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
          of calls alone need {}.\n\
          - A batch of the relay has {} records on average, and {} in a new stack.\n\
          - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {} for ${} a month. Each receives {} \
-         batches per second.{too_many}\n\
+         batches per second, and the busiest time has w × messages × p / b.{too_many}\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
          {}\
          - The drift check looks at {} % of the settled calls, if all are at one provider.\n",
@@ -373,7 +385,7 @@ fn growth(sizes: &[Traffic]) -> String {
     let provisioned = first.as_ref().map_or(0.0, |bill| bill.provisioned_tables);
     format!(
         "## Growth of the cost\n\n{}\n\
-         The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
+         The difference is that to the middle size. The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
          how much\nis stored: the sums have those of a stack that stores as much as it deletes. A month has {MONTH_DAYS} days. With batches of one message \
          instead\nof {}, a million webhooks cost ${} more. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
@@ -416,6 +428,15 @@ fn number(value: f64) -> String {
         ..100.0 => 1,
         _ => 0,
     };
+    rounded(value, decimals)
+}
+
+/// A number that others are computed from: with five digits, or all those before the point.
+fn precise(value: f64) -> String {
+    rounded(value, if value.abs() < 10.0 { 4 } else { 1 })
+}
+
+fn rounded(value: f64, decimals: usize) -> String {
     let digits = format!("{value:.decimals$}");
     match digits.split_once('.') {
         Some((whole, rest)) => {

@@ -109,14 +109,17 @@ impl Consumer {
 
     /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. That is so if it has not
     /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is also so if the reads take
-    /// longer than [`WAIT_MAX`].
+    /// longer than [`WAIT_MAX`]. An event that was adopted stays too: the stored one names another call, and would be sent to that.
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
-        let ProviderEvent { event_id, received_at, .. } = &decode(message)?.event;
+        let ProviderEvent { event_id, call_id, received_at, .. } = &decode(message)?.event;
         if self.is_last(message) || now < received_at.plus(WAITS_AFTER) {
             return None;
         }
         let read = async { tokio::join!(self.inbox.get_note(event_id), self.inbox.get_normalized(event_id)) };
-        let (Ok(note), Ok(Some(_))) = tokio::time::timeout(WAIT_MAX, read).await.ok()? else { return None };
+        let (Ok(note), Ok(Some(stored))) = tokio::time::timeout(WAIT_MAX, read).await.ok()? else { return None };
+        if stored.call_id != *call_id {
+            return None;
+        }
         let (first, failures) =
             note.and_then(|note| note.series()).or_else(|| Some((first_received_at(message)?, 0)))?;
         (first.plus(WAITS_AFTER) <= now).then_some((first, failures))

@@ -44,7 +44,7 @@ use crate::attention::MARK_UNTIL;
 pub use crate::drift::DriftReport;
 use crate::reconciler::RUN_MAX;
 pub use crate::reconciler::{Reconciler, Report, RequestStats};
-use crate::unfolded::{UNFOLDED_FOR, Unfolded};
+use crate::unfolded::UNFOLDED_FOR;
 
 /// Limits of the runs, for the model of `switchhook simulate`.
 pub mod limits {
@@ -145,11 +145,9 @@ impl Reconciler {
             report.failed += 1;
             first_error = Some(error);
         }
-        let unfolded = self.find_unfolded(&mut report).await.unwrap_or_else(|error| {
-            report.failed += 1;
-            first_error.get_or_insert(error);
-            Unfolded::default()
-        });
+        let (unfolded, error) = self.find_unfolded(&mut report).await;
+        report.failed += u64::from(error.is_some());
+        first_error = first_error.or(error);
         if let Err(error) = self.notify(&unfolded, &mut report, started.plus(MARK_UNTIL)).await {
             report.failed += 1;
             first_error.get_or_insert(error);

@@ -152,7 +152,8 @@ impl Reconciler {
         (unanswered, first_error)
     }
 
-    /// Makes a dead letter of an event that waits. Returns false if no consumer has tried it at the last age. Does nothing if there is no time.
+    /// Makes a dead letter of an event that waits. Returns false if no consumer has tried it at the last age, or if the event can no longer be read and
+    /// is younger than [`GIVEN_UP_ANYWAY`]. Until then, the alarm on events that are not folded tells of it. Does nothing if there is no time.
     ///
     /// The message comes before the mark, so that no mark lacks its message. An event that can no longer be read gets no message: it is in the list of
     /// dead letters alone, and the inbox keeps it.
@@ -166,7 +167,8 @@ impl Reconciler {
             return Ok(true);
         }
         let event = self.if_readable(event_id, call_id, self.inbox.get_normalized(event_id).await)?.flatten();
-        if event.is_some() && !note.is_at_its_end() && self.clock.now() < mark.at.plus(GIVEN_UP_ANYWAY) {
+        let is_tried = event.is_some() && note.is_at_its_end();
+        if !is_tried && self.clock.now() < mark.at.plus(GIVEN_UP_ANYWAY) {
             return Ok(false);
         }
         if let Some(event) = &event {

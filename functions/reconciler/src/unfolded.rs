@@ -20,6 +20,8 @@ use crate::reconciler::{Reconciler, Report};
 
 /// Time since the first try after which an event that is not folded is trouble. P1EventsNotFoldedAlarm has the same limit.
 pub(crate) const UNFOLDED_FOR: Duration = Duration::from_secs(5 * 60);
+/// Age in milliseconds of the oldest event, while the marks of a shard cannot be read: the least that is trouble.
+const UNREADABLE_MS: u64 = UNFOLDED_FOR.as_secs() * 1_000 + 1;
 /// Longest time for which a run looks at marks.
 const LOOK_MAX: Duration = Duration::from_secs(5);
 /// Marks that are read from the index at once.
@@ -42,6 +44,8 @@ pub(crate) struct Unfolded {
 enum Fate {
     /// Nothing: the call or entity takes the event into account, or the inbox has nothing to fold.
     Done,
+    /// The same, and the person of the call or entity was forgotten. So the consumer may still have to erase the event.
+    Forgotten,
     /// A note: the consumer refuses an event of Switchhook itself whose call became an alias.
     Refused(Box<ProviderEvent>),
     /// A fold.
@@ -49,29 +53,45 @@ enum Fate {
 }
 
 impl Fate {
-    const fn of(is_included: bool) -> Self {
-        if is_included { Self::Done } else { Self::NotFolded }
+    const fn of(is_included: bool, forgotten_at: Option<Timestamp>) -> Self {
+        match (is_included, forgotten_at) {
+            (true, None) => Self::Done,
+            (true, Some(_)) => Self::Forgotten,
+            (false, _) => Self::NotFolded,
+        }
     }
 }
 
 impl Reconciler {
-    /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others.
-    pub(crate) async fn find_unfolded(&self, report: &mut Report) -> Result<Unfolded, Error> {
+    /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others, and the first
+    /// error. A shard that cannot be read counts as one with old marks, so that its events are tried again and the alarm stays.
+    pub(crate) async fn find_unfolded(&self, report: &mut Report) -> (Unfolded, Option<Error>) {
         let now = self.clock.now();
         let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
         let stop_at = now.plus(LOOK_MAX);
-        let (mut oldest, mut unfolded) = (report.swept_until, Unfolded::default());
+        let (mut oldest, mut unfolded, mut first_error) = (report.swept_until, Unfolded::default(), None);
         let age = |oldest: Option<Timestamp>| oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
         // An error below must not hide that the sweep does not come on.
         report.unfolded_ms = age(oldest);
         for shard in self.inbox.attention_shards() {
             let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, PAGE);
-            while let Some(page) = pages.next().await? {
+            loop {
+                let page = match pages.next().await {
+                    Ok(Some(page)) => page,
+                    Ok(None) => break,
+                    Err(error) => {
+                        report.unfolded_ms = report.unfolded_ms.max(UNREADABLE_MS);
+                        unfolded.shards.push(shard);
+                        unfolded.is_more = true;
+                        first_error.get_or_insert(error);
+                        break;
+                    }
+                };
                 let is_more = page.next.is_some();
                 let marks = self.remove_folded(page.items, stop_at, report).await;
                 if let Some(first) = marks.first() {
                     oldest = Some(oldest.map_or(first.at, |oldest| oldest.min(first.at)));
-                    report.unfolded_ms = age(oldest);
+                    report.unfolded_ms = report.unfolded_ms.max(age(oldest));
                     unfolded.is_more |= is_more;
                     unfolded.shards.push(shard);
                     unfolded.marks.extend(marks);
@@ -79,7 +99,7 @@ impl Reconciler {
                 }
             }
         }
-        Ok(unfolded)
+        (unfolded, first_error)
     }
 
     /// Removes the marks of events that need no fold, up to the first event that needs one. Returns the marks from there on.
@@ -108,11 +128,13 @@ impl Reconciler {
         left
     }
 
-    /// Removes the mark of an event that needs no fold. Returns false if it needs one, or if that cannot be read.
+    /// Removes the mark of an event that needs no fold. Returns false if it needs one, or if that cannot be read. Returns false too if the event
+    /// waits and its person was forgotten: the consumer erases the event when it comes again, and removes the mark.
     pub(crate) async fn remove_if_folded(&self, mark: &Attention) -> Result<bool, Error> {
         let (Some(event_id), Some(call_id)) = (&mark.event_id, &mark.call_id) else { return Ok(true) };
         match self.fate(call_id, event_id).await {
             Ok(Fate::Done) => self.inbox.clear_retry(event_id).await.map(|_| true),
+            Ok(Fate::Forgotten) => self.inbox.clear_attention(&mark.item_key).await,
             // The note of the refusal takes the place of the mark.
             Ok(Fate::Refused(event)) => self.refuse(&event).await.map(|()| true),
             Ok(Fate::NotFolded) | Err(_) => Ok(false),
@@ -121,7 +143,7 @@ impl Reconciler {
 
     /// True if the call or entity of an event takes it into account. False too if that cannot be read.
     pub(crate) async fn is_folded(&self, event: ProviderEvent) -> bool {
-        matches!(self.fate_of(event).await, Ok(Fate::Done))
+        matches!(self.fate_of(event).await, Ok(Fate::Done | Fate::Forgotten))
     }
 
     /// Returns the step that a marked event still needs. A folded event costs one read, of its call.
@@ -132,8 +154,8 @@ impl Reconciler {
         }
         let resolved = self.calls.resolve_eventual(call_id).await;
         let call = resolved.as_ref().ok().and_then(|resolved| resolved.call.as_ref());
-        if call.is_some_and(|call| call.contains_event(event_id)) {
-            return Ok(Fate::Done);
+        if let Some(call) = call.filter(|call| call.contains_event(event_id)) {
+            return Ok(Fate::of(true, call.forgotten_at));
         }
         let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
         Ok(fate_in_call(event, resolved?))
@@ -143,7 +165,8 @@ impl Reconciler {
     async fn fate_of(&self, event: ProviderEvent) -> Result<Fate, Error> {
         if event.call_id.is_entity() {
             let entity = self.calls.entity_eventual(&event.call_id).await?;
-            return Ok(Fate::of(entity.is_some_and(|entity| entity.includes_event(&event))));
+            let forgotten_at = entity.as_ref().and_then(|entity| entity.forgotten_at);
+            return Ok(Fate::of(entity.is_some_and(|entity| entity.includes_event(&event)), forgotten_at));
         }
         let resolved = self.calls.resolve_eventual(&event.call_id).await?;
         Ok(fate_in_call(event, resolved))
@@ -157,5 +180,6 @@ fn fate_in_call(event: ProviderEvent, Resolved { call, alias }: Resolved) -> Fat
         Some(Alias { call_id, attempt }) => ProviderEvent { call_id, attempt: Some(attempt), ..event },
         None => event,
     };
-    Fate::of(call.is_some_and(|call| call.includes_event(&event)))
+    let forgotten_at = call.as_ref().and_then(|call| call.forgotten_at);
+    Fate::of(call.is_some_and(|call| call.includes_event(&event)), forgotten_at)
 }

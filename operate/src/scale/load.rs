@@ -250,7 +250,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 (
                     retries_max(SHARDS_DEFAULT, reconciler),
                     format!(
-                        "half of the default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} / r and {:.2} vCPU / v",
+                        "half of the default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} / r and {:.3} vCPU / v",
                         reconciler.retry_s,
                         reconciler.retries_at_once,
                         reconciler_vcpus()
@@ -266,6 +266,15 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             webhooks * units.calls_writes,
             "w × write units of the calls table",
             quota(quota::TABLE_WRITES),
+            "DynamoDB's quota per table",
+            Effect::Delays,
+            waits,
+        ),
+        resource(
+            "read units of both tables per second",
+            webhooks * (units.reads + units.sweep_reads),
+            "w × (read units + those of the sweep)",
+            (quota::TABLE_READS, "quota of one table".to_owned()),
             "DynamoDB's quota per table",
             Effect::Delays,
             waits,
@@ -328,7 +337,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                     parameter::DIAL_RATE * BOOKED_SHARE,
                     format!("{:.0} % of the default of `DialRates`", 100.0 * BOOKED_SHARE),
                 ),
-                "`DialRates` without `*`, at most 200 for each account, or more accounts",
+                "`DialRates` without `*`, at most 200 for each account, with enough dialers, or more accounts",
                 Effect::Delays,
                 "Calls are placed later than they are due",
             ),
@@ -349,12 +358,12 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             sweep_reads_max(SHARDS_MAX, reconciler),
             resource(
                 "calls that the sweep reads per second",
-                webhooks,
-                "w, if no two webhooks of a call come in the same minute",
+                webhooks * units.messages,
+                "w × messages, if no two events of a call come in the same minute",
                 (
                     sweep_reads_max(SHARDS_DEFAULT, reconciler),
                     format!(
-                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once × {} calls / r' and {:.2} \
+                        "default of `IndexShards` ({SHARDS_DEFAULT}) × {} s of each minute × the smaller of {} reads at once × {} calls / r' and {:.3} \
                          vCPU / u, with {PAGE_REQUESTS} × r more for each {} calls",
                         reconciler.sweep_s,
                         reconciler.sweep_reads_at_once,

@@ -23,6 +23,8 @@ pub const FIFO_REQUESTS: f64 = 70_000.0;
 pub const FIFO_IN_FLIGHT: f64 = 120_000.0;
 /// Write units per second of a table, and of each of its indexes. Source: the DynamoDB quotas page.
 pub const TABLE_WRITES: f64 = 40_000.0;
+/// Read units per second of a table. Source: the DynamoDB quotas page.
+pub const TABLE_READS: f64 = 40_000.0;
 /// Write units per second of one partition of a table or index. No request raises it. Source: the DynamoDB developer guide.
 pub const PARTITION_WRITES: f64 = 1_000.0;
 /// Bytes of one partition. Source: the DynamoDB developer guide.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 use serde_json::json;
+use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{EventId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::forget::{self, ForgetRequest};
@@ -51,6 +52,27 @@ async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
     world.wait(MINUTE * 5).await;
     assert_eq!(places(&world).await, BTreeSet::new());
     assert!(stored(&world, "generic:late").await.is_erased());
+}
+
+/// The erasure fails until the event waits in the inbox. The call has the event by then, so only its erasure is missing.
+#[tokio::test(start_paused = true)]
+async fn event_that_waits_is_erased_although_its_call_has_it() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    forget_calls(&world, &["c1"]).await;
+    world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
+    let late = about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken");
+    let id = world.accept(Provider::Generic, &late).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.call("c1").await.contains_event(&id));
+    assert!(world.inbox.get_note(&id).await.unwrap().unwrap().waits);
+    assert!(!places(&world).await.is_empty());
+    world.clear_faults();
+    world.wait(MINUTE * 10).await;
+    assert_eq!(places(&world).await, BTreeSet::new());
+    assert!(stored(&world, "generic:late").await.is_erased());
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
 /// The webhook is stored and not queued, and a refold reads it from the inbox before the sweep queues it. The sweep then skips it.

@@ -208,6 +208,17 @@ async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
     }
 }
 
+/// A consumer that is slow notes a failure after another one has decided against folding the event.
+#[tokio::test(start_paused = true)]
+async fn note_on_a_failure_replaces_no_decision() {
+    let world = World::new();
+    let event = provider_event("c1", "generic:e1", EventKind::Ringing, 0);
+    world.inbox.put_note(&event, &Note::no_call(), at(0)).await.unwrap();
+    let failure = Note { attempts: 1, next_retry_at: Some(at(5)), ..Note::default() };
+    world.inbox.put_note(&event, &failure, at(1)).await.unwrap();
+    assert_eq!(world.inbox.get_note(&event.event_id).await.unwrap(), Some(Note::no_call()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn everything_stored_knows_when_it_may_be_removed() {
     let world = World::new();

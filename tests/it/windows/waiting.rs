@@ -8,7 +8,7 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_aws::queue::{RepairKind, RepairWork};
-use switchhook_domain::{EventId, Provider, Timestamp};
+use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard, plan_redrive};
@@ -311,13 +311,18 @@ async fn event_that_cannot_be_read_hides_no_other() {
     world.wait(Duration::from_secs(1)).await;
     assert_eq!(world.consume(&world.receive()).await, 7);
 
-    // It comes to an end too, in the list of dead letters. There is nothing to send.
+    // It comes to an end too, in the list of dead letters. There is nothing to send. The alarm tells of it for hours before.
     world.wait(MINUTE * 125).await;
+    assert!(world.reconcile().await.unfolded_ms > 125 * 60_000);
+    assert_eq!(world.attention(AttentionKind::DeadLettered).await, []);
+    world.wait(HOUR * 4).await;
     world.reconcile().await;
     assert_eq!(world.dead_letters(), NOTHING);
     let marks = world.attention(AttentionKind::DeadLettered).await;
     assert_eq!(marks.iter().map(|mark| mark.event_id.as_ref().unwrap().as_str()).collect::<Vec<_>>(), ["generic:e3"]);
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    // The deadlines of the other calls may wait for the consumer, which stands still.
+    let retrying = world.attention(AttentionKind::Retrying).await;
+    assert!(retrying.iter().all(|mark| mark.event_id.as_ref().unwrap().as_str() != "generic:e3"), "{retrying:?}");
 }
 
 /// The fold of a waiting event may lose its chance to remove the mark. Such an event is no dead letter.
@@ -464,4 +469,55 @@ async fn dead_letter_of_a_folded_event_is_not_listed_again() {
     assert_eq!(world.reconcile().await.dead_letters_marked, 0);
     assert_eq!(world.dead_letters().len(), 2);
     assert_eq!(world.attention(AttentionKind::DeadLettered).await, []);
+}
+
+/// A lookup may find an event that the inbox has under another call, and send it to the call that lacks it. The stored event names the other one.
+#[tokio::test(start_paused = true)]
+async fn adopted_event_stays_in_the_queue_because_the_inbox_has_it_for_another_call() {
+    let world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("c2", "e1", "RINGING", 0)).await;
+    world.consume(&world.receive()).await;
+    let event = world.inbox.get_normalized(&id).await.unwrap().unwrap();
+    world.set_fault_hook(unreadable("c1"));
+    world.wait(MINUTE * 6).await;
+    let adopted = ProviderEvent { call_id: CallId::new("c1"), ..event };
+    world.queue.send(&adopted, "test").await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(world.consume(&world.receive()).await, 0);
+        world.wait(MINUTE * 3).await;
+    }
+    assert_eq!(messages(&world), 1);
+    world.clear_faults();
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert!(world.call("c1").await.contains_event(&id));
+}
+
+/// The marks of one shard cannot be read. Those of the others are worked on, and so are its own once they can be read.
+#[tokio::test(start_paused = true)]
+async fn shard_that_cannot_be_read_hides_no_other() {
+    let world = World::stopped();
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    for number in 0..20 {
+        world.accept(Provider::Generic, &generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 0)).await;
+    }
+    for _ in 0..2 {
+        world.consume(&world.receive()).await;
+    }
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    for _ in 0..2 {
+        world.consume(&world.receive()).await;
+    }
+    assert_eq!(messages(&world), 0);
+    let is_first_try = AtomicBool::new(true);
+    world.set_fault_hook(move |call| {
+        let is_of_shard = String::from_utf8_lossy(call.body).contains("\"retrying#0\"");
+        (is_of_shard && is_first_try.swap(false, Ordering::Relaxed)).then(down)
+    });
+    world.wait(MINUTE * 3).await;
+    let run = world.cloud.reconcile().await.unwrap();
+    assert!(run.is_err(), "the run reports the error");
+    world.repair().await;
+    assert_eq!(world.queued().len(), 20);
+    assert!(world.log_text().contains("\"unfolded_ms\":"), "the alarm must not end");
 }

@@ -68,9 +68,9 @@ impl Inbox {
     /// Writes the note on an event. The note is in the index of items that a person should look at while the event is retried, dead-lettered or
     /// quarantined.
     ///
-    /// **It replaces an earlier note, but for one case**: while the event waits, a note on another failure in the queue changes nothing. A consumer
-    /// that is slow may write its note after a later one has noted that the event waits, and has deleted the message. Without the earlier
-    /// note, nobody would send the event again.
+    /// **It replaces an earlier note, but for one case**: a note on a failure whose message stays in the queue changes nothing if the event waits, or if
+    /// the consumer has decided against folding it. A consumer that is slow may write such a note after a later one has written the other,
+    /// and has deleted the message. Then nobody would send the event again, or the decision would be lost.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
@@ -96,7 +96,7 @@ impl Inbox {
         };
         let is_in_queue = note.next_retry_at.is_some() && !note.waits;
         if is_in_queue {
-            self.put_item_if(&item, "attribute_not_exists(waits)").await.map(drop)
+            self.put_item_if(&item, "attribute_not_exists(waits) AND attribute_not_exists(disposition)").await.map(drop)
         } else {
             self.put_item(&item).await
         }
