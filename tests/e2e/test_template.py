@@ -787,6 +787,7 @@ TELL_OF_CALLS = {
     "P1DeadLettersAlarm", "P1RelayFailuresAlarm", "P1EventsNotFoldedAlarm", "P1RelayAgeAlarm", "P1HttpErrorRateAlarm", "P1RequestsThrottledAlarm",
     "P1SchedulerNotRunningAlarm", "P1ReconcilerNotRunningAlarm", "P1SecretRefreshFailedAlarm", "P1ProviderDisabledAlarm",
     "P2RunErrorsAlarm", "P2RejectedWebhooksAlarm", "P2FewWebhooksAlarm", "P2StuckDialingAlarm", "P2TimeoutsAlarm", "P2DialRefusalsAlarm",
+    "P2RepairBehindAlarm",
     "P2CircuitOpenAlarm", "P2DialInDoubtAlarm", "P2DialledBeforeAlarm", "P2DialFailedAlarm", "P2DialAccountMissingAlarm", "P2DialQueueAgeAlarm",
     "P2DialUnconfiguredAlarm", "P2RelaySkippedAlarm", "P2RefoldLimitAlarm", "P2CallLimitAlarm", "P2ConflictingBodyAlarm", "P2DriftFoundAlarm",
     "P2DriftCheckFailingAlarm",

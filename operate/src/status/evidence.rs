@@ -127,7 +127,7 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
                 Some(late) => format!("{}, longest overdue by {}", number(&overdue.count), age(late)),
                 None => "0".to_owned(),
             };
-            let line = judged(name, threshold, late.map(|late| late as f64 / 1_000.0), text);
+            let line = judged(name, threshold, late.map(|late| late as f64), text);
             Evidence { first: overdue.count.first.clone(), ..line }
         })
     };

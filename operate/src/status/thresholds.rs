@@ -188,19 +188,19 @@ pub(super) const EVENTS_AGE: Threshold = unalarmed(
 /// Seconds.
 pub(super) const DIAL_AGE: Threshold =
     watch("P2DialQueueAgeAlarm", 240.0, "claimed calls are not dialled in time", "switchhook stuck --for 2m");
-/// Seconds for which the longest due call is overdue.
+/// Milliseconds for which the longest due call is overdue.
 pub(super) const DUE: Threshold = unalarmed(
     "P2DialUnconfiguredAlarm",
-    600.0,
+    600_000.0,
     "calls are due and no provider takes them, or the scheduler does not run",
     "switchhook dials",
 );
-/// Seconds for which the longest due wake-up is overdue.
-pub(super) const WAKE: Threshold = unalarmed(
-    "P1SchedulerNotRunningAlarm, P1ReconcilerNotRunningAlarm",
-    600.0,
+/// Milliseconds for which the longest due wake-up is overdue.
+pub(super) const WAKE: Threshold = watch(
+    "P2RepairBehindAlarm",
+    600_000.0,
     "the reconciler does not keep up, or does not run",
-    "switchhook reconcile",
+    "switchhook stuck --for 10m",
 );
 /// Seconds.
 pub(super) const SWEEP: Threshold = unalarmed(

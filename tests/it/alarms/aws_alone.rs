@@ -22,7 +22,7 @@ pub(super) struct Case {
 
 pub(super) const CASES: &[Case] = &[
     Case { alarm: "P1RequestsThrottledAlarm", series: requests_throttled, values: (1.0, 0.0) },
-    Case { alarm: "P1WebhookUrlErrorRateAlarm", series: webhook_url_errors, values: (6.0, 5.0) },
+    Case { alarm: "P1WebhookUrlErrorRateAlarm", series: webhook_url_errors, values: (2.0, 1.0) },
     Case { alarm: "P1IngressThrottledAlarm", series: ingress_throttles, values: (1.0, 0.0) },
     Case { alarm: "P2ReleaseErrorsAlarm", series: release_errors, values: (1.0, 0.0) },
     Case { alarm: "P3FunctionThrottlesAlarm", series: function_throttles, values: (1.0, 0.0) },

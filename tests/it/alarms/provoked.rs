@@ -151,6 +151,17 @@ provoked! {
         }
         world.wait(INACTIVITY_TIMEOUT).await;
     }
+    provider_that_may_be_asked_too_seldom: "P2RepairBehindAlarm", all_providers(), |world| {
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+        create(&world, &call_request("confirms")).await;
+        world.wait(MINUTE).await;
+        // Other calls take all requests of each minute.
+        world.set_fault_hook(|call| {
+            let takes_requests = call.operation == "UpdateItem" && String::from_utf8_lossy(call.body).contains("taken_max");
+            takes_requests.then(|| Fault::ErrorBefore { status: 400, code: "ConditionalCheckFailedException".to_owned() })
+        });
+        world.wait(INACTIVITY_TIMEOUT + HOUR).await;
+    }
     numbers_that_do_not_exist: "P2DialRefusalsAlarm", all_providers(), |world| {
         for _ in 0..10 {
             create(&world, &call_request("invalid")).await;
