@@ -98,6 +98,24 @@ fn lost_events_are_swept_although_shards_are_left_to_workers() {
     mutants::check_sweep_alone();
 }
 
+/// Every fault that can separate an event from its message or its note, while many events wait.
+#[test]
+fn events_that_wait_outlast_crashes_and_late_writers() {
+    let kinds = [
+        FaultKind::UnreadableCalls,
+        FaultKind::Throttled,
+        FaultKind::VisibilityOverlap,
+        FaultKind::FunctionCrash,
+        FaultKind::NotDeleted,
+        FaultKind::DuplicateSchedule,
+        FaultKind::MissedSchedule,
+    ];
+    for seed in seeds_asked_for().unwrap_or(0..12) {
+        let result = run(&Plan::with_faults(seed, &kinds), None);
+        assert!(result.violation.is_none(), "seed {seed}: {:?}\n{}", result.violation, result.trace.join("\n"));
+    }
+}
+
 #[test]
 fn one_seed_in_full() {
     let Some(seed) = std::env::var("SWITCHHOOK_SIM_SEED").ok() else { return };
@@ -111,10 +129,7 @@ fn one_seed_in_full() {
 /// Runs a share of the seeds. Every run must keep every law. Each kind of fault that is alone in a seed of this share
 /// must be injected.
 fn check_share(share: u64) {
-    let asked_for = std::env::var("SWITCHHOOK_SIM_SEEDS").ok().map(|range| {
-        let (from, to) = range.split_once("..").unwrap_or(("0", &range));
-        from.parse().unwrap()..to.parse().unwrap()
-    });
+    let asked_for = seeds_asked_for();
     let seeds = asked_for.clone().unwrap_or(SEEDS);
     let mut injected: BTreeMap<FaultKind, u64> = BTreeMap::new();
     for seed in seeds.filter(|seed| seed % SHARES == share) {
@@ -136,6 +151,13 @@ fn check_share(share: u64) {
             own.map(|((kind, _), _)| kind).filter(|kind| !injected.contains_key(kind)).collect();
         assert!(missing.is_empty(), "these faults were never injected: {missing:?}");
     }
+}
+
+/// Seeds that are to be run instead of the usual ones.
+fn seeds_asked_for() -> Option<Range<u64>> {
+    let range = std::env::var("SWITCHHOOK_SIM_SEEDS").ok()?;
+    let (from, to) = range.split_once("..").unwrap_or(("0", &range));
+    Some(from.parse().unwrap()..to.parse().unwrap())
 }
 
 /// Shrinks a plan as long as it still breaks the same law. Then fails with the smallest plan.

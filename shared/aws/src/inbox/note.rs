@@ -68,7 +68,7 @@ impl Inbox {
     /// Writes the note on an event. The note is in the index of items that a person should look at while the event is retried, dead-lettered or
     /// quarantined.
     ///
-    /// **It replaces an earlier note, but for one case**: a note on a failure whose message stays in the queue changes nothing if the event waits, or if
+    /// **It replaces an earlier note, but for one case.** A note on a failure whose message stays in the queue changes nothing if the event waits, or if
     /// the consumer has decided against folding it. A consumer that is slow may write such a note after a later one has written the other,
     /// and has deleted the message. Then nobody would send the event again, or the decision would be lost.
     ///
