@@ -5,7 +5,7 @@
 //! consumer tries a failing event from the queue for [`WAITS_AFTER`]. Then it notes that the event waits, and deletes the message. The
 //! reconciler sends the event to the queue again at each of [`retry_ages`], and to the dead-letter queue at [`GIVEN_UP_AFTER`]. It gives up only an event
 //! whose last try has failed. If no consumer has tried it, for example because none runs, it is sent every [`UNANSWERED_EVERY`], and given up at
-//! [`GIVEN_UP_ANYWAY`].
+//! [`GIVEN_UP_ANYWAY`]. An event that can no longer be read is given up then too.
 //!
 //! Ages count from the first try of the event. The index of items that a person should look at holds that time of each event that is retried. So
 //! the events that reach an age are a part of the index, and nobody reads those that wait longer.
@@ -28,7 +28,7 @@ const RETRY_MINUTES: [u64; 10] = [5, 10, 20, 30, 45, 60, 75, 90, 105, 120];
 pub const GIVEN_UP_AFTER: Duration = Duration::from_secs(125 * 60);
 /// Time after which an event older than [`GIVEN_UP_AFTER`] is sent once more, if no consumer has tried it at the last age.
 pub const UNANSWERED_EVERY: Duration = Duration::from_secs(15 * 60);
-/// Age at which an event that waits becomes a dead letter although no consumer has tried it at the last age.
+/// Age at which an event that waits becomes a dead letter although no consumer has tried it at the last age, or although it cannot be read.
 pub const GIVEN_UP_ANYWAY: Duration = Duration::from_secs(6 * 60 * 60);
 /// Returns the ages at which an event that waits is tried again, in their order.
 pub fn retry_ages() -> impl Iterator<Item = Duration> {
