@@ -7,7 +7,7 @@ use switchhook_domain::Provider;
 use switchhook_local::fake::{DeliveryFaults, Dial, Mode};
 use switchhook_local::{CALLS_TABLE, CloudOptions};
 use switchhook_operate::calls::stuck;
-use switchhook_tests::{KEY, MINUTE, World, options, text};
+use switchhook_tests::{KEY, MINUTE, World, down, options, text};
 
 use super::provider_health::provider_events;
 use super::providers::{ACCOUNT_KEY, BUSY, PROVIDERS, account_of, confirmed_at, place, two_accounts_each};
@@ -170,6 +170,26 @@ async fn calls_of_an_account_that_lost_its_rate_are_seen_and_counted() {
     assert_eq!(listed, [alone.as_str()]);
     let stuck = stuck(&stack_of(&world), MINUTE).await.unwrap();
     assert_eq!(stuck.calls.iter().map(|call| call.call_id.as_str()).collect::<Vec<_>>(), [alone.as_str()]);
+}
+
+/// A run knows the accounts that have a rate without the list. It reports the error, because calls may wait for others.
+#[tokio::test(start_paused = true)]
+async fn list_that_cannot_be_read_keeps_no_call_of_an_account_with_a_rate() {
+    let world = world_with_rates("retell=1,retell-eu=1").await;
+    for provider in [Provider::Retell, retell_eu()] {
+        let mut later = request(&[provider]);
+        later["due_at"] = json!(world.now().plus(MINUTE * 5).to_string());
+        create(&world, &later).await;
+    }
+    world.set_fault_hook(|call| {
+        let is_of_list = String::from_utf8_lossy(call.body).contains("accounts\"}");
+        (call.operation == "GetItem" && call.sender == Some("scheduler") && is_of_list).then(down)
+    });
+    world.wait(MINUTE * 7).await;
+    for provider in [Provider::Retell, retell_eu()] {
+        assert_eq!(dials_of(&world, provider).len(), 1, "{provider}");
+    }
+    assert!(world.cloud.schedule().await.unwrap().is_err());
 }
 
 /// Accounts cost one write when they get their rate, and each process that creates calls for them one read.
