@@ -33,7 +33,7 @@ mod sim;
 mod state;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use plan::{FAULT_KINDS, FaultKind, Plan};
@@ -110,10 +110,15 @@ fn events_that_wait_outlast_crashes_and_late_writers() {
         FaultKind::DuplicateSchedule,
         FaultKind::MissedSchedule,
     ];
+    let (mut waited, mut injected) = (0, BTreeSet::new());
     for seed in seeds_asked_for().unwrap_or(0..12) {
         let result = run(&Plan::with_faults(seed, &kinds), None);
         assert!(result.violation.is_none(), "seed {seed}: {:?}\n{}", result.violation, result.trace.join("\n"));
+        waited += result.waited;
+        injected.extend(result.injected.into_keys());
     }
+    assert!(waited >= 50, "only {waited} events waited");
+    assert_eq!(injected, kinds.into());
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub(crate) struct RunResult {
     pub(crate) trace: Vec<String>,
     /// Number of times that each kind of fault was injected.
     pub(crate) injected: BTreeMap<FaultKind, u64>,
+    /// Number of notes that an event waits in the inbox.
+    pub(crate) waited: u64,
     /// Number of calls that were compared with their truth, and agree.
     pub(crate) verified_calls: usize,
 }
@@ -153,6 +155,7 @@ impl State {
                     event.call_id = text(&body["Item"]["call_id"]["S"]);
                 }
             }
+            "PutItem" if of_table(INBOX_TABLE) && body["Item"]["waits"]["BOOL"] == true => self.result.waited += 1,
             "SendMessage" if text(&body["QueueUrl"]).ends_with(DIAL_QUEUE) => {
                 let message = message();
                 let claim = (text(&message["call_id"]), text(&message["trace_id"]));

@@ -167,7 +167,7 @@ fn units(traffic: &Traffic) -> String {
     format!(
         "## Units\n\nThe test `budget::scale` measures the first two columns. The last one is webhook + dial × s / k.\n\
          A webhook announces more than the one domain event that most sums of [cost](cost.md) count.\n\
-         Numbers are rounded here, and the model takes them as they are. So sums by hand agree in about four digits.\n\n{}",
+         The model uses unrounded numbers. So sums by hand agree in about four digits.\n\n{}",
         table(["unit", "per webhook", "per dial", "per webhook, with dials"], rows)
     )
 }
@@ -385,7 +385,7 @@ fn growth(sizes: &[Traffic]) -> String {
     let provisioned = first.as_ref().map_or(0.0, |bill| bill.provisioned_tables);
     format!(
         "## Growth of the cost\n\n{}\n\
-         The difference is that to the middle size. The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
+         The last column compares each size with the middle one. The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
          how much\nis stored: the sums have those of a stack that stores as much as it deletes. A month has {MONTH_DAYS} days. With batches of one message \
          instead\nof {}, a million webhooks cost ${} more. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
@@ -431,7 +431,7 @@ fn number(value: f64) -> String {
     rounded(value, decimals)
 }
 
-/// A number that others are computed from: with five digits, or all those before the point.
+/// A number that others are computed from: with four decimals if it is small, and else with one.
 fn precise(value: f64) -> String {
     rounded(value, if value.abs() < 10.0 { 4 } else { 1 })
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use aws_lambda_events::event::sqs::SqsMessage;
 use futures_util::future::join_all;
 use switchhook_aws::Error;
+use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{Note, WAITS_AFTER, next_retry};
 use switchhook_aws::queue::{Message, backoff};
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{ProviderEvent, Timestamp};
+use switchhook_domain::{CallId, ProviderEvent, Timestamp};
 
 use crate::batch::FailedTail;
 use crate::{Consumer, receives_of};
@@ -109,20 +110,29 @@ impl Consumer {
 
     /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. That is so if it has not
     /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is also so if the reads take
-    /// longer than [`WAIT_MAX`]. An event that was adopted stays too: the stored one names another call, and would be sent to that.
+    /// longer than [`WAIT_MAX`]. The message stays too if the stored event leads to another call: a lookup found it there, and sent it here.
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
         let ProviderEvent { event_id, call_id, received_at, .. } = &decode(message)?.event;
         if self.is_last(message) || now < received_at.plus(WAITS_AFTER) {
             return None;
         }
-        let read = async { tokio::join!(self.inbox.get_note(event_id), self.inbox.get_normalized(event_id)) };
-        let (Ok(note), Ok(Some(stored))) = tokio::time::timeout(WAIT_MAX, read).await.ok()? else { return None };
-        if stored.call_id != *call_id {
-            return None;
-        }
+        let read = async {
+            let read = tokio::join!(self.inbox.get_note(event_id), self.inbox.get_normalized(event_id));
+            let (Ok(note), Ok(Some(stored))) = read else { return None };
+            let leads_here = stored.call_id == *call_id || self.is_alias_of(&stored.call_id, call_id).await;
+            leads_here.then_some(note)
+        };
+        let note = tokio::time::timeout(WAIT_MAX, read).await.ok()??;
         let (first, failures) =
             note.and_then(|note| note.series()).or_else(|| Some((first_received_at(message)?, 0)))?;
         (first.plus(WAITS_AFTER) <= now).then_some((first, failures))
+    }
+}
+
+impl Consumer {
+    /// True if one id is an alias of a call. False too if that cannot be read.
+    async fn is_alias_of(&self, alias: &CallId, call_id: &CallId) -> bool {
+        matches!(self.calls.find(alias).await, Ok(Found::Alias(found)) if found.call_id == *call_id)
     }
 }
 

@@ -200,7 +200,7 @@ impl Reconciler {
     /// Marks the event of a message in the dead-letter queue. Returns true if it had no mark, and needs one. The message of an event that was
     /// redriven and then folded late stays in the queue, and needs none.
     async fn mark_dead_letter(&self, event: ProviderEvent, now: Timestamp) -> Result<bool, Error> {
-        if self.is_folded(event.clone()).await {
+        if self.is_done(event.clone()).await {
             return Ok(false);
         }
         self.inbox.mark_dead_letter(&event, UNNOTED, now).await

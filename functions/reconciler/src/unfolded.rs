@@ -63,43 +63,68 @@ impl Fate {
 }
 
 impl Reconciler {
-    /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others, and the first
-    /// error. A shard that cannot be read counts as one with old marks, so that its events are tried again and the alarm stays.
+    /// Finds the oldest event that is not known to be folded. Removes the marks before it, whose events are folded. Returns the others, and an error
+    /// if the marks of a shard could not be read at the second try either. Such a shard counts as one with old marks. So its events are tried
+    /// again, and the alarm stays.
     pub(crate) async fn find_unfolded(&self, report: &mut Report) -> (Unfolded, Option<Error>) {
         let now = self.clock.now();
-        let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
         let stop_at = now.plus(LOOK_MAX);
-        let (mut oldest, mut unfolded, mut first_error) = (report.swept_until, Unfolded::default(), None);
-        let age = |oldest: Option<Timestamp>| oldest.map_or(0, |oldest| now.millis_since(oldest).unsigned_abs());
+        let mut unfolded = Unfolded::default();
+        let age = |since: Timestamp| now.millis_since(since).unsigned_abs();
         // An error below must not hide that the sweep does not come on.
-        report.unfolded_ms = age(oldest);
-        for shard in self.inbox.attention_shards() {
-            let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, PAGE);
-            loop {
-                let page = match pages.next().await {
-                    Ok(Some(page)) => page,
-                    Ok(None) => break,
-                    Err(error) => {
-                        report.unfolded_ms = report.unfolded_ms.max(UNREADABLE_MS);
+        report.unfolded_ms = report.swept_until.map_or(0, age);
+        let (mut shards, mut error): (Vec<u64>, _) = (self.inbox.attention_shards().collect(), None);
+        for _ in 0..2 {
+            error = None;
+            let mut unread = Vec::new();
+            for shard in shards {
+                // In an outage, each read takes seconds. The run must come to its end, and tell of it.
+                if error.is_some() && self.is_time_up(stop_at) {
+                    unread.push(shard);
+                    continue;
+                }
+                match self.oldest_marks(shard, now, stop_at, report).await {
+                    Ok((marks, is_more)) => {
+                        let Some(first) = marks.first() else { continue };
+                        report.unfolded_ms = report.unfolded_ms.max(age(first.at));
+                        unfolded.is_more |= is_more;
                         unfolded.shards.push(shard);
-                        unfolded.is_more = true;
-                        first_error.get_or_insert(error);
-                        break;
+                        unfolded.marks.extend(marks);
                     }
-                };
-                let is_more = page.next.is_some();
-                let marks = self.remove_folded(page.items, stop_at, report).await;
-                if let Some(first) = marks.first() {
-                    oldest = Some(oldest.map_or(first.at, |oldest| oldest.min(first.at)));
-                    report.unfolded_ms = report.unfolded_ms.max(age(oldest));
-                    unfolded.is_more |= is_more;
-                    unfolded.shards.push(shard);
-                    unfolded.marks.extend(marks);
-                    break;
+                    Err(failed) => {
+                        unread.push(shard);
+                        error = error.or(Some(failed));
+                    }
                 }
             }
+            shards = unread;
         }
-        (unfolded, first_error)
+        if error.is_some() {
+            report.unfolded_ms = report.unfolded_ms.max(UNREADABLE_MS);
+            unfolded.is_more = true;
+            unfolded.shards.extend(shards);
+        }
+        (unfolded, error)
+    }
+
+    /// Returns the oldest marks of a shard whose events are not folded, and true if there are more. Removes those before them.
+    async fn oldest_marks(
+        &self,
+        shard: u64,
+        now: Timestamp,
+        stop_at: Timestamp,
+        report: &mut Report,
+    ) -> Result<(Vec<Attention>, bool), Error> {
+        let (start, until) = (Timestamp::from_millis(0), now.minus(UNFOLDED_FOR));
+        let mut pages = self.inbox.attention_between(AttentionKind::Retrying, shard, start, until, PAGE);
+        while let Some(page) = pages.next().await? {
+            let is_more = page.next.is_some();
+            let marks = self.remove_folded(page.items, stop_at, report).await;
+            if !marks.is_empty() {
+                return Ok((marks, is_more));
+            }
+        }
+        Ok((Vec::new(), false))
     }
 
     /// Removes the marks of events that need no fold, up to the first event that needs one. Returns the marks from there on.
@@ -141,9 +166,9 @@ impl Reconciler {
         }
     }
 
-    /// True if the call or entity of an event takes it into account. False too if that cannot be read.
-    pub(crate) async fn is_folded(&self, event: ProviderEvent) -> bool {
-        matches!(self.fate_of(event).await, Ok(Fate::Done | Fate::Forgotten))
+    /// True if the call or entity of an event takes it into account, and nothing is left to do. False too if that cannot be read.
+    pub(crate) async fn is_done(&self, event: ProviderEvent) -> bool {
+        matches!(self.fate_of(event).await, Ok(Fate::Done))
     }
 
     /// Returns the step that a marked event still needs. A folded event costs one read, of its call.

@@ -166,6 +166,23 @@ fn value_that_is_no_trouble_sets_off_no_alarm() {
     }
 }
 
+/// At night few webhooks come. One that fails and succeeds at its repetition wakes nobody, and two failures do.
+#[test]
+fn single_failure_at_night_sets_off_no_alarm() {
+    let failures = |at: &[u64]| {
+        let metrics = Metrics::default();
+        for minute in 0..60 {
+            metrics.record(of_function("UrlRequestCount", "ingress"), 1.0, 2 * HOUR_MS + minute * MINUTE_MS);
+        }
+        for minute in at {
+            metrics.record(of_function("Url5xxCount", "ingress"), 1.0, 2 * HOUR_MS + minute * MINUTE_MS);
+        }
+        let (_, alarm) = alarms().into_iter().find(|(name, _)| name == "P1WebhookUrlErrorRateAlarm").unwrap();
+        alarm.times_in_alarm(&metrics, 0, 6 * HOUR_MS).unwrap_or_else(|error| panic!("{error}")).len()
+    };
+    assert_eq!([failures(&[21]), failures(&[21, 31]), failures(&[21, 22])], [0, 0, 1]);
+}
+
 /// Many calls may end at once. Senders that do not repeat a refused webhook lose it.
 #[test]
 fn one_minute_of_refused_webhooks_sets_off_its_alarm() {

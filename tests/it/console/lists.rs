@@ -236,7 +236,7 @@ fn changed(item: &Item, texts: &[(&str, &str)]) -> Item {
 }
 
 #[tokio::test(start_paused = true)]
-async fn filters_offer_the_accounts_of_the_stack() {
+async fn filters_offer_the_listed_accounts() {
     let world = World::new();
     world.calls.list_accounts(&["retell-eu".parse().unwrap()].into()).await.unwrap();
     let browser = Browser::open(&console(&world, false)).await;

@@ -158,7 +158,7 @@ pub const METRICS: &[Metric] = &[
     count("reconciler", "claims_expired", "Claims whose lease ended without a dial"),
     count("reconciler", "requeued", "Stored events that their call lacked, queued again"),
     count("reconciler", "retried", "Events that wait in the inbox after failures, queued again"),
-    count("reconciler", "given_up", "Events that waited in the inbox for two hours, and became dead letters"),
+    count("reconciler", "given_up", "Events that waited in the inbox for hours, and became dead letters"),
     count("reconciler", "not_requeued", "Stored events that cannot be read"),
     count("reconciler", "discovered", "Calls that nobody reported, found in a provider's list"),
     count("reconciler", "not_discovered", "Pages of a provider's list that cannot be read"),
