@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
+use switchhook_aws::calls::Alias;
 use switchhook_aws::inbox::AttentionKind;
 use switchhook_aws::queue::{RepairKind, RepairWork};
-use switchhook_domain::{CallId, EventId, Provider, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptKey, CallId, EventId, Provider, ProviderEvent, Timestamp};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard, plan_redrive};
-use switchhook_tests::{MINUTE, World, down, generic, is_request_to, reads_calls_to_fold, text};
+use switchhook_tests::{INBOX_RETENTION, MINUTE, World, down, generic, is_request_to, reads_calls_to_fold, text};
 
 use super::{HOUR, NOTHING, call_events};
 use crate::operator::carry_out;
@@ -522,4 +523,29 @@ async fn shard_that_cannot_be_read_hides_no_other() {
     // A single error is no trouble.
     world.inject_fault("Query", INBOX_TABLE, 1, down());
     assert!(world.cloud.reconcile().await.unwrap().is_ok());
+}
+
+/// The webhook never reached the queue, and its call became an alias. The sweep sends the event to the call that it belongs to now.
+#[tokio::test(start_paused = true)]
+async fn event_that_the_sweep_adopted_waits_like_others() {
+    let world = World::stopped();
+    let id = world.accept(Provider::Generic, &generic("theirs", "e1", "RINGING", 0)).await;
+    for message in world.receive() {
+        world.cloud.services().sqs().delete(EVENTS_QUEUE, &message.receipt_handle).unwrap();
+    }
+    let alias = Alias { call_id: CallId::new("ours"), attempt: AttemptKey::new("1") };
+    drop(world.calls.write_alias(&CallId::new("theirs"), &alias, INBOX_RETENTION, world.now()).await.unwrap());
+    world.set_fault_hook(unreadable("ours"));
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    assert_eq!(world.queued()[0]["event"]["call_id"], "ours");
+    assert_eq!(world.consume(&world.receive()).await, 0);
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert_eq!(messages(&world), 0, "the event waits");
+    world.clear_faults();
+    world.wait(MINUTE * 3).await;
+    world.reconcile().await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert!(world.call("ours").await.contains_event(&id));
 }
