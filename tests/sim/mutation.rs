@@ -243,7 +243,7 @@ impl Mutation {
     }
 }
 
-/// True if this is the row of a call whose latest dial has just started: it is in progress, and no event of that attempt is in the
+/// True if this is the row of a call whose latest dial has just started. The call is in progress, and no event of that attempt is in the
 /// history. An entry of the history begins with the place of its attempt.
 fn dial_has_started(item: &Value) -> bool {
     let attempts = item["attempts"]["L"].as_array().map_or(&[][..], Vec::as_slice);

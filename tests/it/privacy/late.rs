@@ -18,6 +18,15 @@ use super::{RETELL_CALL, about, calls, finished_call, forget_calls, retell, stor
 use crate::operator::{HOUR, carry_out, stack};
 use crate::outbound::{post_stored_only, report_drift};
 
+/// A stack with the finished call `c1`, whose person was forgotten.
+async fn with_forgotten_call() -> World {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.quiesce().await;
+    forget_calls(&world, &["c1"]).await;
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn late_webhook_is_folded_and_leaves_no_trace_of_the_person() {
     let world = World::new();
@@ -40,10 +49,7 @@ async fn late_webhook_is_folded_and_leaves_no_trace_of_the_person() {
 
 #[tokio::test(start_paused = true)]
 async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
-    let world = World::new();
-    finished_call(&world, "c1").await;
-    world.quiesce().await;
-    forget_calls(&world, &["c1"]).await;
+    let world = with_forgotten_call().await;
     // Erasing the event is the first update of the inbox table. The fault lasts for every try that the SDK makes of it.
     world.inject_fault("UpdateItem", INBOX_TABLE, 3, switchhook_tests::down());
     world.accept(Provider::Generic, &about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken")).await;
@@ -57,10 +63,7 @@ async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
 /// The erasure fails until the event waits in the inbox. The call has the event by then, so only its erasure is missing.
 #[tokio::test(start_paused = true)]
 async fn event_that_waits_is_erased_although_its_call_has_it() {
-    let world = World::new();
-    finished_call(&world, "c1").await;
-    world.quiesce().await;
-    forget_calls(&world, &["c1"]).await;
+    let world = with_forgotten_call().await;
     world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
     let late = about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken");
     let id = world.accept(Provider::Generic, &late).await;
@@ -79,10 +82,7 @@ async fn event_that_waits_is_erased_although_its_call_has_it() {
 #[tokio::test(start_paused = true)]
 async fn late_webhook_that_a_refold_finds_is_erased() {
     for fails in [false, true] {
-        let world = World::new();
-        finished_call(&world, "c1").await;
-        world.quiesce().await;
-        forget_calls(&world, &["c1"]).await;
+        let world = with_forgotten_call().await;
         let late = about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken");
         post_stored_only(&world, Provider::Generic, &late).await;
         assert_eq!(places(&world).await.len(), 1);
@@ -145,10 +145,7 @@ async fn recorded_webhook_is_found_after_the_retention_was_lowered() {
 
 #[tokio::test(start_paused = true)]
 async fn repeated_webhook_is_a_duplicate_whatever_it_says() {
-    let world = World::new();
-    finished_call(&world, "c1").await;
-    world.quiesce().await;
-    forget_calls(&world, &["c1"]).await;
+    let world = with_forgotten_call().await;
     for (second, data) in [(60, "my hip is broken"), (61, "and my hip is broken again")] {
         let body = about("c1", "c1-ENDED", "ENDED", second, data);
         let (code, answer) = world.post(Provider::Generic, &body).await;

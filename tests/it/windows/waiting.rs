@@ -46,7 +46,7 @@ async fn fail_until_events_wait(world: &World) {
     assert_eq!(messages(world), 0);
 }
 
-/// A stack that stands still, and in which the event `generic:e1` of the call `c1` waits.
+/// A stopped stack in which the event `generic:e1` of the call `c1` waits.
 async fn with_waiting_event() -> (World, EventId) {
     let world = World::stopped();
     world.set_fault_hook(unreadable("c1"));
@@ -64,6 +64,16 @@ async fn fail_until_events_are_given_up(world: &World) {
     assert_eq!(messages(world), 0);
     world.wait(MINUTE * 5).await;
     world.reconcile().await;
+}
+
+/// Ends the trouble of the call `c1`. Expects that the event is folded at its next age.
+async fn fold_at_the_next_age(world: &World, id: &EventId) {
+    world.clear_faults();
+    world.wait(MINUTE * 5).await;
+    world.reconcile().await;
+    world.consume(&world.receive()).await;
+    assert!(world.call("c1").await.contains_event(id));
+    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,7 +331,7 @@ async fn event_that_cannot_be_read_hides_no_other() {
     assert_eq!(world.dead_letters(), NOTHING);
     let marks = world.attention(AttentionKind::DeadLettered).await;
     assert_eq!(marks.iter().map(|mark| mark.event_id.as_ref().unwrap().as_str()).collect::<Vec<_>>(), ["generic:e3"]);
-    // The deadlines of the other calls may wait for the consumer, which stands still.
+    // The deadlines of the other calls may wait in the queue, because no consumer runs.
     let retrying = world.attention(AttentionKind::Retrying).await;
     assert!(retrying.iter().all(|mark| mark.event_id.as_ref().unwrap().as_str() != "generic:e3"), "{retrying:?}");
 }
@@ -401,12 +411,7 @@ async fn event_that_was_redriven_too_early_has_all_its_tries_again() {
     carry_out(&stack, &discard).await;
     assert_eq!(world.dead_letters().len(), 1);
     assert_eq!(world.attention(AttentionKind::Retrying).await.len(), 1, "nobody else would send the event");
-    world.clear_faults();
-    world.wait(MINUTE * 5).await;
-    world.reconcile().await;
-    world.consume(&world.receive()).await;
-    assert!(world.call("c1").await.contains_event(&id));
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    fold_at_the_next_age(&world, &id).await;
 }
 
 /// A young message of a call that has failed for minutes is not hidden for as long as the old one would be.
@@ -444,12 +449,7 @@ async fn note_that_comes_late_does_not_end_the_tries_of_an_event_that_waits() {
         fails(call).or_else(|| reads_note.then(down))
     });
     assert_eq!(world.invoke_consumer(&batch).await, []);
-    world.clear_faults();
-    world.wait(MINUTE * 5).await;
-    world.reconcile().await;
-    world.consume(&world.receive()).await;
-    assert!(world.call("c1").await.contains_event(&id));
-    assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    fold_at_the_next_age(&world, &id).await;
 }
 
 /// The message of a dead letter stays if its event was redriven too early. Once the event is folded, it is no trouble.
