@@ -112,14 +112,17 @@ fn events_that_wait_outlast_crashes_and_lost_deletions() {
         FaultKind::MissedSchedule,
     ];
     let (mut waited, mut injected) = (0, BTreeSet::new());
-    for seed in seeds_asked_for().unwrap_or(0..12) {
+    let asked_for = seeds_asked_for();
+    for seed in asked_for.clone().unwrap_or(0..12) {
         let result = run(&Plan::with_faults(seed, &kinds), None);
         assert!(result.violation.is_none(), "seed {seed}: {:?}\n{}", result.violation, result.trace.join("\n"));
         waited += result.waited;
         injected.extend(result.injected.into_keys());
     }
-    assert!(waited >= 50, "only {waited} events waited");
-    assert_eq!(injected, kinds.into());
+    if asked_for.is_none() {
+        assert!(waited >= 50, "only {waited} events waited");
+        assert_eq!(injected, kinds.into());
+    }
 }
 
 #[test]

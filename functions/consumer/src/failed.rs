@@ -84,8 +84,12 @@ impl Consumer {
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
-            // The note is optional: whatever made the fold fail may also make this write fail.
-            waits = self.inbox.put_note(&decoded.event, &note, now).await.is_ok() && note.waits;
+            // The dialer reads the list, so an event is in it before its message leaves the queue. Later tries find it there.
+            let leaves_queue = dead || matches!(series, Ok((_, 0)));
+            let is_listed = !leaves_queue || self.inbox.list_unfolded(&decoded.event, now).await.is_ok();
+            // The note is optional: whatever made the fold fail may also make this write fail. SQS takes a dead letter without asking.
+            let is_noted = (is_listed || dead) && self.inbox.put_note(&decoded.event, &note, now).await.is_ok();
+            waits = is_noted && note.waits;
         }
         let decision = Decision {
             function: "consumer",

@@ -9,6 +9,8 @@
 //! **Nothing is dialled before the inbox records the dial, and the inbox records one dial of each attempt.** A row that was
 //! restored from a backup may lack a dial. The inbox refuses to record it a second time, and the row gets it back, in doubt.
 //!
+//! **Nobody is dialled again while an event of the call waits for its next try, or is a dead letter.** It may tell that the person has answered.
+//!
 //! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
 //! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
 //!
@@ -23,7 +25,7 @@ mod outcome;
 mod repeated;
 mod undo;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
@@ -43,7 +45,7 @@ use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::Place;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
+    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
     StopReason, Timestamp,
 };
 use switchhook_providers::{
@@ -63,6 +65,9 @@ const RACES_MAX: u32 = 5;
 const DELETE_TIME: Duration = Duration::from_secs(2);
 /// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
+
+/// Time for which a call with an event that is not folded is not dialled. The shortest pause between two tries of such an event.
+const HOLD_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -217,6 +222,7 @@ impl Dialer {
                     self.place(&transition.call, &attempt, is_last_attempt, &accounts, claim, notes).await
                 }
                 NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
+                NextStep::Hold(_) => Ok(DialOutcome::Held),
                 NextStep::Release(_) => Ok(DialOutcome::Released),
                 NextStep::GiveUp(_, reason) => Ok(DialOutcome::Stopped(reason)),
                 NextStep::ClaimLost => Ok(DialOutcome::ClaimLost),
@@ -255,7 +261,12 @@ impl Dialer {
             return Ok(give_up(StopReason::DoNotCall));
         }
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
-        Ok(match window.map(|window| window.next_opening(now)) {
+        let opening = window.map(|window| window.next_opening(now));
+        if matches!(opening, None | Some(Ok(None))) && self.has_unfolded_events(call).await? {
+            let hold = call.hold(token, now.plus(HOLD_PAUSE), &self.policy, now);
+            return Ok(hold.map_or(NextStep::ClaimLost, NextStep::Hold));
+        }
+        Ok(match opening {
             None | Some(Ok(None)) => call
                 .start_dial(token, dial_key, *provider, &self.policy, now)
                 .map(|started| if health.watches_dials(now) { started.watched() } else { started })
@@ -266,6 +277,29 @@ impl Dialer {
             // Without a time zone nobody knows whether it is night where the person is.
             Some(Err(_)) => give_up(StopReason::UnknownTimeZone),
         })
+    }
+
+    /// True if an event of an earlier attempt waits for its next try, or is a dead letter. It may tell that the person has answered. An event may
+    /// have only the provider's id of its attempt.
+    async fn has_unfolded_events(&self, call: &Call) -> Result<bool, Error> {
+        let alias =
+            |record: &AttemptRecord| Some(derived_call_id(record.provider?, record.provider_call_id.as_deref()?));
+        let mut ids: BTreeSet<CallId> = call.attempt_records.iter().filter_map(alias).map(CallId::new).collect();
+        if call.attempt_records.is_empty() {
+            return Ok(false);
+        }
+        ids.insert(call.call_id.clone());
+        let Some(event_id) = self.inbox.unfolded_event(&ids).await? else { return Ok(false) };
+        let decision = Decision {
+            function: "dialer",
+            message: "not dialled again, because an event of the call is not folded",
+            action_taken: "unfolded_event_found",
+            event_id: Some(event_id.as_str()),
+            call_id: Some(call.call_id.as_str()),
+            ..Decision::default()
+        };
+        decision.log(self.clock.now(), true);
+        Ok(true)
     }
 
     /// Asks the provider, once, to place the attempt that the row records as dialled.

@@ -29,6 +29,8 @@ pub(crate) enum DialOutcome {
     Accepted,
     /// Nothing was dialled: the calling window is closed, and the call waits until it opens.
     WindowClosed,
+    /// Nothing was dialled: an event of the call waits for its next try, or is a dead letter.
+    Held,
     /// Nothing was dialled: the provider takes no calls now. The call stays due.
     Released,
     /// Nothing was dialled: this call must not be placed, now or later.
@@ -76,6 +78,7 @@ impl RequestNotes {
 pub(crate) enum NextStep {
     Dial(DialStarted),
     Postpone(Transition),
+    Hold(Transition),
     Release(Transition),
     GiveUp(Transition, StopReason),
     /// The claim is no longer valid, so there is nothing to store.
@@ -86,7 +89,10 @@ impl NextStep {
     pub(crate) const fn transition(&self) -> Option<&Transition> {
         match self {
             Self::Dial(started) => Some(&started.transition),
-            Self::Postpone(transition) | Self::Release(transition) | Self::GiveUp(transition, _) => Some(transition),
+            Self::Postpone(transition)
+            | Self::Hold(transition)
+            | Self::Release(transition)
+            | Self::GiveUp(transition, _) => Some(transition),
             Self::ClaimLost => None,
         }
     }
@@ -98,6 +104,7 @@ impl DialOutcome {
             Self::ClaimLost => "claim_lost",
             Self::Accepted => "dialled",
             Self::WindowClosed => "window_closed",
+            Self::Held => "dial_held",
             Self::Released => "dial_released",
             Self::Stopped(_) => "dial_stopped",
             Self::Withdrawn(_) => "dial_withdrawn",
@@ -109,7 +116,12 @@ impl DialOutcome {
 
     pub(crate) const fn cause(&self) -> Option<&'static str> {
         match self {
-            Self::ClaimLost | Self::Accepted | Self::WindowClosed | Self::Released | Self::DialledBefore => None,
+            Self::ClaimLost
+            | Self::Accepted
+            | Self::WindowClosed
+            | Self::Held
+            | Self::Released
+            | Self::DialledBefore => None,
             Self::Stopped(reason) => Some(reason.as_str()),
             Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
         }
@@ -119,7 +131,7 @@ impl DialOutcome {
     /// provider did not take it. Of a lost claim, the row of the call tells.
     pub(crate) const fn may_end_probe(&self) -> bool {
         match self {
-            Self::WindowClosed | Self::Stopped(_) | Self::DialledBefore => true,
+            Self::WindowClosed | Self::Held | Self::Stopped(_) | Self::DialledBefore => true,
             Self::ClaimLost
             | Self::Released
             | Self::Accepted

@@ -141,6 +141,12 @@ impl HistoryEntry {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }
 
+    /// True if the event shows that the provider has or had a call for the dial: it took the dial, or reported it. So a search that found no such call
+    /// proves nothing. The provider may still have dialled nobody, and say so.
+    pub(crate) fn disproves_not_found(&self) -> bool {
+        matches!(self.event.kind, EventKind::Initiated | EventKind::Alive) || self.disproves_withdrawal()
+    }
+
     /// True if the event is evidence that a person was reached, or a phone rang. `initiated` and `alive` are not: a provider may accept
     /// a call, report it as queued, and then dial nobody. The promise of a retry is not either.
     pub(crate) fn disproves_withdrawal(&self) -> bool {

@@ -66,9 +66,9 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
         },
         EventKind::Alive => Reason::Alive { attempt: number },
         EventKind::DialNotFound => {
-            let proves_dial = |other: &HistoryEntry| {
-                let has_call = other.event.kind == EventKind::Alive && entry.event.never_dialled.is_none();
-                has_call || other.disproves_withdrawal()
+            let proves_dial = |other: &HistoryEntry| match entry.event.never_dialled {
+                Some(_) => other.disproves_withdrawal(),
+                None => other.disproves_not_found(),
             };
             let is_proof = |at: &usize| call.history.get(*at).is_some_and(proves_dial);
             let is_named = |at: &usize| call.history.get(*at).is_some_and(|other| other.attempt_index.is_some());

@@ -17,7 +17,7 @@ use crate::event::EventKind;
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::StopReason;
 use crate::time::Timestamp;
-use crate::transition::WINDOW_CLOSED;
+use crate::transition::{EVENTS_UNFOLDED, WINDOW_CLOSED};
 
 /// Call as it was known at an earlier time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,7 +244,7 @@ impl Call {
 fn changes_not_before(one: &Move) -> bool {
     match one.kind {
         MoveKind::Triggered | MoveKind::Dialled | MoveKind::Withdrawn | MoveKind::Resumed => true,
-        MoveKind::Returned => one.reason.as_deref() == Some(WINDOW_CLOSED),
+        MoveKind::Returned => matches!(one.reason.as_deref(), Some(WINDOW_CLOSED | EVENTS_UNFOLDED)),
         MoveKind::Claimed | MoveKind::Doubted | MoveKind::Canceled | MoveKind::Rejected | MoveKind::GivenUp => false,
     }
 }

@@ -1,4 +1,4 @@
-//! The transitions that workers and users make: create, claim, dial, postpone, release, give up, withdraw, reject, cancel.
+//! The transitions that workers and users make: create, claim, dial, postpone, hold, release, give up, withdraw, reject, cancel.
 //!
 //! **Only one worker or user may make each transition, by one conditional write.** The functions here are pure. They return the
 //! next row, or `None` if the call is not in the state in which the transition starts. The caller stores the row, on the condition
@@ -20,6 +20,8 @@ use crate::time::Timestamp;
 
 /// Reason of a move: the person may not be called at this time.
 pub(crate) const WINDOW_CLOSED: &str = "window_closed";
+/// Reason of a move: an event of the call waits for its next try, or is a dead letter.
+pub(crate) const EVENTS_UNFOLDED: &str = "events_unfolded";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 
@@ -171,9 +173,27 @@ impl Call {
     /// CLAIMED → PENDING, for the dialer that holds the claim: the person may not be called before `until`.
     #[must_use]
     pub fn postpone(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.release_until(token, until, WINDOW_CLOSED, policy, now)
+    }
+
+    /// CLAIMED → PENDING, for the dialer that holds the claim: an event of the call is not folded yet. It may tell that the person has answered, so
+    /// nobody is dialled before `until`.
+    #[must_use]
+    pub fn hold(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.release_until(token, until, EVENTS_UNFOLDED, policy, now)
+    }
+
+    fn release_until(
+        &self,
+        token: &str,
+        until: Timestamp,
+        reason: &'static str,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
         let mut call = self.release_claim(token, now)?;
         call.not_before = Some(until);
-        call.note_move(MoveKind::Returned, Some(WINDOW_CLOSED), now);
+        call.note_move(MoveKind::Returned, Some(reason), now);
         Some(call.into_transition(policy, now))
     }
 

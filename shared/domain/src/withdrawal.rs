@@ -28,15 +28,15 @@ impl HistoryEntry {
 
 impl Call {
     /// True if Switchhook dialled the attempt and the provider dialled nobody: it has no such call, or says that it did not dial. False
-    /// as soon as an event that names the attempt is evidence of a dial. A call that the provider reports alive is one that it has. It may
-    /// still not dial it.
+    /// as soon as an event that names the attempt is evidence of a dial. An answer or a report that shows that the provider has the call
+    /// disproves that it has none, but it may still not dial it.
     pub(crate) fn reached_nobody(&self, index: usize) -> bool {
         let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
         let entries = || self.history.iter().filter(|entry| entry.attempt_index == Some(index));
-        let is_alive = || entries().any(|entry| entry.event.kind == EventKind::Alive);
+        let is_known = || entries().any(HistoryEntry::disproves_not_found);
         is_dialled
             && !entries().any(HistoryEntry::disproves_withdrawal)
-            && entries().any(|entry| entry.event.never_dialled.is_some() || entry.is_withdrawal() && !is_alive())
+            && entries().any(|entry| entry.event.never_dialled.is_some() || entry.is_withdrawal() && !is_known())
     }
 
     /// True if the dial of the attempt reached nobody, and no event that names no attempt belongs to it. Such an attempt does not

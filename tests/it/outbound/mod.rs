@@ -9,6 +9,7 @@ mod calling_windows;
 mod calls_in_flight;
 mod claims;
 mod due;
+mod held;
 mod lookups;
 mod moves;
 mod placed;

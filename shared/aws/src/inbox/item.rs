@@ -17,11 +17,22 @@ pub(super) const INBOX_SCHEMA: u32 = 1;
 
 /// Prefixes of the keys of companion items. No event has such a key: the keys of events begin with a provider or with
 /// `switchhook`.
-const COMPANION_PREFIXES: [&str; 9] =
-    ["audit:", "chunk:", CONFLICT_PREFIX, DIALS_PREFIX, DO_NOT_CALL_PREFIX, NOTE_PREFIX, "plan:", "run:", "sweep:"];
+const COMPANION_PREFIXES: [&str; 10] = [
+    "audit:",
+    "chunk:",
+    CONFLICT_PREFIX,
+    DIALS_PREFIX,
+    DO_NOT_CALL_PREFIX,
+    NOTE_PREFIX,
+    "plan:",
+    "run:",
+    "sweep:",
+    UNFOLDED_PREFIX,
+];
 const CONFLICT_PREFIX: &str = "conflict:";
 const DIALS_PREFIX: &str = "dials:";
 const NOTE_PREFIX: &str = "note:";
+const UNFOLDED_PREFIX: &str = "unfolded:";
 
 pub(super) const SWEEP_CURSOR_KEY: &str = "sweep:cursor";
 pub(super) const ATTENTION_CURSOR_KEY: &str = "sweep:attention";
@@ -335,6 +346,11 @@ pub(super) fn conflict_key(event_id: &EventId) -> String {
 /// Key of the item that holds the dials of a call.
 pub(super) fn dials_key(call_id: &CallId) -> String {
     format!("{DIALS_PREFIX}{call_id}")
+}
+
+/// Key of the list of the events of a call that were not folded in time.
+pub(super) fn unfolded_key(call_id: &CallId) -> String {
+    format!("{UNFOLDED_PREFIX}{call_id}")
 }
 
 pub(super) fn note_key(event_id: &EventId) -> String {

@@ -9,6 +9,7 @@
 //! - chunks of a body that does not fit into one item, written before the event's item, so that no item lacks its body;
 //! - one conflicting body per event;
 //! - a note on an event that the consumer could not fold;
+//! - the [list](Inbox::list_unfolded) of the events of a call that were not folded in time;
 //! - the dials of a call that Switchhook places;
 //! - the entries of the [do-not-call list](crate::do_not_call), which the calls table holds too;
 //! - the cursors of the sweep, of the notices to operators, and of the retries;
@@ -38,6 +39,7 @@ mod reread;
 mod submit;
 mod sweep;
 mod table;
+mod unfolded;
 mod waiting;
 
 pub use attention::{Attention, AttentionKind, BY_ATTENTION};
@@ -49,10 +51,10 @@ pub use event::{BODY_BYTES_MAX, PutOutcome, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
-pub use of_call::{READ_AT_ONCE_MAX, is_kept_without_event};
+pub use of_call::is_kept_without_event;
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use reread::Reread;
 pub use submit::{adopt, replaces, submit, write_alias_and_adopt};
 pub use sweep::{BY_RECEIVED, ReceivedEvent, SweepCursor, SweepPosition, minute_of};
-pub use table::Inbox;
+pub use table::{Inbox, READ_AT_ONCE_MAX};
 pub use waiting::{GIVEN_UP_AFTER, GIVEN_UP_ANYWAY, UNANSWERED_EVERY, WAITS_AFTER, next_retry, retry_ages};

@@ -102,7 +102,7 @@ impl Inbox {
         }
     }
 
-    /// Marks an event whose message is in the dead-letter queue. The attempts and errors that an earlier note has stay.
+    /// Marks an event whose message is in the dead-letter queue, and [lists](Inbox::list_unfolded) it under its call. The attempts and errors that an earlier note has stay.
     /// Returns false if a note says already that the event was dead-lettered, or that it was redriven and waits.
     ///
     /// # Errors
@@ -129,6 +129,9 @@ impl Inbox {
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":end", number(self.expires_at(now)));
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        if write.is_applied() {
+            self.list_unfolded(event, now).await?;
+        }
         Ok(write.is_applied())
     }
 

@@ -3,22 +3,20 @@
 //! **The number of reads is limited, and "too many" is a value, not an error.** The index finds events by the minute in which
 //! they arrived, whatever their call. So a busy minute has many pages for the few events of one call.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
+use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::stream::{self, StreamExt};
 use switchhook_domain::{Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
 use switchhook_providers::DEDUPE_RETENTION;
-use tokio::time::sleep;
 
 use super::event::StoredEvent;
 use super::item::EventItem;
 use super::sweep::{ReceivedEvent, minute_of};
 use super::table::Inbox;
-use crate::dynamodb::{Item, text};
-use crate::error::{Error, Source};
+use crate::error::Error;
 
 /// Minutes before the start of an attempt whose events are read.
 const BEFORE_MINUTES: i64 = 2;
@@ -28,10 +26,6 @@ const AFTER_MINUTES: i64 = 15;
 const MINUTES_MAX: usize = 120;
 /// Limit on the index pages of all those minutes together. A page holds up to 1 MB and costs up to 128 read units.
 const PAGES_MAX: u64 = 160;
-/// Limit on the events of one request, which DynamoDB sets.
-pub const READ_AT_ONCE_MAX: usize = 100;
-/// Pause before the rest of a request that DynamoDB answered in part.
-const UNPROCESSED_PAUSE: Duration = Duration::from_millis(50);
 /// Concurrent reads.
 const CONCURRENCY: usize = 8;
 /// Events this close to the end of the inbox's retention may be deleted already.
@@ -137,31 +131,18 @@ impl Inbox {
         }
     }
 
-    /// Reads up to [`READ_AT_ONCE_MAX`] events by one request. Leaves out those that the inbox does not hold. An event that cannot be
+    /// Reads up to [`READ_AT_ONCE_MAX`](super::READ_AT_ONCE_MAX) events by one request. Leaves out those that the inbox does not hold. An event that cannot be
     /// read is an error of its own.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
     pub async fn read_at_once(&self, ids: &[EventId]) -> Result<Vec<(EventId, Result<StoredEvent, Error>)>, Error> {
-        let failed = |error: Source| Error::ReadInbox(error);
+        let keys: Vec<String> = ids.iter().map(EventId::to_string).collect();
         let mut read = Vec::new();
-        let key = |id: &EventId| Item::from([("event_id".to_owned(), text(id.as_str()))]);
-        let keys = KeysAndAttributes::builder().set_keys(Some(ids.iter().map(key).collect()));
-        let keys = keys.consistent_read(true).build().map_err(|error| failed(Box::new(error)))?;
-        let mut wanted = (!ids.is_empty()).then(|| HashMap::from([(self.table.clone(), keys)]));
-        while let Some(asked) = wanted {
-            let answer = self.client.batch_get_item().set_request_items(Some(asked)).send().await;
-            let answer = answer.map_err(|error| failed(Box::new(error)))?;
-            for item in answer.responses.into_iter().flatten().flat_map(|(_, items)| items) {
-                let Some(AttributeValue::S(id)) = item.get("event_id") else { continue };
-                let id = EventId::new(id);
-                read.push((id, EventItem::parse(item).and_then(StoredEvent::decode)));
-            }
-            // DynamoDB answers only a part of the request if the items are large, or if it throttles.
-            wanted = answer.unprocessed_keys.filter(|keys| !keys.is_empty());
-            if wanted.is_some() {
-                sleep(UNPROCESSED_PAUSE).await;
-            }
+        for item in self.read_items(&keys).await? {
+            let Some(AttributeValue::S(id)) = item.get("event_id") else { continue };
+            let id = EventId::new(id);
+            read.push((id, EventItem::parse(item).and_then(StoredEvent::decode)));
         }
         Ok(read)
     }

@@ -1,15 +1,23 @@
 //! Client of the inbox table, and the reads and writes that every kind of item needs.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::KeysAndAttributes;
 use serde::Serialize;
 use switchhook_domain::Timestamp;
+use tokio::time::sleep;
 
 use crate::compression;
 use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
-use crate::error::Error;
+use crate::error::{Error, Source};
 use crate::shards::Shards;
+
+/// Limit on the items of one request, which DynamoDB sets.
+pub const READ_AT_ONCE_MAX: usize = 100;
+/// Pause before the rest of a request that DynamoDB answered in part.
+const UNPROCESSED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Client of the inbox table.
 #[derive(Clone, Debug)]
@@ -55,6 +63,27 @@ impl Inbox {
             .await
             .map_err(|error| Error::ReadInbox(Box::new(error)))?;
         Ok(answer.item)
+    }
+
+    /// Reads up to [`READ_AT_ONCE_MAX`] items by one request. Leaves out those that the inbox does not hold.
+    pub(super) async fn read_items(&self, keys: &[String]) -> Result<Vec<Item>, Error> {
+        let failed = |error: Source| Error::ReadInbox(error);
+        let key = |key: &String| Item::from([("event_id".to_owned(), text(key))]);
+        let asked = KeysAndAttributes::builder().set_keys(Some(keys.iter().map(key).collect()));
+        let asked = asked.consistent_read(true).build().map_err(|error| failed(Box::new(error)))?;
+        let mut wanted = (!keys.is_empty()).then(|| HashMap::from([(self.table.clone(), asked)]));
+        let mut read = Vec::new();
+        while let Some(asked) = wanted {
+            let answer = self.client.batch_get_item().set_request_items(Some(asked)).send().await;
+            let answer = answer.map_err(|error| failed(Box::new(error)))?;
+            read.extend(answer.responses.into_iter().flatten().flat_map(|(_, items)| items));
+            // DynamoDB answers only a part of the request if the items are large, or if it throttles.
+            wanted = answer.unprocessed_keys.filter(|keys| !keys.is_empty());
+            if wanted.is_some() {
+                sleep(UNPROCESSED_PAUSE).await;
+            }
+        }
+        Ok(read)
     }
 
     /// Writes an item over whatever is stored under its key.

@@ -48,6 +48,24 @@ fn dial_that_was_queued_and_then_not_made_is_no_attempt() {
     }
 }
 
+/// The search may come first if the event that the provider took the dial, or a webhook, is folded late.
+#[test]
+fn dial_that_its_provider_took_and_forgot_is_not_made_again_in_any_order() {
+    let call = dialled(&call_with(RETRY), 10);
+    let key = AttemptKey::new("1");
+    let not_found = call.dial_not_found_event(&key, at(910));
+    for known in [call.dial_accepted_event(&key, "p1", at(11)), reports("1", "1", EventKind::Initiated, 11)] {
+        for [first, second] in [[&known, &not_found], [&not_found, &known]] {
+            let folded_both = folded(&folded(&call, first), second);
+            assert_eq!((folded_both.attempts().len(), folded_both.job.as_str()), (1, "IN_PROGRESS"));
+        }
+    }
+    // The provider itself says that it dialled nobody.
+    let not_dialled = call.not_dialled_event(&key, "p1", at(911));
+    let accepted = folded(&call, &call.dial_accepted_event(&key, "p1", at(11)));
+    assert_eq!(folded(&accepted, &not_dialled).job.as_str(), "PENDING");
+}
+
 /// Telnyx refuses a dial under an id, and then reports the hangup of that call. Its report does not say that nobody was dialled.
 #[test]
 fn late_hangup_of_a_refused_dial_is_none_of_the_next_dial() {

@@ -1,0 +1,136 @@
+//! Nobody is dialled again while an event of the call waits for its next try, or is a dead letter: it may tell that the person has answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_domain::{CallId, Job, Provider};
+use switchhook_local::fake::DeliveryFaults;
+use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
+use switchhook_tests::{MINUTE, World, down, generic, reads_calls_to_fold, text};
+
+use super::{HOUR, call_request, create, get_call};
+use crate::operator::carry_out;
+use crate::repair::stack_of;
+
+/// Makes reads of the calls table fail until the switch is turned off: those of an alias, or all of the consumer's.
+fn fail_reads(world: &World, alias: Option<&str>) -> Arc<AtomicBool> {
+    let key = alias.map(|id| format!("\"call_id\":{{\"S\":\"{id}\"}}"));
+    let fails = Arc::new(AtomicBool::new(true));
+    let switch = fails.clone();
+    world.set_fault_hook(move |call| {
+        let is_read = ["GetItem", "BatchGetItem"].contains(&call.operation);
+        let concerns = match &key {
+            Some(key) => is_read && String::from_utf8_lossy(call.body).contains(key),
+            None => reads_calls_to_fold(call),
+        };
+        (switch.load(Ordering::Relaxed) && concerns).then(down)
+    });
+    fails
+}
+
+/// Reasons of the moves of a call that end a claim.
+async fn returned(world: &World, call_id: &str) -> Vec<String> {
+    let call = world.call(call_id).await;
+    let returned = call.moves.iter().filter(|one| one.kind.as_str() == "returned");
+    returned.filter_map(|one| one.reason.clone()).collect()
+}
+
+/// A stack in which an attempt of a call was dialled. All webhooks of the fake provider are lost. Returns the provider's id of the attempt too.
+async fn dialled(behaviour: &str) -> (World, String, String) {
+    let world = World::new();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let mut request = call_request(behaviour);
+    request["retry"] = json!({"attempts_max": 3, "delay_seconds": 60, "delay_max_seconds": 60});
+    let call_id = create(&world, &request).await;
+    world.wait_until(MINUTE, async || world.cloud.fake().dials().len() == 1).await;
+    let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
+    (world, call_id, provider_call_id)
+}
+
+/// A webhook of Retell about an attempt of a call. Without a call, it has only the provider's id.
+fn retell(event: &str, provider_call_id: &str, call_id: Option<&str>, call: Value) -> String {
+    let mut body = json!({"event": event, "call": call});
+    body["call"]["call_id"] = provider_call_id.into();
+    if let Some(call_id) = call_id {
+        body["call"]["metadata"] = json!({"switchhook_call_id": call_id, "switchhook_attempt": "1"});
+    }
+    body.to_string()
+}
+
+fn busy(provider_call_id: &str, call_id: &str) -> String {
+    let ended = json!({"call_status": "not_connected", "disconnection_reason": "dial_busy"});
+    retell("call_ended", provider_call_id, Some(call_id), ended)
+}
+
+/// The webhook that the person answered waits, because the alias of its attempt cannot be read. A later webhook says that the line is busy.
+#[tokio::test(start_paused = true)]
+async fn call_whose_answer_waits_under_its_alias_is_not_dialled_again() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let trouble = fail_reads(&world, Some(&format!("retell:{provider_call_id}")));
+    let started_at = world.now().as_millis();
+    let started = json!({"call_status": "ongoing", "start_timestamp": started_at});
+    let answer = world.accept(Provider::Retell, &retell("call_started", &provider_call_id, None, started)).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.get_note(&answer).await.unwrap().unwrap().waits);
+    world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    world.wait(MINUTE * 2).await;
+    let call = get_call(&world, &call_id).await;
+    assert_eq!((&call["job"]["state"], &call["attempts"][0]["lifecycle"]), (&json!("PENDING"), &json!("busy")));
+    world.wait(MINUTE * 6).await;
+    assert_eq!(returned(&world, &call_id).await, ["events_unfolded", "events_unfolded"]);
+    assert_eq!(world.logged("dial_held").len(), 2);
+    assert_eq!(world.logged("unfolded_event_found")[0]["event_id"], answer.as_str());
+
+    trouble.store(false, Ordering::Relaxed);
+    world.wait(MINUTE * 10).await;
+    let call = get_call(&world, &call_id).await;
+    assert_eq!(call["attempts"][0]["lifecycle"], "busy", "a line that became busy in a call that was answered");
+    assert_eq!(world.call(&call_id).await.job, Job::Failed);
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// The provider takes a dial, and has no such call later. The event that it took the dial waits, and the finding comes first.
+#[tokio::test(start_paused = true)]
+async fn dial_whose_acceptance_waits_is_not_made_again_although_the_provider_has_forgotten_it() {
+    let world = World::new();
+    let trouble = fail_reads(&world, None);
+    let call_id = create(&world, &call_request("forgotten,confirms")).await;
+    world.wait(MINUTE * 32).await;
+    assert_eq!(world.call(&call_id).await.in_doubt().len(), 1, "the row lacks the acceptance");
+    let waits = world.attention(AttentionKind::Retrying).await;
+    let types: Vec<String> = waits.iter().map(|mark| text(&json!(mark.event_type))).collect();
+    assert!(types.contains(&"dial_accepted".to_owned()) && types.contains(&"dial_not_found".to_owned()), "{types:?}");
+    trouble.store(false, Ordering::Relaxed);
+    let is_pending = async || matches!(world.call(&call_id).await.job, Job::Pending { .. });
+    world.wait_until(MINUTE * 15, is_pending).await;
+    world.wait(HOUR).await;
+    assert_eq!(returned(&world, &call_id).await.first().map(String::as_str), Some("events_unfolded"));
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    world.wait_until(HOUR * 6, async || world.call(&call_id).await.settled_at.is_some()).await;
+    assert_eq!(get_call(&world, &call_id).await["attempts"][0]["outcome"], "inconclusive");
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded_it() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let trouble = fail_reads(&world, None);
+    let id = world.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
+    trouble.store(false, Ordering::Relaxed);
+    assert_eq!(world.status(&id).await["status"], "dead_lettered");
+    world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    world.wait(MINUTE * 8).await;
+    assert_eq!(returned(&world, &call_id).await, ["events_unfolded", "events_unfolded"]);
+    let stack = stack_of(&world);
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, 10).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.wait(MINUTE * 6).await;
+    assert_eq!(world.cloud.fake().dials().len(), 2);
+    assert_eq!(world.cloud.fake().dials()[1].call_id, call_id);
+    assert!(world.inbox.unfolded_event(&[CallId::new(call_id)].into()).await.unwrap().is_none());
+}
