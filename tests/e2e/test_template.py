@@ -116,7 +116,7 @@ GRANTS = {
     "dialer": [
         (["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [DIALS]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
-        (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["secretsmanager:GetSecretValue"], [DIAL_ACCOUNTS]),
     ],

@@ -152,6 +152,25 @@ async fn dialling_costs_four_reads_four_writes_and_one_message() {
     assert_eq!(world.cloud.fake().requests(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn dialling_again_costs_one_more_read() {
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::NONE);
+    let call_id = CallId::new(create(&world, &without_appointment("busy,confirms")).await);
+    for is_again in [false, true] {
+        world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
+        let claims = world.take_claims();
+        reset_counters(&world);
+        world.cloud.dialer().handle(claims).await;
+        let read = world.capacity().get("BatchGetItem").map_or(0.0, |count| count.read_units);
+        // The list of the events that were not folded in time: one for the call, and one for the provider's id of its first attempt. Neither exists.
+        let lists = if is_again { 2.0 } else { 0.0 };
+        assert_eq!((world.requests().get("BatchGetItem").is_some(), read), (is_again, lists));
+        deliver_for_a_minute(&world, &mut CallCost::default()).await;
+    }
+    assert_eq!(world.cloud.fake().dials().len(), 2);
+}
+
 /// Usage of AWS by one placed call, from its creation to its end.
 #[derive(Debug, Default)]
 struct CallCost {

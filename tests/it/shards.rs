@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use serde_json::json;
 use switchhook_aws::calls::WakeQueue;
-use switchhook_aws::inbox::AttentionKind;
+use switchhook_aws::inbox::{AttentionKind, BY_ATTENTION};
 use switchhook_domain::{CallId, EventId, Provider};
+use switchhook_local::connector::Fault;
 use switchhook_local::{CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_reconciler::limits::RUN_MAX;
 use switchhook_tests::{
     INACTIVITY_TIMEOUT, MINUTE, World, all_providers, down, generic, options, reads_calls_to_fold, text,
 };
@@ -154,4 +156,23 @@ async fn call_is_refolded_from_events_of_both_epochs() {
     world.wait(MINUTE).await;
     let found = world.call("c1").await;
     assert!(ids.iter().all(|id| found.contains_event(id)), "{:?}", found.history);
+}
+
+/// No mark of any shard can be read, and each read takes as long as the SDK waits. The alarm stays.
+#[tokio::test(start_paused = true)]
+async fn run_ends_in_time_although_the_marks_of_many_shards_cannot_be_read() {
+    let index_shards = "64".parse().unwrap();
+    let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    world.set_fault_hook(|call| {
+        let reads_marks = call.operation == "Query" && String::from_utf8_lossy(call.body).contains(BY_ATTENTION);
+        reads_marks.then_some(Fault::Timeout)
+    });
+    assert_eq!(world.inbox.attention_shards(), 0..32);
+    let started = world.now();
+    assert!(world.cloud.reconcile().await.unwrap().is_err(), "the run reports the error");
+    let spent = Duration::from_millis(world.now().millis_since(started).unsigned_abs());
+    assert!(spent < RUN_MAX, "a run of {spent:?}");
+    let unfolded: Vec<_> =
+        world.log_text().lines().filter_map(|line| Some(line.split_once("\"unfolded_ms\":")?.1.to_owned())).collect();
+    assert!(unfolded[0].starts_with("300001"), "{unfolded:?}");
 }

@@ -14,7 +14,8 @@ use switchhook_domain::{CallId, ProviderEvent, Timestamp};
 use crate::batch::FailedTail;
 use crate::{Consumer, receives_of};
 
-/// Time limit of the reads that tell whether a failing event can wait in the inbox. They come after all else that takes time in an outage.
+/// Time limit of the reads that tell whether a failing event can wait in the inbox, and of the write that lists it. They come after all else that
+/// takes time in an outage.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// First try of an event that is to wait in the inbox, and the number of its earlier failures.
@@ -84,9 +85,8 @@ impl Consumer {
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
-            // The dialer reads the list, so an event is in it before its message leaves the queue. Later tries find it there.
-            let leaves_queue = dead || matches!(series, Ok((_, 0)));
-            let is_listed = !leaves_queue || self.inbox.list_unfolded(&decoded.event, now).await.is_ok();
+            let is_listed =
+                if dead || matches!(series, Ok((_, 0))) { self.list(&decoded.event, now).await } else { true };
             // The note is optional: whatever made the fold fail may also make this write fail. SQS takes a dead letter without asking.
             let is_noted = (is_listed || dead) && self.inbox.put_note(&decoded.event, &note, now).await.is_ok();
             waits = is_noted && note.waits;
@@ -105,6 +105,12 @@ impl Consumer {
         };
         decision.log(now, true);
         waits
+    }
+
+    /// Lists an event that leaves the queue, for the dialer. Later tries find it there. Returns false if that fails, or takes longer than [`WAIT_MAX`].
+    async fn list(&self, event: &ProviderEvent, now: Timestamp) -> bool {
+        let list = self.inbox.list_unfolded(&event.call_id, &event.event_id, now);
+        tokio::time::timeout(WAIT_MAX, list).await.is_ok_and(|listed| listed.is_ok())
     }
 
     /// True if SQS moves the message to the dead-letter queue now.

@@ -45,8 +45,8 @@ use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::Place;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider, ProviderEvent,
-    StopReason, Timestamp,
+    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider,
+    ProviderEvent, StopReason, Timestamp,
 };
 use switchhook_providers::{
     AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request,
@@ -66,8 +66,10 @@ const DELETE_TIME: Duration = Duration::from_secs(2);
 /// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
 
-/// Time for which a call with an event that is not folded is not dialled. The shortest pause between two tries of such an event.
-const HOLD_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// Shortest time for which a call with an event that is not folded is not dialled: the shortest pause between two tries of such an event.
+const HOLD_MIN: Duration = Duration::from_secs(5 * 60);
+/// Longest such time. Calls that wait for somebody to look at a dead letter take few places in the dial rate.
+const HOLD_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Configuration, read from environment variables at cold start.
 #[derive(Debug)]
@@ -263,7 +265,7 @@ impl Dialer {
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
         let opening = window.map(|window| window.next_opening(now));
         if matches!(opening, None | Some(Ok(None))) && self.has_unfolded_events(call).await? {
-            let hold = call.hold(token, now.plus(HOLD_PAUSE), &self.policy, now);
+            let hold = call.hold(token, now.plus(hold_pause(call, now)), &self.policy, now);
             return Ok(hold.map_or(NextStep::ClaimLost, NextStep::Hold));
         }
         Ok(match opening {
@@ -289,7 +291,8 @@ impl Dialer {
             return Ok(false);
         }
         ids.insert(call.call_id.clone());
-        let Some(event_id) = self.inbox.unfolded_event(&ids).await? else { return Ok(false) };
+        let unfolded = self.inbox.unfolded_events(&ids).await?;
+        let Some(event_id) = unfolded.iter().find(|id| !call.contains_event(id)) else { return Ok(false) };
         let decision = Decision {
             function: "dialer",
             message: "not dialled again, because an event of the call is not folded",
@@ -298,7 +301,7 @@ impl Dialer {
             call_id: Some(call.call_id.as_str()),
             ..Decision::default()
         };
-        decision.log(self.clock.now(), true);
+        decision.log(self.clock.now(), false);
         Ok(true)
     }
 
@@ -461,4 +464,11 @@ impl Dialer {
         };
         decision.log(now, dialled.is_err());
     }
+}
+
+/// Returns the time for which a call with an event that is not folded is not dialled. It is the time since the last dial, so it doubles.
+fn hold_pause(call: &Call, now: Timestamp) -> Duration {
+    let dialled_at = call.attempt_records.iter().filter_map(|record| record.dialled_at).max();
+    let since = dialled_at.map_or(Duration::ZERO, |at| Duration::from_millis(now.millis_since(at).unsigned_abs()));
+    since.clamp(HOLD_MIN, HOLD_MAX)
 }

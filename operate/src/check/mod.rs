@@ -226,11 +226,12 @@ async fn remove(stack: &Stack, id: &CheckId, made: Made) -> Finding {
     }
     if made.event {
         // The sweep would queue an event again that its call lacks.
-        let event = stack.inbox.remove(&id.event_id()).await;
-        let call = match event {
-            Ok(()) => stack.calls.remove(&id.call_id()).await,
-            Err(error) => Err(error),
+        let removed_all = async {
+            stack.inbox.remove(&id.event_id()).await?;
+            stack.inbox.remove_unfolded(&id.call_id()).await?;
+            stack.calls.remove(&id.call_id()).await
         };
+        let call = removed_all.await;
         match call {
             Ok(()) => removed.extend(["the event", "the call"]),
             Err(error) => failed.push(format!("the event and the call: {}", error.with_causes())),

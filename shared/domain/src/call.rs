@@ -50,7 +50,7 @@ pub struct Call {
     /// Request that created the call. `None` if Switchhook does not place the call.
     pub plan: Option<Plan>,
     pub job: Job,
-    /// Time before which the next attempt is not made, even if the call is due earlier. Set by a dialer that postponed or withdrew
+    /// Time before which the next attempt is not made, even if the call is due earlier. Set by a dialer that postponed, held or withdrew
     /// a dial, and by a consumer that resumed the call while another call of its booking was under way.
     pub not_before: Option<Timestamp>,
     /// Latest manual trigger that found the call pending.
@@ -141,8 +141,8 @@ impl HistoryEntry {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }
 
-    /// True if the event shows that the provider has or had a call for the dial: it took the dial, or reported it. So a search that found no such call
-    /// proves nothing. The provider may still have dialled nobody, and say so.
+    /// True if the event shows that there is a call for the dial: the provider took the dial, or somebody reported it. So a search that found no
+    /// such call proves nothing. The provider may still have dialled nobody, and say so.
     pub(crate) fn disproves_not_found(&self) -> bool {
         matches!(self.event.kind, EventKind::Initiated | EventKind::Alive) || self.disproves_withdrawal()
     }

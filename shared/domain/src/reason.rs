@@ -121,7 +121,7 @@ pub enum Reason {
     OfWithdrawnDial {
         by: EntryRef,
     },
-    /// A `dial_not_found` event says that the dial was never made, but another event proves that it was.
+    /// A `dial_not_found` event says that the dial was never made, but another event proves that it was, or that the provider took it.
     DialProved {
         by: EntryRef,
     },

@@ -57,6 +57,7 @@ async fn odd_paths_find_the_item_or_get_a_client_error() {
         "/event/status?id=sweep:cursor",
         "/event/status?id=note:generic:a",
         "/event/status?id=chunk:0:a:b",
+        "/event/status?id=unfolded:a",
         "/elsewhere",
         "/webhooks/retell",
         &format!("/call?id={long}"),

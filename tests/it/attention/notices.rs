@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchhook_aws::inbox::AttentionKind;
-use switchhook_domain::{EventId, Provider};
+use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MAX_RECEIVE_COUNT, MINUTE, World, down, generic, is_request_to, text};
@@ -140,6 +140,7 @@ async fn dead_letter_that_no_consumer_noted_is_marked_and_published() {
     assert_eq!(notices(&world)[0]["kind"], "retrying");
     assert_eq!(marked(&world, AttentionKind::DeadLettered).await, named("generic:e1", "crashed_or_throttled"));
     assert!(world.inbox.get_note(&id).await.unwrap().unwrap().dead_lettered_at.is_some());
+    assert_eq!(world.inbox.unfolded_events(&[CallId::new("c1")].into()).await.unwrap(), [id]);
     let visible = world.cloud.services().sqs().receive(EVENTS_DEAD_LETTER_QUEUE, 10, None).unwrap();
     assert_eq!(visible.len(), 1, "the message must be visible again");
 

@@ -10,7 +10,7 @@ use switchhook_local::fake::DeliveryFaults;
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
 use switchhook_tests::{MINUTE, World, down, generic, reads_calls_to_fold, text};
 
-use super::{HOUR, call_request, create, get_call};
+use super::{HOUR, call_request, create, get_call, send};
 use crate::operator::carry_out;
 use crate::repair::stack_of;
 
@@ -129,8 +129,41 @@ async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded
     let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
     let plan = plan_discard(&stack, &filter, 10).await.unwrap();
     assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
-    world.wait(MINUTE * 6).await;
+    world.wait(MINUTE * 15).await;
     assert_eq!(world.cloud.fake().dials().len(), 2);
     assert_eq!(world.cloud.fake().dials()[1].call_id, call_id);
-    assert!(world.inbox.unfolded_event(&[CallId::new(call_id)].into()).await.unwrap().is_none());
+    assert!(world.inbox.unfolded_events(&[CallId::new(call_id)].into()).await.unwrap().is_empty());
+}
+
+/// A refold, or a consumer that was slow to note its failure, leaves the dead letter of an event that its call has.
+#[tokio::test(start_paused = true)]
+async fn call_that_has_the_event_of_its_dead_letter_is_dialled_again() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let ended = world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    let event = world.inbox.get_normalized(&ended).await.unwrap().unwrap();
+    assert!(world.inbox.mark_dead_letter(&event, "test", world.now()).await.unwrap());
+    world.wait(MINUTE * 2).await;
+    assert_eq!(world.inbox.unfolded_events(&[CallId::new(&call_id)].into()).await.unwrap(), [ended]);
+    assert_eq!(world.cloud.fake().dials().len(), 2);
+    assert_eq!(returned(&world, &call_id).await, Vec::<String>::new());
+}
+
+/// A dead letter holds the call for a whole day: claims come less and less often, and the call can still be canceled.
+#[tokio::test(start_paused = true)]
+async fn held_call_is_claimed_seldom_and_can_be_canceled() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let event = generic(&call_id, "e1", "RINGING", 0);
+    let trouble = fail_reads(&world, None);
+    let id = world.accept(Provider::Generic, &event).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
+    trouble.store(false, Ordering::Relaxed);
+    world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    world.wait(HOUR * 24).await;
+    let held = world.logged("dial_held").len();
+    assert!((24..=30).contains(&held), "{held} claims in a day");
+    let (code, answer) = send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    assert!(code.is_success(), "{answer}");
+    assert_eq!(world.call(&call_id).await.job, Job::Canceled);
+    assert_eq!(world.cloud.fake().dials().len(), 1);
 }

@@ -11,7 +11,7 @@ use switchhook_domain::{EventId, Provider};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::forget::{self, ForgetRequest};
 use switchhook_operate::verify::{VerifyFilter, verify};
-use switchhook_tests::{MINUTE, World, down};
+use switchhook_tests::{MINUTE, World, down, is_request_to};
 
 use super::places::places;
 use super::{RETELL_CALL, about, calls, finished_call, forget_calls, retell, stored};
@@ -64,7 +64,10 @@ async fn erasure_that_failed_is_repeated_at_the_next_delivery() {
 #[tokio::test(start_paused = true)]
 async fn event_that_waits_is_erased_although_its_call_has_it() {
     let world = with_forgotten_call().await;
-    world.inject_fault("UpdateItem", INBOX_TABLE, u64::MAX, down());
+    world.set_fault_hook(|call| {
+        let is_of_event = String::from_utf8_lossy(call.body).contains("{\"S\":\"generic:late\"}");
+        (call.operation == "UpdateItem" && is_request_to(call, INBOX_TABLE) && is_of_event).then(down)
+    });
     let late = about("c1", "late", "VOICEMAIL_DETECTED", 50, "my hip is broken");
     let id = world.accept(Provider::Generic, &late).await;
     world.wait(MINUTE * 4).await;

@@ -549,3 +549,24 @@ async fn event_that_the_sweep_adopted_waits_like_others() {
     assert_eq!(world.consume(&world.receive()).await, 1);
     assert!(world.call("ours").await.contains_event(&id));
 }
+
+/// The dialer must know of an event that waits. So one that cannot be listed for it keeps its message.
+#[tokio::test(start_paused = true)]
+async fn event_that_cannot_be_listed_under_its_call_stays_in_the_queue() {
+    let world = World::stopped();
+    let reads_c1 = unreadable("c1");
+    world.set_fault_hook(move |call| {
+        let lists = call.operation == "UpdateItem" && String::from_utf8_lossy(call.body).contains("\"unfolded:c1\"");
+        reads_c1(call).or_else(|| lists.then(down))
+    });
+    let id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    for _ in 0..3 {
+        assert_eq!(world.consume(&world.receive()).await, 0);
+        world.wait(MINUTE * 3).await;
+    }
+    assert_eq!(messages(&world), 1);
+    world.set_fault_hook(unreadable("c1"));
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    assert_eq!((messages(&world), world.inbox.get_note(&id).await.unwrap().unwrap().waits), (0, true));
+    assert_eq!(world.inbox.unfolded_events(&[CallId::new("c1")].into()).await.unwrap(), [id]);
+}

@@ -144,7 +144,7 @@ impl Inbox {
         Ok(())
     }
 
-    async fn delete_item(&self, key: &str) -> Result<(), Error> {
+    pub(super) async fn delete_item(&self, key: &str) -> Result<(), Error> {
         let request = self.client.delete_item().table_name(&self.table).key("event_id", text(key));
         request.send().await.map_err(|error| Error::WriteInbox(Box::new(error)))?;
         Ok(())

@@ -128,10 +128,9 @@ impl Inbox {
             .expression_attribute_values(":cause", text(cause))
             .expression_attribute_values(":none", number(0))
             .expression_attribute_values(":end", number(self.expires_at(now)));
+        // A repetition may find the mark that an earlier call has made, so the list comes first.
+        self.list_unfolded(&event.call_id, &event.event_id, now).await?;
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
-        if write.is_applied() {
-            self.list_unfolded(event, now).await?;
-        }
         Ok(write.is_applied())
     }
 
@@ -155,11 +154,15 @@ impl Inbox {
     }
 
     /// Marks an event that its call lacks minutes after its receipt, as one that is retried since then. Keeps what the consumer noted,
-    /// and has no cause of its own.
+    /// and has no cause of its own. [Lists](Inbox::list_unfolded) the event under its call too: its message may go to the dead-letter queue
+    /// without a note, if the consumer crashes at each try.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn mark_unfolded(&self, stored: &StoredEvent, now: Timestamp) -> Result<(), Error> {
+        if let Some(call_id) = &stored.call_id {
+            self.list_unfolded(call_id, &stored.event_id, now).await?;
+        }
         let item_key = note_key(&stored.event_id);
         let attention = self.attention_key(AttentionKind::Retrying, &item_key, stored.received_at);
         let request = self

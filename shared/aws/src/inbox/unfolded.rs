@@ -1,16 +1,16 @@
 //! The events of a call that were not folded in time: those that [wait](super::WAITS_AFTER), and dead letters.
 //!
 //! **No call is dialled again while one of them may tell that the person answered.** The queue keeps the events of a call in order, so a finding
-//! such as "the provider has no call for this dial" is folded after the webhooks before it. An event that waits has left that order. So the
-//! consumer lists it under its call before its message leaves the queue, and the dialer reads the list before it dials a person again.
+//! such as "the provider has no call for this dial" is folded after the webhooks before it. An event that waits, or is a dead letter, has left that
+//! order. So whoever marks it as one that is not folded lists it under its call first, and the dialer reads the list before it dials a person again.
 //!
-//! The list is one companion item for each call that had such an event. An event stays in it when it is folded: its note tells that it is no longer in trouble.
-//! So the end of the wait costs no write, and the dialer reads the notes only of calls that have a list.
+//! The list is one companion item for each call that had such an event. An event stays in it when it is folded: its call has it then, or its note tells
+//! that it is no longer in trouble. So the end of the wait costs no write, and the dialer reads the notes only of calls that have a list.
 
 use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use switchhook_domain::{CallId, EventId, ProviderEvent, Timestamp};
+use switchhook_domain::{CallId, EventId, Timestamp};
 
 use super::attention::AttentionKind;
 use super::item::{marked_event, note_key, unfolded_key};
@@ -19,43 +19,55 @@ use crate::dynamodb::{Item, number, text};
 use crate::error::Error;
 
 impl Inbox {
-    /// Lists an event under its call as one that was not folded in time. **Call this before its message leaves the queue.**
+    /// Lists an event under its call as one that was not folded in time. **Call this before its message leaves the queue.** Entities are not
+    /// dialled, so they have no list.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
-    pub async fn list_unfolded(&self, event: &ProviderEvent, now: Timestamp) -> Result<(), Error> {
+    pub async fn list_unfolded(&self, call_id: &CallId, event_id: &EventId, now: Timestamp) -> Result<(), Error> {
+        if call_id.is_entity() {
+            return Ok(());
+        }
         let request = self
             .client
             .update_item()
             .table_name(&self.table)
-            .key("event_id", text(&unfolded_key(&event.call_id)))
+            .key("event_id", text(&unfolded_key(call_id)))
             .update_expression("ADD event_ids :ids SET expires_at = :end")
-            .expression_attribute_values(":ids", AttributeValue::Ss(vec![event.event_id.to_string()]))
+            .expression_attribute_values(":ids", AttributeValue::Ss(vec![event_id.to_string()]))
             .expression_attribute_values(":end", number(self.expires_at(now)));
         request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
     }
 
-    /// Returns an event about one of these calls that waits or is a dead letter. `None` if there is none.
+    /// Returns the events about these calls that wait or are dead letters. Also those that a refold has added to their call since.
     ///
     /// One request, and one more for each hundred events in the lists of the calls.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
-    pub async fn unfolded_event(&self, calls: &BTreeSet<CallId>) -> Result<Option<EventId>, Error> {
+    pub async fn unfolded_events(&self, calls: &BTreeSet<CallId>) -> Result<Vec<EventId>, Error> {
         let lists: Vec<String> = calls.iter().map(unfolded_key).collect();
         let lists = self.read_items(&lists).await?;
         let listed = lists.iter().filter_map(|list| list.get("event_ids")?.as_ss().ok()).flatten();
         // An event may be in the list of its call and in that of an alias. DynamoDB takes no key twice.
         let notes: BTreeSet<String> = listed.map(|id| note_key(&EventId::new(id))).collect();
         let notes: Vec<String> = notes.into_iter().collect();
+        let mut unfolded = Vec::new();
         for keys in notes.chunks(READ_AT_ONCE_MAX) {
-            let notes = self.read_items(keys).await?;
-            let key = notes.iter().find(|note| is_in_trouble(note)).and_then(|note| note.get("event_id")?.as_s().ok());
-            if let Some(event_id) = key.and_then(|key| marked_event(key)) {
-                return Ok(Some(EventId::new(event_id)));
+            for note in self.read_items(keys).await?.iter().filter(|note| is_in_trouble(note)) {
+                let key = note.get("event_id").and_then(|key| key.as_s().ok());
+                unfolded.extend(key.and_then(|key| marked_event(key)).map(EventId::new));
             }
         }
-        Ok(None)
+        Ok(unfolded)
+    }
+
+    /// Deletes the list of a call.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`]. A repetition is safe.
+    pub async fn remove_unfolded(&self, call_id: &CallId) -> Result<(), Error> {
+        self.delete_item(&unfolded_key(call_id)).await
     }
 }
 

@@ -44,6 +44,18 @@ fn pause_of_a_dial_that_was_not_made_is_not_known_before() {
 }
 
 #[test]
+fn pause_of_a_claim_that_was_returned_is_not_known_before() {
+    let claim = claimed(&call_with(RETRY), 10);
+    for returned in [claim.postpone("token", at(500), &POLICY, at(11)), claim.hold("token", at(500), &POLICY, at(11))] {
+        let returned = returned.expect("claimed").call;
+        assert_eq!((returned.job.as_str(), due_at(&returned)), ("PENDING", at(500)));
+        assert_eq!(past(&returned, 5).not_before, None);
+        assert_eq!(past(&returned, 12).not_before, Some(at(500)));
+    }
+    assert_eq!(claim.hold("other", at(500), &POLICY, at(11)), None);
+}
+
+#[test]
 fn refusal_of_a_provider_is_not_known_before() {
     let mut call = call_with(RETRY);
     call.plan.as_mut().expect("a placed call has a plan").providers = vec![Provider::Retell, Provider::Vapi];
