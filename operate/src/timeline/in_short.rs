@@ -1,6 +1,6 @@
 //! The story of a call in a few short sentences.
 
-use switchhook_domain::{Disposition, EventKind, JobState, MoveKind, Reason, StopReason, Timestamp};
+use switchhook_domain::{Disposition, EVENTS_UNFOLDED, EventKind, JobState, MoveKind, Reason, StopReason, Timestamp};
 
 use super::{AttemptSummary, CallSummary, Doubt, EventInStory, Line};
 use crate::calls::LATE_AFTER;
@@ -14,6 +14,7 @@ const PHRASES_MAX: usize = 6;
 pub(super) fn in_short(call: &CallSummary, story: &[Line], doubts: &[Doubt], now: Timestamp) -> String {
     let mut sentences = vec![dials(call, story)];
     sentences.extend(job(call));
+    sentences.extend(held(call, story));
     sentences.extend(past_doubts(call, story, doubts));
     sentences.extend(doubts.iter().map(|doubt| present_doubt(doubt, now)));
     let events: Vec<&EventInStory> = story.iter().filter_map(event).collect();
@@ -130,6 +131,17 @@ fn job(call: &CallSummary) -> Option<String> {
         JobState::Missed => Some("It was an inbound call, and nobody answered it.".to_owned()),
         JobState::InProgress | JobState::Completed | JobState::Failed | JobState::Canceled => None,
     }
+}
+
+/// Returns the sentence about a call whose next dial was held back.
+fn held(call: &CallSummary, story: &[Line]) -> Option<String> {
+    let newest = story.iter().rev().find_map(|line| match line {
+        Line::Move { kind, reason, .. } => Some((*kind, reason.as_deref())),
+        Line::Event(_) | Line::Write(_) => None,
+    });
+    let is_held = call.job.state == Some(JobState::Pending.as_str())
+        && newest == Some((MoveKind::Returned.as_str(), Some(EVENTS_UNFOLDED)));
+    is_held.then(|| "Nobody is dialled while an event of the call is not folded.".to_owned())
 }
 
 /// Returns a time for people: `2026-11-22 15:01:00 UTC`. `None` if the text is no time.

@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 /// Reason of a move: the person may not be called at this time.
 pub(crate) const WINDOW_CLOSED: &str = "window_closed";
 /// Reason of a move: an event of the call waits for its next try, or is a dead letter.
-pub(crate) const EVENTS_UNFOLDED: &str = "events_unfolded";
+pub const EVENTS_UNFOLDED: &str = "events_unfolded";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 

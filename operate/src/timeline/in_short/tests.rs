@@ -142,6 +142,23 @@ fn job_says_what_it_waits_for_or_why_it_stopped() {
 }
 
 #[test]
+fn call_says_why_its_next_dial_was_held_back() {
+    let text = |state, newest| {
+        let job = JobSummary { state: Some(state), ..NO_JOB };
+        let returned = moved(20, MoveKind::Returned, Some("events_unfolded"));
+        told(
+            &call(vec![attempt(1, 1, "busy", "no_answer")], job),
+            &[moved(1, MoveKind::Dialled, None), returned, newest],
+        )
+    };
+    let write = event_at("ringing", 1, 30, Disposition::Stale);
+    assert!(text("PENDING", write).contains("Nobody is dialled while an event of the call is not folded."));
+    for (state, newest) in [("PENDING", MoveKind::Triggered), ("COMPLETED", MoveKind::Doubted)] {
+        assert!(!text(state, moved(30, newest, None)).contains("not folded"), "{state}");
+    }
+}
+
+#[test]
 fn doubted_dial_is_named_when_it_is_settled() {
     let attempts = || vec![attempt(1, 10, "completed", "confirmed")];
     let doubted = || moved(30, MoveKind::Doubted, None);
