@@ -480,12 +480,13 @@ fn leave_as_stored(steps: &mut [Step], reason: &str) {
     }
 }
 
-/// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier.
+/// True if a phone could ring that would not have rung: the call becomes pending, is due earlier, or was held back because of an event that is
+/// folded now.
 fn could_ring(before: Option<&Call>, after: Option<&Call>) -> bool {
     match (before.and_then(due_at), after.and_then(due_at)) {
         (_, None) => false,
         (None, Some(_)) => true,
-        (Some(before), Some(after)) => after < before,
+        (Some(due_before), Some(due_after)) => due_after < due_before || before.is_some_and(Call::is_held),
     }
 }
 

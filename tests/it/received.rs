@@ -1,7 +1,7 @@
 //! Webhooks that are about no call: kept like any other, ordered by the thing that they are about, and published as
 //! `webhook.received` with the same guarantees.
 
-#![expect(clippy::indexing_slicing, reason = "a test that cannot go on fails")]
+#![expect(clippy::indexing_slicing, clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use switchhook_local::connector::Fault;
 use switchhook_local::dynamodb::Count;
 use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE};
 use switchhook_operate::verify::{Problem, VerifyFilter, verify};
-use switchhook_tests::{KEY, MINUTE, World, all_providers, down, generic, options, text};
+use switchhook_tests::{KEY, MINUTE, World, all_providers, down, generic, options, reads_calls_to_fold, text};
 
 use crate::budget::{request_counts, reset_counters};
 use crate::configured;
@@ -283,4 +283,19 @@ async fn lost_row_is_found_and_rebuilt() {
     assert!(verified().await.is_clean());
     let published: BTreeSet<String> = received(&world).iter().map(|event| text(&event["id"])).collect();
     assert_eq!(published, BTreeSet::from(["x-pay:e1/received".to_owned(), "x-pay:e2/received".to_owned()]));
+}
+
+/// Events of calls wait in the inbox. Those of an entity keep their order: a newer one that overtook an older one would make it stale, and nobody would hear
+/// of it.
+#[tokio::test(start_paused = true)]
+async fn failing_webhook_about_no_call_is_overtaken_by_none() {
+    let world = World::with_secret(&secret());
+    world.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    assert_eq!(post(&world, &payment("e1", 5)).await, "accepted");
+    world.wait(MINUTE * 6).await;
+    assert!(!world.inbox.get_note(&EventId::new("x-pay:e1")).await.unwrap().unwrap().waits);
+    world.clear_faults();
+    assert_eq!(post(&world, &payment("e2", 6)).await, "accepted");
+    world.wait(MINUTE * 15).await;
+    assert_eq!(ids(&received(&world)), ["x-pay:e1", "x-pay:e2"]);
 }

@@ -18,6 +18,9 @@ use crate::{Consumer, receives_of};
 /// takes time in an outage.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
+/// Receive of a message at which its event is listed, before it is folded.
+const LISTED_AT_RECEIVE: u32 = 3;
+
 /// First try of an event that is to wait in the inbox, and the number of its earlier failures.
 type Series = (Timestamp, u32);
 
@@ -85,8 +88,8 @@ impl Consumer {
                 dead_lettered_at: dead.then_some(now),
                 disposition: None,
             };
-            let is_listed =
-                if dead || matches!(series, Ok((_, 0))) { self.list(&decoded.event, now).await } else { true };
+            let leaves_queue = dead || matches!(series, Ok((_, 0)));
+            let is_listed = !leaves_queue || self.list(&decoded.event, now).await;
             // The note is optional: whatever made the fold fail may also make this write fail. SQS takes a dead letter without asking.
             let is_noted = (is_listed || dead) && self.inbox.put_note(&decoded.event, &note, now).await.is_ok();
             waits = is_noted && note.waits;
@@ -107,6 +110,19 @@ impl Consumer {
         waits
     }
 
+    /// Lists the events of messages that come for the third time, for the dialer. If the consumer crashes at one of them each time, SQS moves it to the
+    /// dead-letter queue, and nothing else lists it before.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub(crate) async fn list_repeated(&self, received: &[SqsMessage], messages: &[Message]) -> Result<(), Error> {
+        let now = self.clock.now();
+        let repeated = received.iter().zip(messages).filter(|(received, _)| receives_of(received) == LISTED_AT_RECEIVE);
+        let lists =
+            repeated.map(|(_, Message { event, .. })| self.inbox.list_unfolded(&event.call_id, &event.event_id, now));
+        join_all(lists).await.into_iter().collect()
+    }
+
     /// Lists an event that leaves the queue, for the dialer. Later tries find it there. Returns false if that fails, or takes longer than [`WAIT_MAX`].
     async fn list(&self, event: &ProviderEvent, now: Timestamp) -> bool {
         let list = self.inbox.list_unfolded(&event.call_id, &event.event_id, now);
@@ -119,11 +135,12 @@ impl Consumer {
     }
 
     /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. That is so if it has not
-    /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is also so if the reads take
+    /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is so if the event is about an entity
+    /// too: a later event that overtook it would make it stale, and nothing would be published about it. It is also so if the reads take
     /// longer than [`WAIT_MAX`]. The message stays too if the stored event leads to another call: a lookup found it there, and sent it here.
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
         let ProviderEvent { event_id, call_id, received_at, .. } = &decode(message)?.event;
-        if self.is_last(message) || now < received_at.plus(WAITS_AFTER) {
+        if self.is_last(message) || call_id.is_entity() || now < received_at.plus(WAITS_AFTER) {
             return None;
         }
         let read = async {

@@ -9,7 +9,7 @@
 //! **Nothing is dialled before the inbox records the dial, and the inbox records one dial of each attempt.** A row that was
 //! restored from a backup may lack a dial. The inbox refuses to record it a second time, and the row gets it back, in doubt.
 //!
-//! **Nobody is dialled again while an event of the call waits for its next try, or is a dead letter.** It may tell that the person has answered.
+//! **Nobody is dialled while an event of the call waits for its next try, or is a dead letter.** It may tell that the person has answered.
 //!
 //! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
 //! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
@@ -281,21 +281,18 @@ impl Dialer {
         })
     }
 
-    /// True if an event of an earlier attempt waits for its next try, or is a dead letter. It may tell that the person has answered. An event may
-    /// have only the provider's id of its attempt.
+    /// True if an event of the call waits for its next try, or is a dead letter. It may tell that the person has answered. An event may have only the
+    /// provider's id of its attempt.
     async fn has_unfolded_events(&self, call: &Call) -> Result<bool, Error> {
         let alias =
             |record: &AttemptRecord| Some(derived_call_id(record.provider?, record.provider_call_id.as_deref()?));
         let mut ids: BTreeSet<CallId> = call.attempt_records.iter().filter_map(alias).map(CallId::new).collect();
-        if call.attempt_records.is_empty() {
-            return Ok(false);
-        }
         ids.insert(call.call_id.clone());
         let unfolded = self.inbox.unfolded_events(&ids).await?;
         let Some(event_id) = unfolded.iter().find(|id| !call.contains_event(id)) else { return Ok(false) };
         let decision = Decision {
             function: "dialer",
-            message: "not dialled again, because an event of the call is not folded",
+            message: "not dialled, because an event of the call is not folded",
             action_taken: "unfolded_event_found",
             event_id: Some(event_id.as_str()),
             call_id: Some(call.call_id.as_str()),
@@ -377,14 +374,16 @@ impl Dialer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
                 repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
-                self.submit(&call.dial_accepted_event(attempt, &provider_call_id, now), claim).await?;
+                let accepted = call.dial_accepted_event(attempt, &provider_call_id, now);
+                repeated(|| self.submit(&accepted, claim)).await?;
                 Ok(DialOutcome::Accepted)
             }
             // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, refusal } => {
                 let now = self.clock.now();
                 repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
-                self.submit(&call.not_dialled_event(attempt, &provider_call_id, now), claim).await?;
+                let not_dialled = call.not_dialled_event(attempt, &provider_call_id, now);
+                repeated(|| self.submit(&not_dialled, claim)).await?;
                 Ok(DialOutcome::Withdrawn(refusal.reason().unwrap_or(UNCLEAR_ANSWER)))
             }
             DialAnswer::Busy { reason, .. }

@@ -174,16 +174,29 @@ impl Reconciler {
     /// Returns the step that a marked event still needs. A folded event costs one read, of its call.
     async fn fate(&self, call_id: &CallId, event_id: &EventId) -> Result<Fate, Error> {
         if call_id.is_entity() {
-            let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
-            return self.fate_of(event).await;
+            return match self.read_unfolded(event_id).await? {
+                Ok(event) => self.fate_of(event).await,
+                Err(fate) => Ok(fate),
+            };
         }
         let resolved = self.calls.resolve_eventual(call_id).await;
         let call = resolved.as_ref().ok().and_then(|resolved| resolved.call.as_ref());
         if let Some(call) = call.filter(|call| call.contains_event(event_id)) {
             return Ok(Fate::of(true, call.forgotten_at));
         }
-        let Some(event) = self.inbox.get_normalized(event_id).await? else { return Ok(Fate::Done) };
-        Ok(fate_in_call(event, resolved?))
+        match self.read_unfolded(event_id).await? {
+            Ok(event) => Ok(fate_in_call(event, resolved?)),
+            Err(fate) => Ok(fate),
+        }
+    }
+
+    /// Reads an event. Returns its fate if this version does not fold it. If it was stored to be folded, another version can fold it, and it is not
+    /// done.
+    async fn read_unfolded(&self, event_id: &EventId) -> Result<Result<ProviderEvent, Fate>, Error> {
+        let Some(stored) = self.inbox.get(event_id).await? else { return Ok(Err(Fate::Done)) };
+        let is_to_be_folded = stored.disposition.is_none() && stored.erased_at.is_none();
+        let event = self.inbox.renormalize(&stored).await?;
+        Ok(event.ok_or(if is_to_be_folded { Fate::NotFolded } else { Fate::Done }))
     }
 
     /// Returns the step that an event still needs.

@@ -172,7 +172,7 @@ pub const DIAL: Units = Units {
     wake_writes: 3.933,
     reconcile_writes: 0.0,
     other_index_writes: 0.0,
-    reads: 7.0,
+    reads: 8.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
     log_bytes: 2_134.0,

@@ -570,3 +570,25 @@ async fn event_that_cannot_be_listed_under_its_call_stays_in_the_queue() {
     assert_eq!((messages(&world), world.inbox.get_note(&id).await.unwrap().unwrap().waits), (0, true));
     assert_eq!(world.inbox.unfolded_events(&[CallId::new("c1")].into()).await.unwrap(), [id]);
 }
+
+/// An earlier version runs again, which would only record the event. The event was stored to be folded, so its wait does not end.
+#[tokio::test(start_paused = true)]
+async fn event_that_this_version_would_only_record_keeps_its_wait() {
+    let (world, id) = with_waiting_event().await;
+    let mut other = world.item(INBOX_TABLE, id.as_str()).await;
+    drop(world.post(Provider::Generic, &generic("c2", "e2", "SOMETHING_NEW", 0)).await);
+    let recorded = world.item(INBOX_TABLE, "generic:e2").await;
+    assert_eq!(recorded["disposition"], AttributeValue::S("recorded".to_owned()));
+    for name in ["body", "body_hash", "dictionary"] {
+        other.extend(recorded.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
+    world.put_item(INBOX_TABLE, other).await;
+    assert_eq!(world.inbox.get_normalized(&id).await.unwrap(), None);
+    world.wait(HOUR * 5).await;
+    world.reconcile().await;
+    let note = world.inbox.get_note(&id).await.unwrap().unwrap();
+    assert!(note.waits && world.attention(AttentionKind::Retrying).await.len() == 1);
+    world.wait(HOUR * 2).await;
+    world.reconcile().await;
+    assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1);
+}

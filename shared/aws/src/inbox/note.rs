@@ -154,15 +154,11 @@ impl Inbox {
     }
 
     /// Marks an event that its call lacks minutes after its receipt, as one that is retried since then. Keeps what the consumer noted,
-    /// and has no cause of its own. [Lists](Inbox::list_unfolded) the event under its call too: its message may go to the dead-letter queue
-    /// without a note, if the consumer crashes at each try.
+    /// and has no cause of its own.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn mark_unfolded(&self, stored: &StoredEvent, now: Timestamp) -> Result<(), Error> {
-        if let Some(call_id) = &stored.call_id {
-            self.list_unfolded(call_id, &stored.event_id, now).await?;
-        }
         let item_key = note_key(&stored.event_id);
         let attention = self.attention_key(AttentionKind::Retrying, &item_key, stored.received_at);
         let request = self

@@ -1,8 +1,8 @@
 //! The events of a call that were not folded in time: those that [wait](super::WAITS_AFTER), and dead letters.
 //!
-//! **No call is dialled again while one of them may tell that the person answered.** The queue keeps the events of a call in order, so a finding
+//! **No call is dialled while one of them may tell that the person answered.** The queue keeps the events of a call in order, so a finding
 //! such as "the provider has no call for this dial" is folded after the webhooks before it. An event that waits, or is a dead letter, has left that
-//! order. So whoever marks it as one that is not folded lists it under its call first, and the dialer reads the list before it dials a person again.
+//! order. So the consumer lists it under its call before that, and the dialer reads the list before it dials.
 //!
 //! The list is one companion item for each call that had such an event. An event stays in it when it is folded: its call has it then, or its note tells
 //! that it is no longer in trouble. So the end of the wait costs no write, and the dialer reads the notes only of calls that have a list.
