@@ -450,6 +450,10 @@ async fn fold_steps(
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
+    // The dialer dials no call with an event in trouble, and this run ends the trouble.
+    let is_held = !sent.is_empty()
+        && after.as_ref().and_then(due_at).is_some()
+        && !stack.inbox.unfolded_events(&[target.clone()].into()).await?.is_empty();
     Ok((changing > 0).then(|| Effect {
         call_id: target.clone(),
         about: Subject::Call,
@@ -458,7 +462,7 @@ async fn fold_steps(
         after: after.as_ref().map(CallSummary::new),
         corrections: events.iter().filter(|event| event.corrects.is_some() && !is_republished).count(),
         announces: events.into_iter().map(|event| event.event_type).collect(),
-        could_ring: could_ring(before, after.as_ref()),
+        could_ring: is_held || could_ring(before, after.as_ref()),
         blocks_number,
     }))
 }
@@ -480,13 +484,12 @@ fn leave_as_stored(steps: &mut [Step], reason: &str) {
     }
 }
 
-/// True if a phone could ring that would not have rung: the call becomes pending, is due earlier, or was held back because of an event that is
-/// folded now.
+/// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier.
 fn could_ring(before: Option<&Call>, after: Option<&Call>) -> bool {
     match (before.and_then(due_at), after.and_then(due_at)) {
         (_, None) => false,
         (None, Some(_)) => true,
-        (Some(due_before), Some(due_after)) => due_after < due_before || before.is_some_and(Call::is_held),
+        (Some(before), Some(after)) => after < before,
     }
 }
 

@@ -18,9 +18,6 @@ use crate::{Consumer, receives_of};
 /// takes time in an outage.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Receive of a message at which its event is listed, before it is folded.
-const LISTED_AT_RECEIVE: u32 = 3;
-
 /// First try of an event that is to wait in the inbox, and the number of its earlier failures.
 type Series = (Timestamp, u32);
 
@@ -110,17 +107,12 @@ impl Consumer {
         waits
     }
 
-    /// Lists the events of messages that come for the third time, for the dialer. If the consumer crashes at one of them each time, SQS moves it to the
-    /// dead-letter queue, and nothing else lists it before.
-    ///
-    /// # Errors
-    /// [`Error::WriteInbox`].
-    pub(crate) async fn list_repeated(&self, received: &[SqsMessage], messages: &[Message]) -> Result<(), Error> {
+    /// Lists the events of messages that come again and again, before they are folded. If the consumer crashes at one of them each time, SQS moves it to
+    /// the dead-letter queue, and no note lists it. A list that fails is written some receives later.
+    pub(crate) async fn list_repeated(&self, received: &[SqsMessage], messages: &[Message]) {
         let now = self.clock.now();
-        let repeated = received.iter().zip(messages).filter(|(received, _)| receives_of(received) == LISTED_AT_RECEIVE);
-        let lists =
-            repeated.map(|(_, Message { event, .. })| self.inbox.list_unfolded(&event.call_id, &event.event_id, now));
-        join_all(lists).await.into_iter().collect()
+        let repeated = received.iter().zip(messages).filter(|(received, _)| is_listed_at(receives_of(received)));
+        join_all(repeated.map(|(_, message)| self.list(&message.event, now))).await;
     }
 
     /// Lists an event that leaves the queue, for the dialer. Later tries find it there. Returns false if that fails, or takes longer than [`WAIT_MAX`].
@@ -134,10 +126,10 @@ impl Consumer {
         receives_of(message) >= self.max_receive_count
     }
 
-    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue. That is so if it has not
-    /// failed for long, if SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. It is so if the event is about an entity
-    /// too: a later event that overtook it would make it stale, and nothing would be published about it. It is also so if the reads take
-    /// longer than [`WAIT_MAX`]. The message stays too if the stored event leads to another call: a lookup found it there, and sent it here.
+    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue: if it has not failed for long, if
+    /// SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. `None` too if the reads take longer than [`WAIT_MAX`], or if the
+    /// stored event leads to another call: a lookup found it there, and sent it here. An event about an entity never waits: a later one that
+    /// overtook it would make it stale, and nothing would be published about it.
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
         let ProviderEvent { event_id, call_id, received_at, .. } = &decode(message)?.event;
         if self.is_last(message) || call_id.is_entity() || now < received_at.plus(WAITS_AFTER) {
@@ -161,6 +153,11 @@ impl Consumer {
     async fn is_alias_of(&self, alias: &CallId, call_id: &CallId) -> bool {
         matches!(self.calls.find(alias).await, Ok(Found::Alias(found)) if found.call_id == *call_id)
     }
+}
+
+/// True for the 4th, 8th and 16th receive of a message.
+const fn is_listed_at(receives: u32) -> bool {
+    receives >= 4 && receives.is_power_of_two()
 }
 
 fn decode(message: &SqsMessage) -> Option<Message> {

@@ -168,10 +168,11 @@ impl Consumer {
         for same_call in decoded.chunk_by(together) {
             let received = messages.get(done..done + same_call.len()).unwrap_or_default();
             let Some(Message { event, .. }) = same_call.first() else { continue };
-            let folded = match self.list_repeated(received, same_call).await {
-                Ok(()) if event.call_id.is_entity() => self.fold_entity(same_call).await,
-                Ok(()) => self.fold_call(same_call, found.remove(&event.call_id), invoked_at).await,
-                Err(error) => Err(error),
+            self.list_repeated(received, same_call).await;
+            let folded = if event.call_id.is_entity() {
+                self.fold_entity(same_call).await
+            } else {
+                self.fold_call(same_call, found.remove(&event.call_id), invoked_at).await
             };
             let folded = match folded {
                 Ok(counts_of_call) => {

@@ -34,7 +34,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_aws::inbox::{self, Inbox, NewEvent, submit, write_alias_and_adopt};
+use switchhook_aws::inbox::{self, Attention, Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
@@ -45,8 +45,8 @@ use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::Place;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, Policy, Provider,
-    ProviderEvent, StopReason, Timestamp,
+    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, EventId, Policy,
+    Provider, ProviderEvent, StopReason, Timestamp,
 };
 use switchhook_providers::{
     AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request,
@@ -264,8 +264,10 @@ impl Dialer {
         }
         let window = call.plan.as_ref().and_then(|plan| plan.window.as_ref());
         let opening = window.map(|window| window.next_opening(now));
-        if matches!(opening, None | Some(Ok(None))) && self.has_unfolded_events(call).await? {
-            let hold = call.hold(token, now.plus(hold_pause(call, now)), &self.policy, now);
+        if matches!(opening, None | Some(Ok(None)))
+            && let Some(since) = self.unfolded_since(call).await?
+        {
+            let hold = call.hold(token, now.plus(hold_pause(since, now)), &self.policy, now);
             return Ok(hold.map_or(NextStep::ClaimLost, NextStep::Hold));
         }
         Ok(match opening {
@@ -281,25 +283,26 @@ impl Dialer {
         })
     }
 
-    /// True if an event of the call waits for its next try, or is a dead letter. It may tell that the person has answered. An event may have only the
-    /// provider's id of its attempt.
-    async fn has_unfolded_events(&self, call: &Call) -> Result<bool, Error> {
+    /// Returns the time since which an event of the call is retried, waits, or is a dead letter. `None` if no event is. It may tell that the person
+    /// has answered. An event may have only the provider's id of its attempt.
+    async fn unfolded_since(&self, call: &Call) -> Result<Option<Timestamp>, Error> {
         let alias =
             |record: &AttemptRecord| Some(derived_call_id(record.provider?, record.provider_call_id.as_deref()?));
         let mut ids: BTreeSet<CallId> = call.attempt_records.iter().filter_map(alias).map(CallId::new).collect();
         ids.insert(call.call_id.clone());
         let unfolded = self.inbox.unfolded_events(&ids).await?;
-        let Some(event_id) = unfolded.iter().find(|id| !call.contains_event(id)) else { return Ok(false) };
+        let is_missing = |mark: &&Attention| mark.event_id.as_ref().is_some_and(|id| !call.contains_event(id));
+        let Some(oldest) = unfolded.iter().filter(is_missing).min_by_key(|mark| mark.at) else { return Ok(None) };
         let decision = Decision {
             function: "dialer",
             message: "not dialled, because an event of the call is not folded",
             action_taken: "unfolded_event_found",
-            event_id: Some(event_id.as_str()),
+            event_id: oldest.event_id.as_ref().map(EventId::as_str),
             call_id: Some(call.call_id.as_str()),
             ..Decision::default()
         };
         decision.log(self.clock.now(), false);
-        Ok(true)
+        Ok(Some(oldest.at))
     }
 
     /// Asks the provider, once, to place the attempt that the row records as dialled.
@@ -465,9 +468,7 @@ impl Dialer {
     }
 }
 
-/// Returns the time for which a call with an event that is not folded is not dialled. It is the time since the last dial, so it doubles.
-fn hold_pause(call: &Call, now: Timestamp) -> Duration {
-    let dialled_at = call.attempt_records.iter().filter_map(|record| record.dialled_at).max();
-    let since = dialled_at.map_or(Duration::ZERO, |at| Duration::from_millis(now.millis_since(at).unsigned_abs()));
-    since.clamp(HOLD_MIN, HOLD_MAX)
+/// Returns the time for which a call with an event that is not folded `since` then is not dialled. It is the age of the trouble, so it doubles.
+fn hold_pause(since: Timestamp, now: Timestamp) -> Duration {
+    Duration::from_millis(now.millis_since(since).unsigned_abs()).clamp(HOLD_MIN, HOLD_MAX)
 }

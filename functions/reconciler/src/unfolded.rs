@@ -190,13 +190,16 @@ impl Reconciler {
         }
     }
 
-    /// Reads an event. Returns its fate if this version does not fold it. If it was stored to be folded, another version can fold it, and it is not
-    /// done.
+    /// Reads an event. Returns its fate if this version does not fold it. One that waits and was stored to be folded is `NotFolded`: another version can
+    /// fold it.
     async fn read_unfolded(&self, event_id: &EventId) -> Result<Result<ProviderEvent, Fate>, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(Err(Fate::Done)) };
+        if let Some(event) = self.inbox.renormalize(&stored).await? {
+            return Ok(Ok(event));
+        }
         let is_to_be_folded = stored.disposition.is_none() && stored.erased_at.is_none();
-        let event = self.inbox.renormalize(&stored).await?;
-        Ok(event.ok_or(if is_to_be_folded { Fate::NotFolded } else { Fate::Done }))
+        let waits = is_to_be_folded && self.inbox.get_note(event_id).await?.is_some_and(|note| note.waits);
+        Ok(Err(if waits { Fate::NotFolded } else { Fate::Done }))
     }
 
     /// Returns the step that an event still needs.

@@ -183,13 +183,6 @@ impl Call {
         self.release_until(token, until, EVENTS_UNFOLDED, policy, now)
     }
 
-    /// True if the newest claim of the call was [held](Self::hold), so that it waits for an event.
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        let newest = self.moves.last();
-        newest.is_some_and(|one| one.kind == MoveKind::Returned && one.reason.as_deref() == Some(EVENTS_UNFOLDED))
-    }
-
     fn release_until(
         &self,
         token: &str,

@@ -74,7 +74,7 @@ pub struct Attention {
 }
 
 impl Attention {
-    fn parse(item: crate::dynamodb::Item) -> Option<Self> {
+    pub(super) fn parse(item: crate::dynamodb::Item) -> Option<Self> {
         let AttentionItem { event_id: item_key, attention, attention_at, call_id, origin, event_type, cause } =
             serde_dynamo::from_item(item).ok()?;
         let kind = AttentionKind::parse(attention.split('#').next()?)?;

@@ -2,7 +2,8 @@
 //!
 //! **No call is dialled while one of them may tell that the person answered.** The queue keeps the events of a call in order, so a finding
 //! such as "the provider has no call for this dial" is folded after the webhooks before it. An event that waits, or is a dead letter, has left that
-//! order. So the consumer lists it under its call before that, and the dialer reads the list before it dials.
+//! order. So the consumer lists it under its call before that, and the dialer reads the list before it dials. The reconciler lists a dead letter that has no
+//! note.
 //!
 //! The list is one companion item for each call that had such an event. An event stays in it when it is folded: its call has it then, or its note tells
 //! that it is no longer in trouble. So the end of the wait costs no write, and the dialer reads the notes only of calls that have a list.
@@ -12,10 +13,10 @@ use std::collections::BTreeSet;
 use aws_sdk_dynamodb::types::AttributeValue;
 use switchhook_domain::{CallId, EventId, Timestamp};
 
-use super::attention::AttentionKind;
-use super::item::{marked_event, note_key, unfolded_key};
+use super::attention::{Attention, AttentionKind};
+use super::item::{note_key, unfolded_key};
 use super::table::{Inbox, READ_AT_ONCE_MAX};
-use crate::dynamodb::{Item, number, text};
+use crate::dynamodb::{number, text};
 use crate::error::Error;
 
 impl Inbox {
@@ -39,13 +40,14 @@ impl Inbox {
         request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
     }
 
-    /// Returns the events about these calls that wait or are dead letters. Also those that a refold has added to their call since.
+    /// Returns the marks of the listed events about these calls that are retried, wait, or are dead letters. A refold may have added one of them to its
+    /// call since.
     ///
     /// One request, and one more for each hundred events in the lists of the calls.
     ///
     /// # Errors
     /// [`Error::ReadInbox`].
-    pub async fn unfolded_events(&self, calls: &BTreeSet<CallId>) -> Result<Vec<EventId>, Error> {
+    pub async fn unfolded_events(&self, calls: &BTreeSet<CallId>) -> Result<Vec<Attention>, Error> {
         let lists: Vec<String> = calls.iter().map(unfolded_key).collect();
         let lists = self.read_items(&lists).await?;
         let listed = lists.iter().filter_map(|list| list.get("event_ids")?.as_ss().ok()).flatten();
@@ -54,10 +56,8 @@ impl Inbox {
         let notes: Vec<String> = notes.into_iter().collect();
         let mut unfolded = Vec::new();
         for keys in notes.chunks(READ_AT_ONCE_MAX) {
-            for note in self.read_items(keys).await?.iter().filter(|note| is_in_trouble(note)) {
-                let key = note.get("event_id").and_then(|key| key.as_s().ok());
-                unfolded.extend(key.and_then(|key| marked_event(key)).map(EventId::new));
-            }
+            let marks = self.read_items(keys).await?.into_iter().filter_map(Attention::parse);
+            unfolded.extend(marks.filter(|mark| is_in_trouble(mark.kind)));
         }
         Ok(unfolded)
     }
@@ -71,9 +71,10 @@ impl Inbox {
     }
 }
 
-/// True if a note is about an event that waits or is a dead letter.
-fn is_in_trouble(note: &Item) -> bool {
-    let mark = note.get("attention").and_then(|mark| mark.as_s().ok());
-    let kind = mark.and_then(|mark| AttentionKind::parse(mark.split('#').next()?));
-    matches!(kind, Some(AttentionKind::Retrying | AttentionKind::DeadLettered))
+/// True if the mark is on an event that is not folded.
+const fn is_in_trouble(kind: AttentionKind) -> bool {
+    match kind {
+        AttentionKind::Retrying | AttentionKind::DeadLettered => true,
+        AttentionKind::Quarantined | AttentionKind::Conflict | AttentionKind::Audit => false,
+    }
 }
