@@ -212,7 +212,7 @@ pub struct Effect {
     pub announces: Vec<String>,
     /// Number of those domain events that correct an earlier one.
     pub corrections: usize,
-    /// True if a phone could ring: the call would become pending, or be due earlier.
+    /// True if a phone could ring: the call would become pending, be due earlier, or no longer be held because of an event.
     pub could_ring: bool,
     /// True if the person's number would be added to the do-not-call list, where `BlockOnRequest` is on.
     pub blocks_number: bool,

@@ -7,7 +7,7 @@
 //! An event that can never be folded gets a note in the inbox, and its message is deleted. Examples are an event for another
 //! provider's call, and an event beyond the limits of a call. So the dead-letter queue holds only unexpected failures.
 //!
-//! **An event that fails for minutes [waits in the inbox](switchhook_aws::inbox::WAITS_AFTER)**, so that the messages of failing events do not
+//! **An event of a call that fails for minutes [waits in the inbox](switchhook_aws::inbox::WAITS_AFTER)**, so that the messages of failing events do not
 //! fill the queue. Later events of its call are folded meanwhile: the state of a call does not depend on the order in which its events
 //! arrive.
 //!

@@ -1,6 +1,6 @@
 //! Events that wait in the inbox for their next try.
 //!
-//! **An event that keeps failing waits in the inbox, not in the queue.** SQS counts a message that waits for its next try as one in flight, and a
+//! **An event of a call that keeps failing waits in the inbox, not in the queue.** SQS counts a message that waits for its next try as one in flight, and a
 //! FIFO queue with 120,000 of them hands out no other message. So events that fail for hours would stop the healthy ones. The
 //! consumer tries a failing event from the queue for [`WAITS_AFTER`]. Then it notes that the event waits, and deletes the message. The
 //! reconciler sends the event to the queue again at each of [`retry_ages`], and to the dead-letter queue at [`GIVEN_UP_AFTER`]. It gives up only an event
