@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 28] = [
+const MUTANTS: [Mutant; 29] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -67,6 +67,7 @@ const MUTANTS: [Mutant; 28] = [
         &[FaultKind::UnreadableCalls],
         &[Law::Settles, Law::DeadLettersAreUnreadable, Law::Accounted],
     ),
+    mutant(Mutation::WaitingUnlisted, &[FaultKind::UnreadableCalls], &[Law::NotAfterAnswer]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.

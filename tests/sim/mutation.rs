@@ -71,6 +71,8 @@ pub(crate) enum Mutation {
     WaitingUnnoted,
     /// An event that waits is never tried again.
     WaitingNotRetried,
+    /// The dialer does not know of the events that wait.
+    WaitingUnlisted,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -136,6 +138,9 @@ impl Mutation {
                 with("/Item/left/M", json!({}))
             }
             (Self::WaitingUnnoted, "PutItem") if of_table(INBOX_TABLE) && body["Item"]["waits"]["BOOL"] == true => {
+                faked_response(&json!({}))
+            }
+            (Self::WaitingUnlisted, "UpdateItem") if text(&body["Key"]["event_id"]["S"]).starts_with("unfolded:") => {
                 faked_response(&json!({}))
             }
             (Self::WaitingNotRetried, "SendMessageBatch") if to_queue(EVENTS_QUEUE) => {
@@ -238,7 +243,8 @@ impl Mutation {
             | Self::OnlySweepResends
             | Self::LeftShardsForgotten
             | Self::WaitingUnnoted
-            | Self::WaitingNotRetried => false,
+            | Self::WaitingNotRetried
+            | Self::WaitingUnlisted => false,
         }
     }
 }
