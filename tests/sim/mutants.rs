@@ -32,7 +32,7 @@ const MUTANTS: [Mutant; 29] = [
     mutant(
         Mutation::TailNotFailed,
         &[FaultKind::Conflict, FaultKind::Throttled, FaultKind::ServerError, FaultKind::ReorderedWebhooks],
-        &[Law::Accounted],
+        &[Law::Settles, Law::Accounted],
     ),
     mutant(Mutation::SharedClaimToken, &[FaultKind::LateClaim], &[Law::ClaimInTime]),
     mutant(Mutation::NoClaimCondition, &[FaultKind::DuplicateClaim], &[Law::OnePhone]),
