@@ -211,7 +211,14 @@ pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize
             LetterKind::QuarantineNotice => None,
         };
         let messages = usize::from(letter.message_id.is_some());
-        Some(PlanItem { event_id, messages, ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone()) })
+        // The dialer may dial the call of the event then. Nobody dials an entity.
+        let call_id = letter.call_id.clone().filter(|id| event_id.is_some() && !id.is_entity());
+        Some(PlanItem {
+            event_id,
+            call_id,
+            messages,
+            ..PlanItem::of_key(Action::DiscardDeadLetter, letter.key.clone())
+        })
     })
     .await
 }

@@ -20,7 +20,6 @@ pub use crate::received::MinuteCount;
 pub use list::{EventPage, Filter, list, mark_of};
 pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, show, show_masked};
 pub use tail::{Tail, TailItem};
-pub(crate) use unfolded::ids_of;
 pub use unfolded::{UnfoldedPage, unfolded};
 
 /// Concurrent requests.

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{Reread, StoredEvent, is_kept_without_event};
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Origin, ProviderEvent, Timestamp,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Job, Origin, ProviderEvent, Timestamp,
     Transition, fold, refold,
 };
+use switchhook_providers::ids_of;
 
 use crate::concurrent::concurrently;
 use crate::error::Error;
@@ -104,7 +105,10 @@ pub(crate) async fn forecast(
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
         Err(error) if error.is_unreadable() => {
-            return Ok(Forecast { effect: None, steps: items.iter().map(|_| Step::Skip(error.to_string())).collect() });
+            // A discard does not need the row. The dialer cannot read it either, so no phone rings.
+            let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
+            let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_string()) };
+            return Ok(Forecast { effect: None, steps: items.iter().map(step).collect() });
         }
         Err(error) => return Err(error.into()),
     };
@@ -172,11 +176,10 @@ pub(crate) async fn forecast(
         };
         steps.push(step);
     }
-    let is_republished = items.iter().any(|item| item.action == Action::Republish);
     let effect = match target {
         Some(target) => {
             let rows = (stored.as_ref(), row.as_ref());
-            fold_steps(stack, rows, target, &mut steps, is_republished, now).await?
+            fold_steps(stack, rows, target, (items, &mut steps), now).await?
         }
         None => None,
     };
@@ -382,8 +385,7 @@ async fn fold_steps(
     stack: &Stack,
     (before, row): (Option<&Call>, Option<&Call>),
     target: &CallId,
-    steps: &mut [Step],
-    is_republished: bool,
+    (items, steps): (&[PlanItem], &mut [Step]),
     now: Timestamp,
 ) -> Result<Option<Effect>, Error> {
     let policy = &stack.policy();
@@ -447,14 +449,22 @@ async fn fold_steps(
     if let Some(reason) = skipped_refold {
         leave_as_stored(steps, &reason);
     }
+    let is_republished = items.iter().any(|item| item.action == Action::Republish);
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
-    // The dialer dials no call with an event in trouble, and this run ends the trouble.
-    let is_held = !sent.is_empty()
-        && after.as_ref().and_then(due_at).is_some()
-        && !stack.inbox.unfolded_events(&[target.clone()].into()).await?.is_empty();
-    Ok((changing > 0).then(|| Effect {
+    let discards = items.iter().any(|item| item.action == Action::DiscardDeadLetter);
+    let ends_trouble = !sent.is_empty() || discards;
+    let could_be_dialled =
+        after.as_ref().is_some_and(|call| matches!(call.job, Job::Pending { .. } | Job::Claimed { .. }));
+    let is_freed = match before {
+        Some(before) if ends_trouble && could_be_dialled => is_held(stack, before).await?,
+        Some(_) | None => false,
+    };
+    let could_ring = is_freed || could_ring(before, after.as_ref());
+    // A discard changes no call.
+    let has_effect = if discards { could_ring } else { changing > 0 };
+    Ok(has_effect.then(|| Effect {
         call_id: target.clone(),
         about: Subject::Call,
         items: changing,
@@ -462,9 +472,15 @@ async fn fold_steps(
         after: after.as_ref().map(CallSummary::new),
         corrections: events.iter().filter(|event| event.corrects.is_some() && !is_republished).count(),
         announces: events.into_iter().map(|event| event.event_type).collect(),
-        could_ring: is_held || could_ring(before, after.as_ref()),
+        could_ring,
         blocks_number,
     }))
+}
+
+/// True if the dialer would not dial the call, because an event that it lacks is retried, waits, or is a dead letter.
+async fn is_held(stack: &Stack, call: &Call) -> Result<bool, Error> {
+    let unfolded = stack.inbox.unfolded_events(&ids_of(call)).await?;
+    Ok(unfolded.iter().any(|mark| mark.is_missing_in(call)))
 }
 
 /// Skips the events that are read differently now, because their call is not folded again. Otherwise a run would store a decision that

@@ -392,9 +392,13 @@ pub(crate) fn objection(planned: Option<&Effect>, effect: &Effect) -> Option<Str
             state(&effect.after),
             state(&planned.after)
         )),
-        planned if effect.could_ring && planned.is_none_or(|planned| !planned.could_ring) => {
-            Some("its phone could ring, and the plan did not count it: plan again".to_owned())
-        }
-        _ => None,
+        Some(_) | None => uncounted_phone(planned, effect),
     }
+}
+
+/// Returns the reason why the items of a call are left alone, if its phone could ring and the plan does not count it.
+pub(crate) fn uncounted_phone(planned: Option<&Effect>, effect: &Effect) -> Option<String> {
+    let is_counted = planned.is_some_and(|planned| planned.could_ring);
+    (effect.could_ring && !is_counted)
+        .then(|| "its phone could ring, and the plan did not count it: plan again".to_owned())
 }

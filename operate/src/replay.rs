@@ -17,11 +17,12 @@ use switchhook_aws::inbox::{ReceivedEvent, StoredEvent, minute_of};
 use switchhook_domain::{
     Call, CallId, Disposition, Entity, EntityFate, EntityPosition, EventId, Origin, Provider, Timestamp,
 };
+use switchhook_providers::ids_of;
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::events::{entity_fate, ids_of, is_unreadable};
+use crate::events::{entity_fate, is_unreadable};
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;

@@ -387,8 +387,8 @@ impl Held<'_> {
             steps.iter().any(|step| matches!(step, Step::Send { .. } | Step::Store(_) | Step::Refold(_)));
         let call_id = items.first().and_then(|item| item.call_id.as_ref());
         let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
-        let effect = effect.filter(|_| changes_call);
-        let objection = effect.and_then(|effect| plan::objection(planned, &effect));
+        let objection = if changes_call { plan::objection } else { plan::uncounted_phone };
+        let objection = effect.and_then(|effect| objection(planned, &effect));
         let has_added_refold = items.len() > planned_items;
         for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {

@@ -126,10 +126,12 @@ impl Consumer {
         receives_of(message) >= self.max_receive_count
     }
 
-    /// Returns the series of an event that is to wait in the inbox from now on. `None` if its message stays in the queue: if it has not failed for long, if
-    /// SQS moves it to the dead-letter queue now, or if the inbox does not hold the event. `None` too if the reads take longer than [`WAIT_MAX`], or if the
-    /// stored event leads to another call: a lookup found it there, and sent it here. An event about an entity never waits: a later one that
-    /// overtook it would make it stale, and nothing would be published about it.
+    /// Returns the series of an event that is to wait in the inbox from now on, or `None` if its message stays in the queue:
+    ///
+    /// - The event has not failed for long, or SQS moves its message to the dead-letter queue now.
+    /// - It is about an entity. A later event that overtook it would make it stale, and nothing would be published about it.
+    /// - The inbox does not hold it, or the reads take longer than [`WAIT_MAX`].
+    /// - The stored event leads to another call: a lookup found it there, and sent it here.
     async fn series(&self, message: &SqsMessage, now: Timestamp) -> Option<Series> {
         let ProviderEvent { event_id, call_id, received_at, .. } = &decode(message)?.event;
         if self.is_last(message) || call_id.is_entity() || now < received_at.plus(WAITS_AFTER) {

@@ -25,7 +25,7 @@ mod outcome;
 mod repeated;
 mod undo;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
@@ -34,7 +34,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_aws::inbox::{self, Attention, Inbox, NewEvent, submit, write_alias_and_adopt};
+use switchhook_aws::inbox::{self, Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
 use switchhook_aws::queue::{ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
@@ -45,11 +45,11 @@ use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::Place;
 use switchhook_domain::{
-    AttemptKey, AttemptRecord, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, EventId, Policy,
-    Provider, ProviderEvent, StopReason, Timestamp,
+    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, EventId, Policy, Provider,
+    ProviderEvent, StopReason, Timestamp,
 };
 use switchhook_providers::{
-    AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request,
+    AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request, ids_of,
 };
 
 use crate::outcome::{
@@ -286,13 +286,9 @@ impl Dialer {
     /// Returns the time since which an event of the call is retried, waits, or is a dead letter. `None` if no event is. It may tell that the person
     /// has answered. An event may have only the provider's id of its attempt.
     async fn unfolded_since(&self, call: &Call) -> Result<Option<Timestamp>, Error> {
-        let alias =
-            |record: &AttemptRecord| Some(derived_call_id(record.provider?, record.provider_call_id.as_deref()?));
-        let mut ids: BTreeSet<CallId> = call.attempt_records.iter().filter_map(alias).map(CallId::new).collect();
-        ids.insert(call.call_id.clone());
-        let unfolded = self.inbox.unfolded_events(&ids).await?;
-        let is_missing = |mark: &&Attention| mark.event_id.as_ref().is_some_and(|id| !call.contains_event(id));
-        let Some(oldest) = unfolded.iter().filter(is_missing).min_by_key(|mark| mark.at) else { return Ok(None) };
+        let unfolded = self.inbox.unfolded_events(&ids_of(call)).await?;
+        let missing = unfolded.iter().filter(|mark| mark.is_missing_in(call));
+        let Some(oldest) = missing.min_by_key(|mark| mark.at) else { return Ok(None) };
         let decision = Decision {
             function: "dialer",
             message: "not dialled, because an event of the call is not folded",

@@ -3,13 +3,12 @@
 //! **Nothing lists them by their call**, so they are looked for where the call's events arrive: minute by minute, in the shards
 //! of its ids. The number of queries is bounded, and a page says which span it examined.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde::Serialize;
 use switchhook_aws::inbox::creation_id;
 use switchhook_domain::{Call, CallId, EntityFate, EventId, Timestamp};
-use switchhook_providers::derived_call_id;
+use switchhook_providers::ids_of;
 
 use super::{EventLine, Fate, Fates, UnreadableEvent};
 use crate::error::Error;
@@ -78,15 +77,6 @@ pub async fn unfolded(stack: &Stack, call: &Call, until: Option<Timestamp>) -> R
         earlier_until: (walk.until > since).then(|| walk.until.to_string()),
         later_until: (until < end).then(|| until.plus(MINUTE * minutes).min(end).to_string()),
     })
-}
-
-/// Returns the ids under which a provider may report a call: its own, and those that are derived from its attempts.
-pub(crate) fn ids_of(call: &Call) -> BTreeSet<CallId> {
-    let of_attempt = call.attempt_records.iter().filter_map(|record| {
-        let provider_call_id = record.provider_call_id.as_deref()?;
-        Some(CallId::new(derived_call_id(record.provider?, provider_call_id)))
-    });
-    of_attempt.chain([call.call_id.clone()]).collect()
 }
 
 /// Reads what became of an event. The call is known, so it is not read again.

@@ -9,7 +9,7 @@ use crate::duration::duration;
 /// Largest number of phrases about dials. Of more, the middle ones are counted.
 const PHRASES_MAX: usize = 6;
 
-/// Returns the sentences: the end of each dial, the next step of the job, the dials that are in doubt at `now`, and whatever is unusual
+/// Returns the sentences: the end of each dial, the next step of the job, the dials that are in doubt at `now`, and anything unusual
 /// about the events.
 pub(super) fn in_short(call: &CallSummary, story: &[Line], doubts: &[Doubt], now: Timestamp) -> String {
     let mut sentences = vec![dials(call, story)];
@@ -149,7 +149,7 @@ fn utc(time: &str) -> Option<String> {
     Some(format!("{} {} UTC", time.get(..10)?, time.get(11..19)?))
 }
 
-/// Returns the sentences about a dial that is in doubt: since when, what is done about it, and when the doubt ends.
+/// Returns the sentences about a dial that is in doubt: since when, how Switchhook looks for its call, and when the doubt ends.
 fn present_doubt(doubt: &Doubt, now: Timestamp) -> String {
     let Doubt { attempt, since, next_lookup_at, ends_with_answer_by, ends_by } = doubt;
     let utc = |time: &Timestamp| utc(&time.to_string()).unwrap_or_else(|| time.to_string());

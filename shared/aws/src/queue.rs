@@ -441,7 +441,7 @@ pub fn backoff(receives: u32) -> Duration {
     Duration::from_secs(fastrand::u64(cap / 2..=cap))
 }
 
-/// Returns the mean time from the first receipt of a message that always fails until its event [waits in the inbox](WAITS_AFTER). In this time
+/// Returns the mean time from the first receipt of a message about a call that always fails until its event [waits in the inbox](WAITS_AFTER). In this time
 /// it counts as a message in flight.
 #[must_use]
 pub fn failing_time() -> Duration {
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(failing_time().as_secs_f64(), 190.5, "0.75 times 2, 4, … 128 s");
     }
 
-    /// Only a message whose event the inbox cannot hold stays in the queue for so long.
+    /// Only a message whose event cannot wait in the inbox, or is about an entity, stays in the queue for so long.
     #[test]
     fn backoff_outlives_an_outage_of_an_hour() {
         let max_receive_count = 20;

@@ -142,7 +142,7 @@ impl HistoryEntry {
     }
 
     /// True if the event shows that there is a call for the dial: the provider took the dial, or somebody reported it. So a search that found no
-    /// such call proves nothing. The provider may still have dialled nobody, and say so.
+    /// such call proves nothing. The provider may still have dialled nobody, and report that.
     pub(crate) fn disproves_not_found(&self) -> bool {
         matches!(self.event.kind, EventKind::Initiated | EventKind::Alive) || self.disproves_withdrawal()
     }

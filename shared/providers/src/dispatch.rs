@@ -1,6 +1,8 @@
 //! The public functions of this crate. Each chooses the provider's module; a new provider gets one arm in each.
 
-use switchhook_domain::{PhoneNumber, Provider, Timestamp};
+use std::collections::BTreeSet;
+
+use switchhook_domain::{Call, CallId, PhoneNumber, Provider, Timestamp};
 
 use crate::api::{ApiRequest, ClientError};
 use crate::config::{AccountConfig, WebhookConfig};
@@ -297,4 +299,15 @@ pub fn read_dial_answer(
 #[must_use]
 pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
     ids::bounded(&format!("{provider}:"), provider_call_id)
+}
+
+/// Returns the ids under which events of a call may be stored: its own, and those that are [derived](derived_call_id) from its attempts.
+#[must_use]
+pub fn ids_of(call: &Call) -> BTreeSet<CallId> {
+    let attempts = call.attempt_records.iter().enumerate();
+    let derived = attempts.filter_map(|(index, record)| {
+        let provider_call_id = record.provider_call_id.as_deref()?;
+        Some(CallId::new(derived_call_id(call.attempt_provider(index)?, provider_call_id)))
+    });
+    derived.chain([call.call_id.clone()]).collect()
 }

@@ -79,8 +79,8 @@ pub use correlation::appointment_call_id;
 pub use dial::{DialAnswer, DialRequest, is_reserved_metadata, repeats_safely_for};
 pub use discovery::{CallPage, discovery_api_request, read_discovery_answer, reporting_event_ids};
 pub use dispatch::{
-    decided_as_configured, derived_call_id, dial_api_request, is_question, read, read_as_configured, read_dial_answer,
-    read_with_notes, sign, sign_as_configured, sign_with_key, verify, verifying_key,
+    decided_as_configured, derived_call_id, dial_api_request, ids_of, is_question, read, read_as_configured,
+    read_dial_answer, read_with_notes, sign, sign_as_configured, sign_with_key, verify, verifying_key,
 };
 pub use distinct::distinct_json;
 pub use ids::{ID_BYTES_MAX, bounded};

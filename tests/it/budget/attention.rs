@@ -18,7 +18,7 @@ const MARKS: u64 = 20;
 /// Failed tries of an event in an outage of an hour, after the first one: seven in the first minutes, and six at the ages of 5, 10, 20, 30, 45 and 60
 /// minutes.
 const TRIES_IN_AN_HOUR: f64 = 13.0;
-/// Table units of the list of the events of its call that were not folded in time: one at the fourth receive, and one when an event begins to wait.
+/// Table units for listing an event under its call: one at its fourth receive, and one when it begins to wait.
 const LISTS: f64 = 2.0;
 /// Cursors that a run reads: those of the sweep, of the notices and of the drift check.
 const CURSORS: u64 = 3;

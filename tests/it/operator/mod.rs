@@ -28,7 +28,7 @@ pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Limit on the items of a plan, above every plan of these tests.
 pub(crate) const MAX: usize = 1_000;
 
-fn options() -> RunOptions {
+pub(crate) fn options() -> RunOptions {
     let (who, reason) = ("tester".to_owned(), "a test".to_owned());
     RunOptions { who, reason, rate: RATE_DEFAULT, allow_ringing: false }
 }

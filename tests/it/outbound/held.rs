@@ -1,5 +1,6 @@
 //! Nobody is dialled while an event of the call waits for its next try, or is a dead letter: it may tell that the person has answered.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,10 +9,12 @@ use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{CallId, Job, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
+use switchhook_operate::run::{RunOptions, start};
+use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, down, generic, reads_calls_to_fold, text};
 
 use super::{HOUR, call_request, create, get_call, send};
-use crate::operator::carry_out;
+use crate::operator::{carry_out, options};
 use crate::repair::stack_of;
 
 /// Makes reads of the calls table fail until the switch is turned off: those of an alias, or all of the consumer's.
@@ -128,11 +131,42 @@ async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded
     let stack = stack_of(&world);
     let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
     let plan = plan_discard(&stack, &filter, 10).await.unwrap();
-    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
-    world.wait(MINUTE * 15).await;
+    assert_eq!((plan.phones, plan.calls, plan.effects[0].items), (1, 1, 1));
+    assert_eq!(plan.effects[0].before, plan.effects[0].after);
+    let refused = start(&stack, &plan.id, plan.verb, options(), &mut |_| ControlFlow::Continue(())).await;
+    assert!(matches!(refused, Err(Error::Refusal(Refusal::CouldRing(1)))), "{refused:?}");
+    // The call is due later than when the plan was made.
+    world.wait(MINUTE * 8).await;
+    let allowed = RunOptions { allow_ringing: true, ..options() };
+    let run = start(&stack, &plan.id, plan.verb, allowed, &mut |_| ControlFlow::Continue(())).await.unwrap();
+    assert_eq!(run.result(), "1 done, 0 unchanged, 0 skipped");
+    world.wait(MINUTE * 30).await;
     assert_eq!(world.cloud.fake().dials().len(), 2);
     assert_eq!(world.cloud.fake().dials()[1].call_id, call_id);
     assert!(world.inbox.unfolded_events(&[CallId::new(call_id)].into()).await.unwrap().is_empty());
+}
+
+/// While an attempt goes on, no phone rings if its dead letter is discarded. The attempt ends after the plan.
+#[tokio::test(start_paused = true)]
+async fn discard_frees_no_call_whose_phone_its_plan_did_not_count() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let trouble = fail_reads(&world, None);
+    let id = world.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
+    trouble.store(false, Ordering::Relaxed);
+    let stack = stack_of(&world);
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, 10).await.unwrap();
+    assert_eq!((plan.phones, plan.effects.len(), plan.items.len()), (0, 0, 1));
+    world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    world.wait(MINUTE * 8).await;
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!(run.skipped[0].reason, "its phone could ring, and the plan did not count it: plan again");
+    assert_eq!(world.status(&id).await["status"], "dead_lettered");
+    world.wait(HOUR).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+    assert_eq!(plan_discard(&stack, &filter, 10).await.unwrap().phones, 1);
 }
 
 /// A refold, or a consumer that was slow to note its failure, leaves the dead letter of an event that its call has.

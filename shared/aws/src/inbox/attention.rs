@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use switchhook_domain::{CallId, EventId, Origin, Timestamp};
+use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
 use super::item::{AttentionItem, marked_event, note_key};
 use super::table::Inbox;
@@ -81,6 +81,12 @@ impl Attention {
         let event_id = marked_event(&item_key).map(EventId::new);
         let event_type = event_type.filter(|name| !name.is_empty());
         Some(Self { kind, item_key, event_id, call_id, origin, event_type, cause, at: attention_at })
+    }
+
+    /// True if the item is about an event, and the call lacks that event.
+    #[must_use]
+    pub fn is_missing_in(&self, call: &Call) -> bool {
+        self.event_id.as_ref().is_some_and(|id| !call.contains_event(id))
     }
 }
 

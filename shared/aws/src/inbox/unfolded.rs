@@ -1,7 +1,7 @@
 //! The events of a call that were not folded in time: those that [wait](super::WAITS_AFTER), and dead letters.
 //!
-//! **No call is dialled while one of them may tell that the person answered.** The queue keeps the events of a call in order, so a finding
-//! such as "the provider has no call for this dial" is folded after the webhooks before it. An event that waits, or is a dead letter, has left that
+//! **No call is dialled while one of them may tell that the person answered.** The queue keeps the events of a call in order. So
+//! the finding that the provider has no call for a dial is folded after the webhooks before it. An event that waits, or is a dead letter, has left that
 //! order. So the consumer lists it under its call before that, and the dialer reads the list before it dials. The reconciler lists a dead letter that has no
 //! note.
 //!
@@ -51,7 +51,7 @@ impl Inbox {
         let lists: Vec<String> = calls.iter().map(unfolded_key).collect();
         let lists = self.read_items(&lists).await?;
         let listed = lists.iter().filter_map(|list| list.get("event_ids")?.as_ss().ok()).flatten();
-        // An event may be in the list of its call and in that of an alias. DynamoDB takes no key twice.
+        // An event may be in two lists: its call has one, and an alias of the call may have another. DynamoDB takes no key twice.
         let notes: BTreeSet<String> = listed.map(|id| note_key(&EventId::new(id))).collect();
         let notes: Vec<String> = notes.into_iter().collect();
         let mut unfolded = Vec::new();
