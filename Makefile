@@ -55,7 +55,7 @@ SOAK_SEEDS := 2000
 soak: need-rust ## run every random test and the simulator with new seeds until one fails or you stop it
 	@seed=$$(date +%s); while true; do next=$$((seed + $(SOAK_SEEDS))); echo "seeds $$seed..$$next"; \
 		PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=$(SOAK_CASES) cargo test --quiet --locked --workspace --tests random:: || exit 1; \
-		SWITCHHOOK_SIM_SEEDS=$$seed..$$next cargo test --quiet --locked --workspace --test sim share || exit 1; seed=$$next; done
+		SWITCHHOOK_SIM_SEEDS=$$seed..$$next cargo test --quiet --locked --workspace --test sim -- share under_other_faults || exit 1; seed=$$next; done
 
 # The functions as they are deployed, for the architecture of this machine. Close other programs first: they share its caches and cores.
 bench: need-rust need-linux provider $(VENV)/installed .make/peer/installed ## measure the functions, beside Node.js if it is there, and the local stack under load

@@ -24,7 +24,7 @@ use switchhook_console::{Console, LinkError, Options};
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
 use switchhook_local::metrics::Metrics;
-use switchhook_local::{Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, DIALERS, LocalError};
+use switchhook_local::{Cloud, CloudError, CloudOptions, DEFAULT_RETRY_POLICY, DIALERS, LocalError, MAX_RECEIVE_COUNT};
 use switchhook_operate::Stack;
 use switchhook_providers::{ConfigError, DialRates, ProvidersFile};
 use tokio::sync::watch;
@@ -391,6 +391,7 @@ impl Dev {
             default_retry_policy: DEFAULT_RETRY_POLICY,
             index_numbers: true,
             index_shards: Shards::default(),
+            max_receive_count: MAX_RECEIVE_COUNT,
             random_ids: RandomIds::from_system(),
             seed: self.seed.unwrap_or_else(|| fastrand::u64(..)),
             delivery_faults: self.delivery_faults.into(),

@@ -50,7 +50,7 @@ use crate::services::{Options, Services};
 use crate::sqs::queue_url;
 use crate::stack::{
     CALL_RETENTION, CALLS_TABLE, DIAL_ACCOUNTS_SECRET, DIAL_QUEUE, DUE_QUEUE, EVENT_BUS, EVENTS_DEAD_LETTER_QUEUE,
-    EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, MAX_RECEIVE_COUNT, REPAIR_QUEUE, WEBHOOK_KEYS_SECRET,
+    EVENTS_QUEUE, INBOX_RETENTION, INBOX_TABLE, REPAIR_QUEUE, WEBHOOK_KEYS_SECRET, stack_queues,
 };
 use crate::sync::lock;
 use event_sources::{
@@ -91,6 +91,8 @@ pub struct CloudOptions {
     pub index_numbers: bool,
     /// Number of shards of the indexes over time.
     pub index_shards: Shards,
+    /// Number of receives of a message of the events queue, before it is moved to the dead-letter queue.
+    pub max_receive_count: u32,
     /// Source of the ids of calls, claims and dials.
     pub random_ids: RandomIds,
     /// Seed of the fake provider's random numbers.
@@ -144,11 +146,12 @@ impl Cloud {
             block_on_request,
             index_numbers,
             index_shards,
+            max_receive_count,
             random_ids,
             seed,
             delivery_faults,
         } = options;
-        let services = Services::open(Options { data_dir, ..Options::new(clock) })?;
+        let services = Services::open(Options { data_dir, clock, queues: stack_queues(max_receive_count) })?;
         let metrics = Metrics::default();
         // Every function has clients of its own, as in its own process, so that a request tells who sent it.
         let aws = |function| sdk::with_timeouts_and_retries(&services.sdk_config_for(function));
@@ -208,7 +211,7 @@ impl Cloud {
                 bus: bus("consumer"),
                 policy,
                 defaults: CallDefaults { retry: default_retry_policy, window: None },
-                max_receive_count: MAX_RECEIVE_COUNT,
+                max_receive_count,
                 block_on_request,
                 clock: clock(),
             }),

@@ -25,7 +25,9 @@ use crate::journal::Journal;
 use crate::queue::QueueSettings;
 use crate::secrets_manager::SecretsManager;
 use crate::sqs::Sqs;
-use crate::stack::{CALLS_TABLE, DIAL_ACCOUNTS_SECRET, INBOX_TABLE, REGION, WEBHOOK_KEYS_SECRET, stack_queues};
+use crate::stack::{
+    CALLS_TABLE, DIAL_ACCOUNTS_SECRET, INBOX_TABLE, MAX_RECEIVE_COUNT, REGION, WEBHOOK_KEYS_SECRET, stack_queues,
+};
 use crate::{bus, fake, sqs, tables};
 
 /// Endpoint of all clients. The name does not resolve, so a client without the connector reaches nothing.
@@ -43,7 +45,7 @@ pub struct Options {
 impl Options {
     /// Data in memory, and the queues of the stack.
     pub fn new(clock: Clock) -> Self {
-        Self { data_dir: None, clock, queues: stack_queues() }
+        Self { data_dir: None, clock, queues: stack_queues(MAX_RECEIVE_COUNT) }
     }
 
     pub fn data_dir(self, data_dir: impl Into<PathBuf>) -> Self {

@@ -70,18 +70,18 @@ pub(crate) const DUE_VISIBILITY_TIMEOUT_MS: u64 = 300_000;
 pub(crate) const REPAIR_VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 /// SQS's default, for queues whose template does not set a timeout.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
-pub(crate) const MAX_RECEIVE_COUNT: u32 = 20;
+/// Default of the template's `MaxReceiveCount`.
+pub const MAX_RECEIVE_COUNT: u32 = 20;
 
 /// Returns the settings of the stack's queues.
-pub fn stack_queues() -> Vec<QueueSettings> {
+pub fn stack_queues(max_receive_count: u32) -> Vec<QueueSettings> {
     let queue = |name: &str, fifo, visibility_timeout_ms, redrive_policy| QueueSettings {
         name: name.to_owned(),
         fifo,
         visibility_timeout_ms,
         redrive_policy,
     };
-    let redrive_policy =
-        RedrivePolicy { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count: MAX_RECEIVE_COUNT };
+    let redrive_policy = RedrivePolicy { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count };
     vec![
         queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
         queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),

@@ -6,24 +6,25 @@
 
 mod do_not_call;
 mod entity;
+mod phones;
 
 use std::collections::BTreeMap;
 
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::inbox::{Reread, StoredEvent, is_kept_without_event};
 use switchhook_domain::{
-    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Job, Origin, ProviderEvent, Timestamp,
+    AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Fold, FoldOutcome, Origin, ProviderEvent, Timestamp,
     Transition, fold, refold,
 };
-use switchhook_providers::ids_of;
 
 use crate::concurrent::concurrently;
 use crate::error::Error;
-use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, Subject, due_at};
+use crate::plan::{Action, CallSummary, Effect, PlanId, PlanItem, Subject};
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 pub(crate) use do_not_call::number_of;
+use phones::could_ring;
 
 /// Concurrent reads of the events of one call.
 const CONCURRENCY: usize = 8;
@@ -450,18 +451,12 @@ async fn fold_steps(
         leave_as_stored(steps, &reason);
     }
     let is_republished = items.iter().any(|item| item.action == Action::Republish);
+    let discards = items.iter().any(|item| item.action == Action::DiscardDeadLetter);
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
-    let discards = items.iter().any(|item| item.action == Action::DiscardDeadLetter);
     let ends_trouble = !sent.is_empty() || discards;
-    let could_be_dialled =
-        after.as_ref().is_some_and(|call| matches!(call.job, Job::Pending { .. } | Job::Claimed { .. }));
-    let is_freed = match before {
-        Some(before) if ends_trouble && could_be_dialled => is_held(stack, before).await?,
-        Some(_) | None => false,
-    };
-    let could_ring = is_freed || could_ring(before, after.as_ref());
+    let could_ring = could_ring(stack, before, after.as_ref(), ends_trouble).await?;
     // A discard changes no call.
     let has_effect = if discards { could_ring } else { changing > 0 };
     Ok(has_effect.then(|| Effect {
@@ -475,12 +470,6 @@ async fn fold_steps(
         could_ring,
         blocks_number,
     }))
-}
-
-/// True if the dialer would not dial the call, because an event that it lacks is retried, waits, or is a dead letter.
-async fn is_held(stack: &Stack, call: &Call) -> Result<bool, Error> {
-    let unfolded = stack.inbox.unfolded_events(&ids_of(call)).await?;
-    Ok(unfolded.iter().any(|mark| mark.is_missing_in(call)))
 }
 
 /// Skips the events that are read differently now, because their call is not folded again. Otherwise a run would store a decision that
@@ -497,15 +486,6 @@ fn leave_as_stored(steps: &mut [Step], reason: &str) {
             | Step::Unchanged
             | Step::Skip(_) => {}
         }
-    }
-}
-
-/// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier.
-fn could_ring(before: Option<&Call>, after: Option<&Call>) -> bool {
-    match (before.and_then(due_at), after.and_then(due_at)) {
-        (_, None) => false,
-        (None, Some(_)) => true,
-        (Some(before), Some(after)) => after < before,
     }
 }
 

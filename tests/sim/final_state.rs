@@ -43,10 +43,8 @@ impl Sim {
         }
         // A call that is not settled may be refused every quarter of an hour, as a probe.
         self.check_refusals();
-        for body in self.world.dead_letters() {
-            if body["nonsense"] != true && body["quarantined"].is_null() {
-                violated(Law::DeadLettersAreUnreadable, format!("a dead letter is readable: {body}"));
-            }
+        for body in self.readable_dead_letters() {
+            violated(Law::DeadLettersAreUnreadable, format!("a dead letter is readable: {body}"));
         }
         for secret in [KEY, OLD_KEY, API_KEY, "+44"] {
             if let Some(line) = self.world.log_text().lines().find(|line| line.contains(secret)) {
@@ -69,6 +67,12 @@ impl Sim {
         for (request, requested) in self.plan.call_requests.iter().zip(&requested) {
             self.check_placed_call(request, requested).await;
         }
+    }
+
+    /// Bodies of the dead letters whose events could be folded.
+    pub(crate) fn readable_dead_letters(&self) -> Vec<Value> {
+        let is_readable = |body: &Value| body["nonsense"] != true && body["quarantined"].is_null();
+        self.world.dead_letters().into_iter().filter(is_readable).collect()
     }
 
     /// Checks the age that each claim had when a dialer used it.
@@ -188,8 +192,8 @@ impl Sim {
             })
             .collect();
         // The provider took such a call, dialled nobody because it had too many calls, and forgot it without a word. Nobody can know that.
-        let may_be_forgotten = request.behaviours.contains(&"forgotten")
-            && self.plan.faults.iter().any(|fault| fault.kind == FaultKind::OverCapacity);
+        let may_be_forgotten =
+            request.behaviours.contains(&"forgotten") && self.plan.has_fault(FaultKind::OverCapacity);
         let is_unproven = unproven_attempts(&shown, may_be_forgotten);
         let truth = if agrees(&attempts, &is_unproven, &truth) { attempts.clone() } else { truth };
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();

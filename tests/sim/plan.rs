@@ -41,6 +41,9 @@ pub(crate) enum FaultKind {
     LaggingIndex,
     /// The consumer can read no row of a part of the calls, for half an hour or longer. So their events wait in the inbox.
     UnreadableCalls,
+    /// The consumer can read no row of a part of the calls, and the queue hands out a message five times only. So their events become dead
+    /// letters. An operator redrives and replays them, during the outage too.
+    DeadLetters,
     // Event sources and schedules
     /// Messages become visible again while their consumer is still at work.
     VisibilityOverlap,
@@ -76,7 +79,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 34] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 35] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -111,6 +114,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 34] = [
     (FaultKind::OverCapacity, 100),
     (FaultKind::LaggingIndex, 50),
     (FaultKind::UnreadableCalls, 100),
+    (FaultKind::DeadLetters, 100),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -144,6 +148,7 @@ impl FaultKind {
             | Self::FunctionCrash
             | Self::LaggingIndex
             | Self::UnreadableCalls
+            | Self::DeadLetters
             | Self::VisibilityOverlap
             | Self::NotDeleted
             | Self::DuplicateClaim
@@ -211,6 +216,11 @@ impl Plan {
         let closed_provider = *rng.choice(&OTHER_PROVIDERS).unwrap();
         let are_all_providers_faulty = rng.bool();
         Self { seed, external_calls, call_requests, faults, closed_provider, are_all_providers_faulty }
+    }
+
+    /// True if the plan has a fault of this kind at some time.
+    pub(crate) fn has_fault(&self, kind: FaultKind) -> bool {
+        self.faults.iter().any(|fault| fault.kind == kind)
     }
 
     /// A plan with the calls of this seed, and with these kinds of fault all the time.

@@ -10,18 +10,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use switchhook_aws::bus::Bus;
-use switchhook_aws::sdk;
-use switchhook_domain::Timestamp;
-use switchhook_local::EVENT_BUS;
 use switchhook_local::bus::BusEvent;
-use switchhook_operate::republish::republish_call;
-use switchhook_operate::selection::calls_since;
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::MINUTE;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep};
 
-use crate::calls::START;
 use crate::mutation::Mutation;
 use crate::plan::{FAULTS_END, FaultKind, Plan};
 use crate::sim::{NO_FAULTS, Sim};
@@ -71,6 +64,7 @@ impl Sim {
         background_tasks
             .extend([spawn_local(self.clone().poll_due_queue()), spawn_local(self.clone().poll_due_records())]);
         background_tasks.push(spawn_local(self.clone().poll_repair_queue()));
+        background_tasks.push(spawn_local(self.clone().repair_dead_letters()));
         background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {
@@ -123,18 +117,6 @@ impl Sim {
                 return false;
             }
             sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    /// Publishes the domain events of all calls again, as an operator does after the relay was down for too long.
-    async fn republish_all(&self) {
-        let World { inbox, calls, cloud, .. } = &self.world;
-        let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config());
-        let bus = Bus::new(sdk::eventbridge(&aws), EVENT_BUS.to_owned());
-        let since = Timestamp::from_millis(START);
-        let found = calls_since(inbox, calls, since, self.world.now(), &mut |_, _| {}).await.unwrap();
-        for call_id in found.keys() {
-            let _ = republish_call(calls, &bus, call_id).await.unwrap();
         }
     }
 }

@@ -14,7 +14,7 @@ use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
-use switchhook_tests::{KEY, OLD_KEY, PUBLIC_URL, World, options};
+use switchhook_tests::{KEY, MAX_RECEIVE_COUNT, OLD_KEY, PUBLIC_URL, World, options};
 use tokio::time::{Instant, sleep_until};
 
 use crate::calls::{Millis, START};
@@ -25,6 +25,9 @@ use crate::state::{RunResult, State};
 
 /// Longer than a dial may be in doubt.
 pub(crate) const INACTIVITY_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// Receives of a message before it is a dead letter, in plans with [dead letters](FaultKind::DeadLetters). The runbook advises this number if
+/// the queue fills in an outage.
+const FEW_RECEIVES: u32 = 5;
 pub(crate) const API_KEY: &str = "an API key of the simulator";
 /// Private key of Vonage's application.
 const PRIVATE_KEY: &str = include_str!("../../shared/providers/fixtures/vonage/private_key.pem");
@@ -71,9 +74,12 @@ impl Sim {
     pub(crate) fn new(plan: Plan, mutation: Option<Mutation>) -> Self {
         let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
         let delivery_faults = DeliveryFaults::NONE;
+        let has_dead_letters = plan.has_fault(FaultKind::DeadLetters);
+        let max_receive_count = if has_dead_letters { FEW_RECEIVES } else { MAX_RECEIVE_COUNT };
         let options = CloudOptions {
             clock: Clock::starting_at(start),
             index_numbers: true,
+            max_receive_count,
             random_ids: RandomIds::seeded(plan.seed),
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,
@@ -81,7 +87,7 @@ impl Sim {
             ..options(&secret(mutation))
         };
         let world = World::with_options(options);
-        if plan.faults.iter().any(|fault| fault.kind == FaultKind::LaggingIndex) {
+        if plan.has_fault(FaultKind::LaggingIndex) {
             world.cloud.services().dynamodb().let_indexes_lag(INBOX_TABLE, CALLS_TABLE).unwrap();
         }
         let state = Arc::new(Mutex::new(State {

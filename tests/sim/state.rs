@@ -33,6 +33,8 @@ pub(crate) struct RunResult {
     pub(crate) injected: BTreeMap<FaultKind, u64>,
     /// Number of notes that an event waits in the inbox.
     pub(crate) waited: u64,
+    /// Number of repairs by the operator that ended.
+    pub(crate) repairs: u64,
     /// Number of calls that were compared with their truth, and agree.
     pub(crate) verified_calls: usize,
 }
@@ -118,7 +120,8 @@ impl State {
             (FaultKind::VisibilityOverlap, slow.clone()),
             (FaultKind::DuplicateClaim, slow.clone()),
         ];
-        if reads_calls_to_fold(call) && keys_of(&body).any(is_in_part) && self.hit(FaultKind::UnreadableCalls) {
+        let is_unreadable = reads_calls_to_fold(call) && keys_of(&body).any(is_in_part);
+        if is_unreadable && (self.hit(FaultKind::UnreadableCalls) || self.hit(FaultKind::DeadLetters)) {
             return Some(refused(400, "ThrottlingException"));
         }
         let is_index = call.operation == "Query" && !body["IndexName"].is_null();

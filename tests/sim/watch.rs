@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::law::Law;
 use crate::mutation::Mutation;
+use crate::plan::FaultKind;
 use crate::sim::{Acknowledged, Sim};
 
 /// Time from the receipt of a webhook until the sweep has queued it again, if it is missing. The sweep waits for two minutes and the rest of
@@ -128,5 +129,6 @@ impl Sim {
             && cloud.services().dynamodb().stream().is_empty()
             && settled
             && retried.is_empty()
+            && (!self.plan.has_fault(FaultKind::DeadLetters) || self.readable_dead_letters().is_empty())
     }
 }

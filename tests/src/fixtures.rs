@@ -8,7 +8,7 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::connector::{Fault, RequestInfo, Service};
 use switchhook_local::fake::DeliveryFaults;
-pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION};
+pub use switchhook_local::{CALL_RETENTION, INBOX_RETENTION, MAX_RECEIVE_COUNT};
 use switchhook_local::{CALLS_TABLE, CloudOptions, DEFAULT_RETRY_POLICY};
 use switchhook_providers::{DialRates, Key, ProvidersFile, samples, verifying_key};
 
@@ -26,8 +26,6 @@ const DIAL_RATE: &str = "2.5";
 /// Shards of the indexes in most tests. There are others than the first one, and an idle run of a schedule sends half as many requests as
 /// with the default number.
 const SHARDS: &str = "2";
-/// `maxReceiveCount` of the events queue.
-pub const MAX_RECEIVE_COUNT: u32 = 20;
 
 /// Options of the local stack in most tests, with this secret.
 ///
@@ -48,6 +46,7 @@ pub fn options(secret: &Value) -> CloudOptions {
         block_on_request: true,
         index_numbers: true,
         index_shards: SHARDS.parse().unwrap_or_else(|error| panic!("{error}")),
+        max_receive_count: MAX_RECEIVE_COUNT,
         random_ids: RandomIds::seeded(1),
         seed: 1,
         delivery_faults: DeliveryFaults::NONE,

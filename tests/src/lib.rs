@@ -7,9 +7,11 @@ pub mod contract;
 mod fixtures;
 mod log_buffer;
 mod recorded;
+mod stack;
 mod tables;
 mod world;
 
 pub use fixtures::*;
+pub use stack::{stack_for, stack_of, stack_with};
 pub use tables::Item;
 pub use world::World;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Metrics, SeriesKey, to_f64};
 use crate::dynamodb::Units;
 use crate::services::Services;
-use crate::stack::stack_queues;
+use crate::stack::{MAX_RECEIVE_COUNT, stack_queues};
 
 /// Reads the state of the services once a minute, and records it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Sampler {
     pub(crate) fn sample(&mut self) {
         let now_ms = self.services.clock().now_ms();
         let services = self.services.clone();
-        for queue in stack_queues() {
+        for queue in stack_queues(MAX_RECEIVE_COUNT) {
             let dimensions = [("QueueName", queue.name.as_str())];
             let gauge = |name, value| {
                 self.metrics.record(SeriesKey::new("AWS/SQS", name, &dimensions), to_f64(value), now_ms);

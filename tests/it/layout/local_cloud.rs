@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use switchhook_aws::provider::DIAL_TIME_MAX;
 use switchhook_local::{
     CALL_RETENTION, DEFAULT_RETRY_POLICY, DIAL_BATCH, DIAL_QUEUE, DIALERS, DUE_BATCH, DUE_QUEUE,
-    EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, QUEUE_BATCH, RECORD_AGE_MAX, RELAY_FAILURES_QUEUE,
-    REPAIR_BATCH, REPAIR_QUEUE, REPAIR_WORKERS, STREAM_BATCH, stack_queues, stack_tables,
+    EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_RETENTION, MAX_RECEIVE_COUNT, QUEUE_BATCH, RECORD_AGE_MAX,
+    RELAY_FAILURES_QUEUE, REPAIR_BATCH, REPAIR_QUEUE, REPAIR_WORKERS, STREAM_BATCH, stack_queues, stack_tables,
 };
 use switchhook_providers::PER_SECOND_MIN;
 
@@ -27,7 +27,7 @@ fn default_of(parameter: &str) -> String {
 #[test]
 fn local_queues_are_those_of_the_template() {
     let max_receive_count = default_of("MaxReceiveCount");
-    for queue in stack_queues() {
+    for queue in stack_queues(MAX_RECEIVE_COUNT) {
         let resource = match queue.name.as_str() {
             EVENTS_QUEUE => "EventsQueue",
             EVENTS_DEAD_LETTER_QUEUE => "EventsDlq",
@@ -51,7 +51,6 @@ fn local_queues_are_those_of_the_template() {
             None => assert!(properties["RedrivePolicy"].is_null(), "{}", queue.name),
         }
     }
-    assert_eq!(max_receive_count, switchhook_tests::MAX_RECEIVE_COUNT.to_string());
 }
 
 #[test]

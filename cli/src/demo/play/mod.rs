@@ -18,7 +18,7 @@ use switchhook_local::clock::Clock;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{
     Cloud, CloudOptions, DEFAULT_RETRY_POLICY, DIAL_QUEUE, DIALERS, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE,
-    RELAY_FAILURES_QUEUE,
+    MAX_RECEIVE_COUNT, RELAY_FAILURES_QUEUE,
 };
 use tokio::time::{Instant, sleep_until};
 use tracing_subscriber::filter::LevelFilter;
@@ -96,6 +96,7 @@ async fn run(
         block_on_request: true,
         index_numbers: true,
         index_shards: Shards::default(),
+        max_receive_count: MAX_RECEIVE_COUNT,
         random_ids: RandomIds::seeded(traffic.seed),
         seed: traffic.seed,
         delivery_faults: DeliveryFaults::USUAL,

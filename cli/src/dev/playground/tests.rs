@@ -8,7 +8,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_console::Story;
 use switchhook_domain::CallId;
 use switchhook_local::clock::Clock;
-use switchhook_local::{CloudOptions, DEFAULT_RETRY_POLICY, DIALERS};
+use switchhook_local::{CloudOptions, DEFAULT_RETRY_POLICY, DIALERS, MAX_RECEIVE_COUNT};
 use switchhook_providers::ProvidersFile;
 
 use super::story::ending;
@@ -51,6 +51,7 @@ fn start_with(data: Option<DataDir>) -> Running {
         default_retry_policy: DEFAULT_RETRY_POLICY,
         index_numbers: true,
         index_shards: Shards::default(),
+        max_receive_count: MAX_RECEIVE_COUNT,
         random_ids: RandomIds::seeded(1),
         seed: 1,
         delivery_faults: DeliveryFaults::USUAL,
