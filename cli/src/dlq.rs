@@ -40,7 +40,8 @@ Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found
 not folded in time), or its plan had reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 const DISCARD_HELP: &str = "\
-Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can.
+Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can. While an event is a dead letter,
+nobody dials its call. A discard ends that, so its plan counts the phones that could ring, and the run needs --allow-ringing if there are any.
 
 Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, a message did not come, or the plan of the run had
 reached its limit, 2 if the command could not be carried out, 3 if it was refused.";

@@ -211,7 +211,7 @@ pub async fn plan_discard(stack: &Stack, filter: &LetterFilter, items_max: usize
             LetterKind::QuarantineNotice => None,
         };
         let messages = usize::from(letter.message_id.is_some());
-        // The dialer may dial the call of the event then. Nobody dials an entity.
+        // After the discard, the dialer may dial the call. Nobody dials an entity.
         let call_id = letter.call_id.clone().filter(|id| event_id.is_some() && !id.is_entity());
         Some(PlanItem {
             event_id,

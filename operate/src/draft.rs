@@ -50,7 +50,7 @@ impl Draft {
     pub(crate) async fn work_out(self, stack: &Stack) -> Result<Plan, Error> {
         let stack = &stack.with_unread_entries();
         let now = stack.now();
-        let id = PlanId::random()?;
+        let id = PlanId::random(&stack.random_ids)?;
         let (first, rest) = self.groups(stack).await?;
         let forecasts = first.into_iter().map(|group| forecast_group(stack, &id, group, now));
         let forecasts = concurrently(CONCURRENCY, forecasts).await?;
@@ -215,7 +215,11 @@ impl Plan {
     fn work(&self) -> Work {
         let refolds = self.items.iter().filter(|item| item.action == Action::Refold).count();
         let events = self.items.iter().filter(|item| item.event_id.is_some()).count();
-        let calls = self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect;
+        let calls = match self.verb {
+            // It changes no call.
+            Verb::DiscardDeadLetters => 0,
+            _ => self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect,
+        };
         Work { events, calls, refolds, domain_events: self.domain_events }
     }
 }

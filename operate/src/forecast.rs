@@ -105,12 +105,7 @@ pub(crate) async fn forecast(
     }
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
-        Err(error) if error.is_unreadable() => {
-            // A discard does not need the row. The dialer cannot read it either, so no phone rings.
-            let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
-            let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_string()) };
-            return Ok(Forecast { effect: None, steps: items.iter().map(step).collect() });
-        }
+        Err(error) if error.is_unreadable() => return Ok(forecast_unread(call_id, items, &error.to_string())),
         Err(error) => return Err(error.into()),
     };
     if let Some(reason) = objection(items, stored.as_ref()) {
@@ -185,6 +180,26 @@ pub(crate) async fn forecast(
         None => None,
     };
     Ok(Forecast { effect, steps })
+}
+
+/// Returns the forecast for a call whose row this version cannot read, for the reason `error`. A discard does not need the row. Another
+/// version may read it, and dial the call.
+fn forecast_unread(call_id: Option<&CallId>, items: &[PlanItem], error: &str) -> Forecast {
+    let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
+    let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_owned()) };
+    let discards = items.iter().filter(|item| is_discard(item)).count();
+    let effect = call_id.filter(|_| discards > 0).map(|call_id| Effect {
+        call_id: call_id.clone(),
+        about: Subject::Call,
+        items: discards,
+        before: None,
+        after: None,
+        announces: Vec::new(),
+        corrections: 0,
+        could_ring: true,
+        blocks_number: false,
+    });
+    Forecast { effect, steps: items.iter().map(step).collect() }
 }
 
 /// Returns the step for an event that the inbox no longer holds.
@@ -451,15 +466,14 @@ async fn fold_steps(
         leave_as_stored(steps, &reason);
     }
     let is_republished = items.iter().any(|item| item.action == Action::Republish);
-    let discards = items.iter().any(|item| item.action == Action::DiscardDeadLetter);
+    let discarded = items.iter().filter(|item| item.action == Action::DiscardDeadLetter);
+    let discarded = discarded.filter_map(|item| item.event_id.clone()).collect();
+    let folded = sent.iter().map(|event| event.event_id.clone()).collect();
     let announced = if is_republished { 0 } else { before.map_or(0, |row| row.announcements.len()) };
     let events = after.as_ref().map(|after| after.domain_events_from(announced + 1)).unwrap_or_default();
     let changing = steps.iter().filter(|step| step.is_changing()).count();
-    let ends_trouble = !sent.is_empty() || discards;
-    let could_ring = could_ring(stack, before, after.as_ref(), ends_trouble).await?;
-    // A discard changes no call.
-    let has_effect = if discards { could_ring } else { changing > 0 };
-    Ok(has_effect.then(|| Effect {
+    let could_ring = could_ring(stack, before, after.as_ref(), (&folded, &discarded)).await?;
+    Ok((changing > 0).then(|| Effect {
         call_id: target.clone(),
         about: Subject::Call,
         items: changing,

@@ -47,8 +47,8 @@ impl PlanId {
         Self(text.into())
     }
 
-    pub(crate) fn random() -> Result<Self, Error> {
-        Ok(Self(format!("p-{}", RandomIds::from_system().hex::<6>()?)))
+    pub(crate) fn random(random_ids: &RandomIds) -> Result<Self, Error> {
+        Ok(Self(format!("p-{}", random_ids.hex::<6>()?)))
     }
 
     #[must_use]

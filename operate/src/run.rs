@@ -15,7 +15,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
-use switchhook_aws::random::RandomIds;
 use switchhook_domain::{Disposition, ProviderEvent, Timestamp, Transition};
 
 use crate::act;
@@ -149,7 +148,7 @@ pub async fn start(
         items: plan.items.len(),
         counts: Counts::default(),
         skipped: Vec::new(),
-        holder: RandomIds::from_system().hex::<8>()?,
+        holder: stack.random_ids.hex::<8>()?,
     };
     let content = serde_json::to_vec(&run).map_err(Error::Encode)?;
     if !stack.inbox.put_document(DocumentKind::Run, run.id.as_str(), &content, OPERATOR_RETENTION, now).await? {
@@ -172,7 +171,7 @@ pub async fn start(
 pub async fn resume(stack: &Stack, id: &RunId, who: &str, progress: Progress<'_>) -> Result<Run, Error> {
     let stack = &stack.with_unread_entries();
     let (plan, mut run, version) = load_unfinished(stack, id).await?;
-    run.holder = RandomIds::from_system().hex::<8>()?;
+    run.holder = stack.random_ids.hex::<8>()?;
     who.clone_into(&mut run.who);
     let mut held = Held { stack, plan, run, version, repeats_page: true };
     held.save().await?;

@@ -12,6 +12,7 @@ use switchhook_aws::config::whole_number;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::ledger::Ledger;
 use switchhook_aws::queue::Queue;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::{self, Patience};
 use switchhook_aws::secret::Secrets;
 use switchhook_aws::shards::Shards;
@@ -102,6 +103,8 @@ pub struct Stack {
     pub(crate) dynamodb: switchhook_aws::dynamodb::Client,
     /// Further services of a deployed stack.
     pub(crate) services: Option<AwsServices>,
+    /// Source of the ids of plans and runs.
+    pub random_ids: RandomIds,
     clock: sdk::Clock,
     time: Arc<Mutex<StackTime>>,
 }
@@ -259,6 +262,7 @@ impl Stack {
             entries: StoredEntries::default(),
             dynamodb,
             services: None,
+            random_ids: RandomIds::from_system(),
             clock: sdk::Clock::from_config(aws),
             time: Arc::new(Mutex::new(StackTime::Ahead(0))),
             names,

@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 29] = [
+const MUTANTS: [Mutant; 30] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -68,6 +68,7 @@ const MUTANTS: [Mutant; 29] = [
         &[Law::Settles, Law::DeadLettersAreUnreadable, Law::Accounted],
     ),
     mutant(Mutation::WaitingUnlisted, &[FaultKind::UnreadableCalls], &[Law::NotAfterAnswer]),
+    mutant(Mutation::RedriveNotSent, &[FaultKind::DeadLetters], &[Law::Settles]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.

@@ -74,6 +74,8 @@ pub(crate) enum Mutation {
     WaitingNotRetried,
     /// The dialer does not know of the events that wait.
     WaitingUnlisted,
+    /// The events that an operator sends again never reach the queue.
+    RedriveNotSent,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -147,12 +149,13 @@ impl Mutation {
             (Self::WaitingUnlisted, "UpdateItem") if text(&body["Key"]["event_id"]["S"]).starts_with("unfolded:") => {
                 faked_response(&json!({}))
             }
-            (Self::WaitingNotRetried, "SendMessageBatch") if to_queue(EVENTS_QUEUE) => {
+            (Self::WaitingNotRetried | Self::RedriveNotSent, "SendMessageBatch") if to_queue(EVENTS_QUEUE) => {
                 let entries = body["Entries"].as_array()?;
-                let is_retry = text(&entries.first()?["MessageDeduplicationId"]).starts_with("retry-");
+                let prefix = if self == Self::RedriveNotSent { "r-" } else { "retry-" };
+                let is_meant = text(&entries.first()?["MessageDeduplicationId"]).starts_with(prefix);
                 let sent = |entry: &Value| json!({"Id": entry["Id"], "MessageId": "never", "MD5OfMessageBody": ""});
                 let sent: Vec<Value> = entries.iter().map(sent).collect();
-                is_retry.then(|| faked_response(&json!({"Successful": sent, "Failed": []}))).flatten()
+                is_meant.then(|| faked_response(&json!({"Successful": sent, "Failed": []}))).flatten()
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -248,7 +251,8 @@ impl Mutation {
             | Self::LeftShardsForgotten
             | Self::WaitingUnnoted
             | Self::WaitingNotRetried
-            | Self::WaitingUnlisted => false,
+            | Self::WaitingUnlisted
+            | Self::RedriveNotSent => false,
         }
     }
 }

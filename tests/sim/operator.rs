@@ -5,9 +5,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use switchhook_aws::bus::Bus;
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk;
 use switchhook_domain::Timestamp;
 use switchhook_local::EVENT_BUS;
+use switchhook_operate::audit::Counts;
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
 use switchhook_operate::republish::republish_call;
@@ -33,17 +36,24 @@ impl Sim {
         if !self.plan.has_fault(FaultKind::DeadLetters) {
             return;
         }
-        let stack = stack_of(&self.world);
+        let mut stack = stack_of(&self.world);
+        stack.random_ids = RandomIds::seeded(self.plan.seed);
         loop {
             sleep(Duration::from_secs(self.random(60..600))).await;
-            if self.readable_dead_letters().is_empty() {
+            if !self.has_dead_letters().await {
                 continue;
             }
             let (stack, replays) = (stack.clone(), self.random(0..3) == 0);
             let result = self.invoke(REPAIR_MAX, async move { repair(&stack, replays).await }).await;
             self.trace(&format!("repair by an operator, replays: {replays}, result: {result:?}"));
-            self.state().result.repairs += u64::from(matches!(result, Some(Ok(_))));
+            self.state().result.repaired += result.and_then(Result::ok).map_or(0, |counts| counts.done as u64);
         }
+    }
+
+    /// True if a dead letter is in the queue, or on the list, that is not unreadable.
+    pub(crate) async fn has_dead_letters(&self) -> bool {
+        let marked = self.without_faults(self.world.attention(AttentionKind::DeadLettered)).await;
+        !marked.is_empty() || !self.readable_dead_letters().is_empty()
     }
 
     /// Publishes the domain events of all calls again, as an operator does after the relay was down for too long.
@@ -59,8 +69,8 @@ impl Sim {
     }
 }
 
-/// Redrives all dead letters, or replays all events that are not folded. Returns the result of the run.
-async fn repair(stack: &Stack, replays: bool) -> Result<String, Error> {
+/// Redrives all dead letters, or replays all events that are not folded. Returns the counts of the run.
+async fn repair(stack: &Stack, replays: bool) -> Result<Counts, Error> {
     let plan = if replays {
         let (since, disposition) = (Some(Timestamp::from_millis(START)), Some(Selected::NotFolded));
         let filter = ReplayFilter { since, disposition, ..ReplayFilter::default() };
@@ -72,5 +82,5 @@ async fn repair(stack: &Stack, replays: bool) -> Result<String, Error> {
     let (who, reason) = ("operator".to_owned(), "dead letters".to_owned());
     let options = RunOptions { who, reason, rate: RATE_DEFAULT, allow_ringing: true };
     let run = start(stack, &plan.id, plan.verb, options, &mut |_| ControlFlow::Continue(())).await?;
-    Ok(run.result())
+    Ok(run.counts)
 }

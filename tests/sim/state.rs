@@ -33,8 +33,8 @@ pub(crate) struct RunResult {
     pub(crate) injected: BTreeMap<FaultKind, u64>,
     /// Number of notes that an event waits in the inbox.
     pub(crate) waited: u64,
-    /// Number of repairs by the operator that ended.
-    pub(crate) repairs: u64,
+    /// Number of items that the runs of the operator have done.
+    pub(crate) repaired: u64,
     /// Number of calls that were compared with their truth, and agree.
     pub(crate) verified_calls: usize,
 }

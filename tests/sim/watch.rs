@@ -129,6 +129,6 @@ impl Sim {
             && cloud.services().dynamodb().stream().is_empty()
             && settled
             && retried.is_empty()
-            && (!self.plan.has_fault(FaultKind::DeadLetters) || self.readable_dead_letters().is_empty())
+            && !(self.plan.has_fault(FaultKind::DeadLetters) && self.has_dead_letters().await)
     }
 }

@@ -292,8 +292,9 @@ fn content(
         } @else if is_run_here(plan.verb) && console.runs().is_some() {
             (run_form(session, plan, refused_form.map(|refused| refused.form)))
         } @else {
+            @let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
             p { "This console carries out nothing like it. In the terminal, with a reason: "
-                (parts::command(console, &format!("{} --plan {} --yes --reason TEXT", plan.verb.command(), plan.id))) }
+                (parts::command(console, &format!("{} --plan {}{ringing} --yes --reason TEXT", plan.verb.command(), plan.id))) }
             @if console.runs().is_none() {
                 p.muted { "Start the console with " code { "--allow-changes" } " to run plans from this page." }
             }

@@ -6,8 +6,8 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::{creation_id, minute_of};
 use switchhook_domain::{CallId, EventId, Timestamp};
-use switchhook_providers::ids_of;
 
+use super::request::ids_of;
 use super::search::received_in;
 use crate::concurrent::concurrently;
 use crate::dead_letters;

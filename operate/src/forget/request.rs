@@ -1,7 +1,9 @@
 //! Requests to forget persons, and the ids and numbers of their calls.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
-use switchhook_domain::{CallId, PhoneNumber, Timestamp};
+use switchhook_domain::{Call, CallId, PhoneNumber, Timestamp};
 
 /// Persons to forget.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,4 +36,16 @@ pub struct ForgetRequest {
     pub since: Option<Timestamp>,
     /// True if the persons' numbers are also taken off the do-not-call list.
     pub also_do_not_call: bool,
+}
+
+/// Returns the ids under which the webhooks of a call arrive: its own, and those that its attempts have at their providers, also those that
+/// another system dialled.
+pub(super) fn ids_of(call: &Call) -> BTreeSet<CallId> {
+    let attempts = call.attempt_records.iter().enumerate();
+    let derived = attempts.filter_map(|(index, record)| {
+        let provider = call.attempt_provider(index)?;
+        let id = switchhook_providers::derived_call_id(provider, record.provider_call_id.as_ref()?);
+        Some(CallId::new(id))
+    });
+    derived.chain([call.call_id.clone()]).collect()
 }

@@ -15,9 +15,9 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, ENTITY_PREFIX, Entity, EventId, PhoneNumber, Provider, Timestamp};
-use switchhook_providers::{appointment_call_id, ids_of};
+use switchhook_providers::appointment_call_id;
 
-use super::request::{ForgetFilter, ForgetRequest};
+use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use super::words::Needle;
 use crate::attention;
 use crate::concurrent::concurrently;

@@ -441,8 +441,8 @@ pub fn backoff(receives: u32) -> Duration {
     Duration::from_secs(fastrand::u64(cap / 2..=cap))
 }
 
-/// Returns the mean time from the first receipt of a message about a call that always fails until its event [waits in the inbox](WAITS_AFTER). In this time
-/// it counts as a message in flight.
+/// Returns the mean time from the first receipt of a failing event of a call until it [waits in the inbox](WAITS_AFTER). In this time its message
+/// is in flight.
 #[must_use]
 pub fn failing_time() -> Duration {
     let delays = (1..=u32::MAX).map(mean_backoff);

@@ -301,13 +301,13 @@ pub fn derived_call_id(provider: Provider, provider_call_id: &str) -> String {
     ids::bounded(&format!("{provider}:"), provider_call_id)
 }
 
-/// Returns the ids under which events of a call may be stored: its own, and those that are [derived](derived_call_id) from its attempts.
+/// Returns the ids under which events of a call may be stored: its own, and those that are [derived](derived_call_id) from the attempts that
+/// Switchhook dialled.
 #[must_use]
 pub fn ids_of(call: &Call) -> BTreeSet<CallId> {
-    let attempts = call.attempt_records.iter().enumerate();
-    let derived = attempts.filter_map(|(index, record)| {
+    let derived = call.attempt_records.iter().filter_map(|record| {
         let provider_call_id = record.provider_call_id.as_deref()?;
-        Some(CallId::new(derived_call_id(call.attempt_provider(index)?, provider_call_id)))
+        Some(CallId::new(derived_call_id(record.provider?, provider_call_id)))
     });
     derived.chain([call.call_id.clone()]).collect()
 }
