@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use switchhook_aws::shards::Shards;
 
 use aws_smithy_runtime_api::client::http::SharedHttpConnector;
 use bytes::Bytes;
@@ -30,6 +29,7 @@ use switchhook_aws::queue::Queue as QueueClient;
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk;
 use switchhook_aws::secret::{DialAccounts, WebhookKeys};
+use switchhook_aws::shards::Shards;
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
 use switchhook_domain::{CallDefaults, Policy, ProviderSet, RetryPolicy, Timestamp};
@@ -69,8 +69,7 @@ const RUNS_PER_DRIFT_CHECK: u32 = 60;
 #[derive(Debug)]
 pub struct CloudOptions {
     pub providers: ProvidersFile,
-    /// True if the functions read their half of the providers file from the local Secrets Manager, and read it again as on
-    /// AWS. False if they keep their first copy, and send no such requests.
+    /// True if the functions read their half of the providers file from the local Secrets Manager, as on AWS. False if they keep their first copy.
     pub reads_secrets: bool,
     /// Rates of the providers that calls are placed with.
     pub dial_rates: DialRates,
@@ -91,7 +90,7 @@ pub struct CloudOptions {
     pub index_numbers: bool,
     /// Number of shards of the indexes over time.
     pub index_shards: Shards,
-    /// Number of receives of a message of the events queue, before it is moved to the dead-letter queue.
+    /// Receives of a message of the events queue before it is a dead letter.
     pub max_receive_count: u32,
     /// Source of the ids of calls, claims and dials.
     pub random_ids: RandomIds,

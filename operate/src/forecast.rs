@@ -24,7 +24,7 @@ use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 pub(crate) use do_not_call::number_of;
-use phones::could_ring;
+use phones::{could_ring, forecast_unread};
 
 /// Concurrent reads of the events of one call.
 const CONCURRENCY: usize = 8;
@@ -180,26 +180,6 @@ pub(crate) async fn forecast(
         None => None,
     };
     Ok(Forecast { effect, steps })
-}
-
-/// Returns the forecast for a call whose row this version cannot read, for the reason `error`. A discard does not need the row. Another
-/// version may read it, and dial the call.
-fn forecast_unread(call_id: Option<&CallId>, items: &[PlanItem], error: &str) -> Forecast {
-    let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
-    let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_owned()) };
-    let discards = items.iter().filter(|item| is_discard(item)).count();
-    let effect = call_id.filter(|_| discards > 0).map(|call_id| Effect {
-        call_id: call_id.clone(),
-        about: Subject::Call,
-        items: discards,
-        before: None,
-        after: None,
-        announces: Vec::new(),
-        corrections: 0,
-        could_ring: true,
-        blocks_number: false,
-    });
-    Forecast { effect, steps: items.iter().map(step).collect() }
 }
 
 /// Returns the step for an event that the inbox no longer holds.

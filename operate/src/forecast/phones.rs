@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use switchhook_domain::{Call, EventId, Job};
+use switchhook_domain::{Call, CallId, EventId, Job};
 use switchhook_providers::ids_of;
 
+use super::{Forecast, Step};
 use crate::error::Error;
-use crate::plan::due_at;
+use crate::plan::{Action, Effect, PlanItem, Subject, due_at};
 use crate::stack::Stack;
 
 /// True if a phone could ring that would not have rung: the call becomes pending, is due earlier, or is no longer held because of an event
@@ -36,4 +37,24 @@ pub(super) async fn could_ring(
     let unfolded = stack.inbox.unfolded_events(&ids_of(before)).await?;
     let holds = unfolded.iter().filter(|mark| mark.is_missing_in(before));
     Ok(holds.filter_map(|mark| mark.event_id.as_ref()).any(|id| ended.contains(id)))
+}
+
+/// Returns the forecast for a call whose row this version cannot read, for the reason `error`. A discard does not need the row. Another
+/// version may read it, and dial the call.
+pub(super) fn forecast_unread(call_id: Option<&CallId>, items: &[PlanItem], error: &str) -> Forecast {
+    let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
+    let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_owned()) };
+    let discards = items.iter().filter(|item| is_discard(item)).count();
+    let effect = call_id.filter(|_| discards > 0).map(|call_id| Effect {
+        call_id: call_id.clone(),
+        about: Subject::Call,
+        items: discards,
+        before: None,
+        after: None,
+        announces: Vec::new(),
+        corrections: 0,
+        could_ring: true,
+        blocks_number: false,
+    });
+    Forecast { effect, steps: items.iter().map(step).collect() }
 }
