@@ -215,11 +215,9 @@ impl Plan {
     fn work(&self) -> Work {
         let refolds = self.items.iter().filter(|item| item.action == Action::Refold).count();
         let events = self.items.iter().filter(|item| item.event_id.is_some()).count();
-        let calls = match self.verb {
-            // It changes no call.
-            Verb::DiscardDeadLetters => 0,
-            _ => self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect,
-        };
+        let all_calls = self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect;
+        // A discard changes no call.
+        let calls = if self.verb == Verb::DiscardDeadLetters { 0 } else { all_calls };
         Work { events, calls, refolds, domain_events: self.domain_events }
     }
 }

@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::plan::{Action, Effect, PlanItem, Subject, due_at};
 use crate::stack::Stack;
 
-/// True if a phone could ring that would not have rung: the call becomes pending, is due earlier, or is no longer held because of an event
-/// that the run folds or discards.
+/// True if a phone could ring that would not have rung: the call becomes pending, or is due earlier. Or an event that holds the call is folded or
+/// discarded by the run.
 pub(super) async fn could_ring(
     stack: &Stack,
     before: Option<&Call>,

@@ -259,9 +259,7 @@ impl Job {
         self.state().as_str()
     }
 
-    /// True if no further dial is to be made, unless a late event asks for one.
-    #[must_use]
-    pub const fn is_final(&self) -> bool {
+    pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Pending { .. } | Self::Claimed { .. } | Self::InProgress => false,
             Self::Completed | Self::Failed | Self::Missed | Self::Canceled => true,
