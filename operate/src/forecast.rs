@@ -24,7 +24,7 @@ use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 pub(crate) use do_not_call::number_of;
-use phones::{could_ring, forecast_unread};
+use phones::{could_ring, effect_without_row};
 
 /// Concurrent reads of the events of one call.
 const CONCURRENCY: usize = 8;
@@ -105,7 +105,13 @@ pub(crate) async fn forecast(
     }
     let stored = match read_row(stack, call_id).await {
         Ok(row) => row,
-        Err(error) if error.is_unreadable() => return Ok(forecast_unread(call_id, items, &error.to_string())),
+        Err(error) if error.is_unreadable() => {
+            // A discard does not need the row.
+            let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
+            let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_string()) };
+            let steps = items.iter().map(step).collect();
+            return Ok(Forecast { effect: effect_without_row(call_id, items), steps });
+        }
         Err(error) => return Err(error.into()),
     };
     if let Some(reason) = objection(items, stored.as_ref()) {

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use switchhook_domain::{Call, CallId, EventId, Job};
 use switchhook_providers::ids_of;
 
-use super::{Forecast, Step};
 use crate::error::Error;
 use crate::plan::{Action, Effect, PlanItem, Subject, due_at};
 use crate::stack::Stack;
@@ -39,13 +38,11 @@ pub(super) async fn could_ring(
     Ok(holds.filter_map(|mark| mark.event_id.as_ref()).any(|id| ended.contains(id)))
 }
 
-/// Returns the forecast for a call whose row this version cannot read, for the reason `error`. A discard does not need the row. Another
-/// version may read it, and dial the call.
-pub(super) fn forecast_unread(call_id: Option<&CallId>, items: &[PlanItem], error: &str) -> Forecast {
-    let is_discard = |item: &PlanItem| item.action == Action::DiscardDeadLetter;
-    let step = |item| if is_discard(item) { Step::Act } else { Step::Skip(error.to_owned()) };
-    let discards = items.iter().filter(|item| is_discard(item)).count();
-    let effect = call_id.filter(|_| discards > 0).map(|call_id| Effect {
+/// Returns the effect of items on a call whose row this version cannot read. `None` if they discard none of its dead letters. Another version may
+/// read the row, and dial the call.
+pub(super) fn effect_without_row(call_id: Option<&CallId>, items: &[PlanItem]) -> Option<Effect> {
+    let discards = items.iter().filter(|item| item.action == Action::DiscardDeadLetter).count();
+    call_id.filter(|_| discards > 0).map(|call_id| Effect {
         call_id: call_id.clone(),
         about: Subject::Call,
         items: discards,
@@ -55,6 +52,5 @@ pub(super) fn forecast_unread(call_id: Option<&CallId>, items: &[PlanItem], erro
         corrections: 0,
         could_ring: true,
         blocks_number: false,
-    });
-    Forecast { effect, steps: items.iter().map(step).collect() }
+    })
 }
