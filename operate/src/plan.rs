@@ -218,6 +218,23 @@ pub struct Effect {
     pub blocks_number: bool,
 }
 
+impl Effect {
+    /// Effect of `items` items after which a phone could ring, while the rows before and after are not known.
+    pub(crate) const fn ringing(call_id: CallId, about: Subject, items: usize) -> Self {
+        Self {
+            call_id,
+            about,
+            items,
+            before: None,
+            after: None,
+            announces: Vec::new(),
+            corrections: 0,
+            could_ring: true,
+            blocks_number: false,
+        }
+    }
+}
+
 /// Item that cannot be processed, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {

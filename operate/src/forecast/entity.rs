@@ -68,17 +68,8 @@ fn effect_of_booking(entity: Option<&Entity>, key: &CallId, steps: &[Step], now:
     let booking = after.and_then(|entity| entity.booking).filter(|_| !sent.is_empty());
     let lacks_call = booking
         .is_some_and(|booking| !booking.calls_agree && booking.call_id.is_some() && is_to_come(booking.starts_at));
-    (lacks_call || sent.iter().any(schedules)).then(|| Effect {
-        call_id: key.clone(),
-        about: Subject::Booking,
-        items: steps.iter().filter(|step| step.is_changing()).count(),
-        before: None,
-        after: None,
-        announces: Vec::new(),
-        corrections: 0,
-        could_ring: true,
-        blocks_number: false,
-    })
+    let changing = steps.iter().filter(|step| step.is_changing()).count();
+    (lacks_call || sent.iter().any(schedules)).then(|| Effect::ringing(key.clone(), Subject::Booking, changing))
 }
 
 fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> Step {

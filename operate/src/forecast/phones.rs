@@ -42,15 +42,5 @@ pub(super) async fn could_ring(
 /// read the row, and dial the call.
 pub(super) fn effect_without_row(call_id: Option<&CallId>, items: &[PlanItem]) -> Option<Effect> {
     let discards = items.iter().filter(|item| item.action == Action::DiscardDeadLetter).count();
-    call_id.filter(|_| discards > 0).map(|call_id| Effect {
-        call_id: call_id.clone(),
-        about: Subject::Call,
-        items: discards,
-        before: None,
-        after: None,
-        announces: Vec::new(),
-        corrections: 0,
-        could_ring: true,
-        blocks_number: false,
-    })
+    call_id.filter(|_| discards > 0).map(|call_id| Effect::ringing(call_id.clone(), Subject::Call, discards))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::inbox::AttentionKind;
-use switchhook_domain::{CallId, Job, Provider};
+use switchhook_domain::{CallId, EventId, Job, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
@@ -52,6 +52,16 @@ async fn dialled(behaviour: &str) -> (World, String, String) {
     world.wait_until(MINUTE, async || world.cloud.fake().dials().len() == 1).await;
     let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
     (world, call_id, provider_call_id)
+}
+
+/// An event of the call that the consumer could not fold, and that was given up.
+async fn dead_letter(world: &World, call_id: &str) -> EventId {
+    let trouble = fail_reads(world, None);
+    let id = world.accept(Provider::Generic, &generic(call_id, "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
+    trouble.store(false, Ordering::Relaxed);
+    id
 }
 
 /// A webhook of Retell about an attempt of a call. Without a call, it has only the provider's id.
@@ -121,11 +131,7 @@ async fn dial_whose_acceptance_waits_is_not_made_again_although_the_provider_has
 #[tokio::test(start_paused = true)]
 async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded_it() {
     let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
-    let trouble = fail_reads(&world, None);
-    let id = world.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
-    world.wait(MINUTE * 4).await;
-    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
-    trouble.store(false, Ordering::Relaxed);
+    let id = dead_letter(&world, &call_id).await;
     assert_eq!(world.status(&id).await["status"], "dead_lettered");
     world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
     world.wait(MINUTE * 8).await;
@@ -152,11 +158,7 @@ async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded
 #[tokio::test(start_paused = true)]
 async fn discard_of_an_event_of_an_attempt_that_goes_on_counts_its_phone() {
     let (world, call_id, _) = dialled("busy,confirms").await;
-    let trouble = fail_reads(&world, None);
-    let id = world.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
-    world.wait(MINUTE * 4).await;
-    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
-    trouble.store(false, Ordering::Relaxed);
+    let id = dead_letter(&world, &call_id).await;
     let stack = stack_of(&world);
     let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
     let plan = plan_discard(&stack, &filter, 10).await.unwrap();
@@ -164,7 +166,7 @@ async fn discard_of_an_event_of_an_attempt_that_goes_on_counts_its_phone() {
     assert_eq!((plan.phones, plan.calls), (1, 1));
 }
 
-/// The call of the dead letter is created and becomes due after the plan, so that the plan did not count its phone.
+/// When the plan is made, the call has the event of the dead letter, so nothing holds it. Then its row loses the event.
 #[tokio::test(start_paused = true)]
 async fn discard_frees_no_call_whose_phone_its_plan_did_not_count() {
     let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
@@ -176,7 +178,6 @@ async fn discard_frees_no_call_whose_phone_its_plan_did_not_count() {
     assert!(world.inbox.mark_dead_letter(&event, "test", world.now()).await.unwrap());
     let plan = plan_discard(&stack, &filter, 10).await.unwrap();
     assert_eq!((plan.phones, plan.calls, plan.items.len()), (0, 1, 1));
-    // The row is restored to its state before the event.
     let mut row = world.item(CALLS_TABLE, &call_id).await;
     row.insert("history".to_owned(), AttributeValue::L(Vec::new()));
     world.put_item(CALLS_TABLE, row).await;
@@ -221,12 +222,7 @@ async fn call_that_has_the_event_of_its_dead_letter_is_dialled_again() {
 #[tokio::test(start_paused = true)]
 async fn held_call_is_claimed_seldom_and_can_be_canceled() {
     let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
-    let event = generic(&call_id, "e1", "RINGING", 0);
-    let trouble = fail_reads(&world, None);
-    let id = world.accept(Provider::Generic, &event).await;
-    world.wait(MINUTE * 4).await;
-    assert!(world.inbox.give_up(&id, world.now()).await.unwrap());
-    trouble.store(false, Ordering::Relaxed);
+    dead_letter(&world, &call_id).await;
     world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
     world.wait(HOUR * 24).await;
     let held = world.logged("dial_held").len();
