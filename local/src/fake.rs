@@ -150,7 +150,7 @@ impl FakeProvider {
         lock(&self.state).answer_times.get(&vendor::addressee(path, login)?.0).copied()
     }
 
-    /// Makes Twilio block every call to this number, and refuse every call from it, until it is unblocked.
+    /// Makes Twilio block every call to this number, and Twilio and Bland refuse every call from it, until it is unblocked.
     pub fn block_number(&self, number: &str) {
         lock(&self.state).blocked_numbers.insert(number.to_owned());
     }

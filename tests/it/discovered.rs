@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::StatusCode;
 use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE, REPAIR_QUEUE};
 use switchhook_reconciler::Report;
-use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, down, generic, is_request_to, options, text};
+use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World, down, generic, is_request_to, options, text};
 
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
 use crate::reconciled::{
@@ -265,6 +266,18 @@ async fn list_for_which_no_worker_had_time_is_counted_and_read_in_the_next_minut
     assert_eq!(counted.count(), 1);
     let next = world.reconcile().await;
     assert_eq!((next.discovery_postponed, next.lookups, next.discovered), (0, 1, 1), "{next:?}");
+}
+
+/// Its first delivery failed, which has an alarm of its own.
+#[tokio::test(start_paused = true)]
+async fn second_delivery_of_a_list_does_not_count_as_postponed() {
+    let (world, _) = after_calls(1).await;
+    world.cloud.reconcile().await.unwrap().unwrap();
+    let (mut event, _) = world.take_repairs().pop().unwrap();
+    event.records[0].attributes.insert("ApproximateReceiveCount".to_owned(), "2".to_owned());
+    world.wait(MINUTE).await;
+    let report = world.reconciler.work(event, "test").await;
+    assert_eq!((report.discovery_postponed, report.lookups), (0, 0), "{report:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -564,6 +577,27 @@ async fn inbound_calls_that_nobody_reported_are_discovered_once() {
             (_, _) => 1,
         };
         assert_eq!((events.len(), call.attempt_records.len()), (expected, 1), "{course:?} {call:?}");
+    }
+}
+
+/// The callbacks of these providers have our ids in their query, and their lists have none.
+#[tokio::test(start_paused = true)]
+async fn call_that_a_callback_reported_under_our_ids_is_not_discovered() {
+    for provider in [Provider::Twilio, Provider::SignalWire] {
+        let world = discovering(&[provider]);
+        let receive = |from| world.cloud.fake().receive_call(provider, from, "+442079460018", Behaviour::Confirms);
+        let (reported, unreported) = (receive("+447700900123"), receive("+447700900124"));
+        let body = format!(
+            "CallSid={reported}&CallStatus=completed&CallbackSource=call-progress-events&SequenceNumber=1&Direction=outbound-api"
+        );
+        let (status, answer) = world.post_signed(provider, KEY, "appointment_id=apt_1", body.as_bytes()).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        consume_all(&world).await;
+        world.wait(INACTIVITY_TIMEOUT + MINUTE * 5).await;
+        run(&world).await;
+        assert!(world.load(&format!("{provider}:{unreported}")).await.is_some());
+        assert!(world.load(&format!("{provider}:{reported}")).await.is_none());
+        assert_eq!(world.call("appointment:apt_1").await.attempt_records.len(), 1);
     }
 }
 

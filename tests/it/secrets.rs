@@ -65,6 +65,28 @@ async fn rotated_key_is_accepted_within_ten_seconds_and_the_old_one_until_it_is_
     assert_eq!(post(&world, KEY, "e4").await, StatusCode::UNAUTHORIZED);
 }
 
+/// The entry names the header of the signature, and a webhook without that header has no signature.
+#[tokio::test(start_paused = true)]
+async fn changed_signature_is_accepted_within_ten_seconds() {
+    let world = world();
+    let body = switchhook_tests::sample("vapi/status_ringing").as_bytes();
+    let signed = || world.signed(Provider::Vapi, KEY, "", body, world.now());
+    let with_new_header = || {
+        let mut request = signed();
+        let signature = request.headers_mut().remove("x-signature").unwrap();
+        request.headers_mut().insert("x-vapi-signature", signature);
+        request
+    };
+    assert_eq!(world.send(signed()).await.0, StatusCode::OK);
+    let signature = json!({"header": "x-vapi-signature"});
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("vapi", json!({"keys": [KEY], "signature": signature})));
+    // The secret was read less than ten seconds ago.
+    assert_eq!(world.send(with_new_header()).await.0, StatusCode::UNAUTHORIZED);
+    world.wait(Duration::from_secs(11)).await;
+    assert_eq!(world.send(with_new_header()).await.0, StatusCode::OK);
+    assert_eq!(world.send(signed()).await.0, StatusCode::UNAUTHORIZED);
+}
+
 #[tokio::test(start_paused = true)]
 async fn fake_provider_signs_with_the_key_that_is_stored_now() {
     let world = world();

@@ -79,7 +79,7 @@ impl<'a> Refolder<'a> {
         Ok(Refolded::Done(Box::new(fold), events))
     }
 
-    /// Logs that a call is not refolded. Notes it too, so that the sweep does not queue the event again.
+    /// Logs that a call is not refolded. Notes it too, so that nobody takes the event for one that is not folded yet.
     pub(crate) async fn skip(
         &self,
         message: &Message,

@@ -6,7 +6,8 @@
 //! configured answer.
 //!
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
-//! call, except that a signature which no key made has the webhook keys read again, at most once in ten seconds.
+//! call, with one exception. If the provider's entry does not accept the signature, the webhook keys are read again, at most once in ten
+//! seconds.
 
 mod answer;
 
@@ -171,9 +172,9 @@ impl Ingress {
             Ok(webhook) => webhook,
             Err(error) => {
                 let rejected = |error: VerifyError| Ok(Answer::InvalidSignature(error.cause(), error.to_string()));
-                // Somebody may have added the key a moment ago.
+                // Somebody may have changed the entry a moment ago.
                 newer_keys =
-                    if error.may_be_of_new_key() { self.webhook_keys.after_rejection(now).await } else { None };
+                    if error.may_be_of_new_entry() { self.webhook_keys.after_rejection(now).await } else { None };
                 let Some(newer) = newer_keys.as_ref().and_then(|keys| keys.config(provider)) else {
                     return rejected(error);
                 };

@@ -8,7 +8,8 @@ use switchhook_aws::calls::Found;
 use switchhook_aws::inbox::DriftWalk;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, CallId, Policy, Provider, ProviderEvent, Timestamp, fold,
+    ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, CallEvent, CallId, Policy, Provider, ProviderEvent,
+    Timestamp, fold,
 };
 
 use crate::findings::StoredEnding;
@@ -224,6 +225,13 @@ fn reported_lifecycle(
     policy: &Policy,
 ) -> Option<&'static str> {
     let ending = events.last()?;
+    // The call has this very report, and no other event of it is new. If another event outranks it, the provider has not changed its mind.
+    let is_known = |event: &CallEvent| {
+        call.history.iter().any(|entry| entry.source_event_id == ending.event_id && entry.event.kind == event.kind)
+    };
+    if events.len() == 1 && ending.call_events.iter().all(is_known) {
+        return None;
+    }
     let fold_into = |call, events| fold(call, events, policy, ending.received_at).transition;
     let alone = fold_into(None, std::slice::from_ref(ending))?.call.attempts().pop()?;
     let says_not_dialled = ending.call_events.iter().any(|event| event.never_dialled.is_some());
@@ -346,6 +354,25 @@ mod tests {
             assert_eq!(shown_and_recorded(&[record.0.clone(), webhook], &record), (ending, None));
         }
         assert_eq!(shown_and_recorded(std::slice::from_ref(&record.0), &record).0, "no_answer");
+    }
+
+    #[test]
+    fn report_that_the_call_has_disagrees_with_no_event_that_outranks_it() {
+        let completed = vonage("completed", None);
+        let failed = vonage("failed", None);
+        let answered = vonage("answered", None);
+        assert_eq!(shown_and_reported(&[answered.clone(), completed.clone()], &failed), ("completed", Some("failed")));
+        assert_eq!(shown_and_reported(&[answered, completed, failed.clone()], &failed), ("completed", None));
+    }
+
+    #[test]
+    fn report_that_the_call_has_still_tells_of_an_answer_that_was_lost() {
+        let answered = telnyx("call.answered", "a", None);
+        let hangup = telnyx("call.hangup", "h", Some("normal_clearing"));
+        let call = fold(None, std::slice::from_ref(&hangup), &POLICY, hangup.received_at).transition.unwrap().call;
+        let attempt = call.attempts().pop().unwrap();
+        let reported = reported_lifecycle(&call, &attempt, (&[answered, hangup], false), &POLICY);
+        assert_eq!(reported, Some("completed"));
     }
 
     #[test]

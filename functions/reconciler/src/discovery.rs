@@ -275,15 +275,11 @@ impl Reconciler {
                 return Ok(true);
             }
         }
-        for event_id in reporting_event_ids(provider, provider_call_id) {
-            match self.inbox.get(&event_id).await {
-                Ok(None) => {}
-                Ok(Some(_)) => return Ok(true),
-                Err(error) if error.is_unreadable() => return Ok(true),
-                Err(error) => return Err(error),
-            }
+        let reports = reporting_event_ids(provider, provider_call_id);
+        if reports.is_empty() {
+            return Ok(false);
         }
-        Ok(false)
+        Ok(!self.inbox.read_at_once(&reports).await?.is_empty())
     }
 
     /// Asks the provider how a call ended that its list only names. `None` if there is no answer: the periods overlap, so the

@@ -9,7 +9,7 @@
 //! next scheduled run reads them. So a worker that dies loses nothing. The workers of a minute stop before the next scheduled run, so that
 //! no call is handled twice at the same time, and an old message does nothing.
 
-use aws_lambda_events::event::sqs::SqsEvent;
+use aws_lambda_events::event::sqs::{SqsEvent, SqsMessage};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{WakeEntry, WakeQueue};
 use switchhook_aws::queue::{RepairKind, RepairWork};
@@ -20,12 +20,15 @@ use crate::wake::PageResult;
 
 impl Reconciler {
     /// Works on the shards that these messages name. An error is logged and counted. The next scheduled run finds the rest of the work, so
-    /// nobody needs a second delivery of the message.
+    /// a second delivery of a message is left alone: its work would count as postponed.
     pub async fn work(&self, batch: SqsEvent, trace_id: &str) -> Report {
         let started = self.clock.now();
         let mut report = Report::default();
         let (mut first_error, mut done) = (None, "shard_worked");
-        for message in batch.records.iter().filter_map(|message| message.body.as_deref()) {
+        let is_first = |message: &&SqsMessage| {
+            message.attributes.get("ApproximateReceiveCount").is_none_or(|receives| receives == "1")
+        };
+        for message in batch.records.iter().filter(is_first).filter_map(|message| message.body.as_deref()) {
             let result = match RepairWork::decode(message) {
                 Ok(Some(work)) => {
                     done = action_taken(&work.kind);

@@ -116,9 +116,12 @@ impl Reconciler {
         if now < dialled_at.plus(DOUBT_PAUSE) {
             return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
         }
-        let deadline = dialled_at.plus(self.policy.inactivity_timeout);
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
-        let undecided = Resolution::RetryAt(now.plus(elapsed).min(deadline));
+        // A lookup at the end of the inactivity timeout decides. An event that names no attempt may have begun it anew.
+        let deadline = Some(dialled_at.plus(self.policy.inactivity_timeout)).filter(|deadline| *deadline > now);
+        let retry_after =
+            |pause: Duration| Resolution::RetryAt(deadline.into_iter().fold(now.plus(pause), Timestamp::min));
+        let undecided = retry_after(elapsed);
         match lookups.look_up(call, record, Urgency::Doubt, now).await? {
             LookupOutcome::Ended(ending) => Ok(match self.store_ending(call, record, &ending, now, trace_id).await? {
                 StoredEnding::New => Resolution::Stored { is_new: true },
@@ -135,9 +138,7 @@ impl Reconciler {
             LookupOutcome::OverBudget => Ok(Resolution::OverBudget),
             LookupOutcome::NotFound => Ok(not_found(dialled_at, now)),
             LookupOutcome::Unavailable => Ok(undecided),
-            LookupOutcome::RetryLater | LookupOutcome::Failing => {
-                Ok(Resolution::RetryAt(now.plus(elapsed.min(OUTAGE_PAUSE_MAX)).min(deadline)))
-            }
+            LookupOutcome::RetryLater | LookupOutcome::Failing => Ok(retry_after(elapsed.min(OUTAGE_PAUSE_MAX))),
         }
     }
 

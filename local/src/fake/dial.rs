@@ -32,11 +32,11 @@ impl State {
             self.record_dial(&order, now, RequestResult::Refused);
             return blocked_number();
         }
-        if order.provider.vendor() == Provider::Twilio
-            && order.from.as_str().is_some_and(|from| self.blocked_numbers.contains(from))
+        if order.from.as_str().is_some_and(|from| self.blocked_numbers.contains(from))
+            && let Some(response) = refused_calling_number(order.provider)
         {
             self.record_dial(&order, now, RequestResult::Refused);
-            return refused_calling_number();
+            return response;
         }
         let behaviour = Behaviour::select(order.metadata.as_object().unwrap_or(&Map::new()), number);
         let mode = match Mode::occasional(behaviour) {

@@ -64,9 +64,28 @@ pub(super) fn wrong_number(provider: Provider) -> ApiResponse {
     }
 }
 
-/// Twilio's response to a call from a number that the account must not call from.
-pub(super) fn refused_calling_number() -> ApiResponse {
-    respond(400, &json!({"code": 21_212, "message": "Invalid From Number", "status": 400}))
+/// Response to a call from a number that the account must not call from. `None` if this provider calls from every number.
+pub(super) fn refused_calling_number(provider: Provider) -> Option<ApiResponse> {
+    match provider.vendor() {
+        Provider::Twilio => {
+            Some(respond(400, &json!({"code": 21_212, "message": "Invalid From Number", "status": 400})))
+        }
+        Provider::Bland => {
+            let errors = ["from number is not on your account"];
+            Some(respond(400, &json!({"status": "error", "message": "Invalid parameters", "errors": errors})))
+        }
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Plivo
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::SignalWire
+        | Provider::Generic
+        | Provider::Named(_) => None,
+    }
 }
 
 /// Twilio's response that blocks a call: because of the number, or because of the account.

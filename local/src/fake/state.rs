@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) capacities: BTreeMap<Provider, usize>,
     /// Times that providers take for each answer. A provider without an entry answers at once.
     pub(super) answer_times: BTreeMap<Provider, Duration>,
-    /// Numbers that Twilio refuses to call, and to call from.
+    /// Numbers that Twilio refuses to call. Twilio and Bland refuse to call from them.
     pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,
     pub(super) calls: BTreeMap<String, FakeCall>,

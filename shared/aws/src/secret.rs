@@ -1,11 +1,15 @@
 //! Halves of the providers' configuration, read from Secrets Manager.
 //!
-//! **The rotation of a key needs no restart and rejects no webhook.** A function reads its secret when it starts and again
-//! every five minutes. Ingress also reads it when no key verifies a webhook, at most once in ten seconds. To rotate a key:
+//! **The rotation of a key needs no restart.** A function reads its secret when it starts and again every five minutes. Ingress also
+//! reads it when a provider's entry does not accept a webhook, at most once in ten seconds. To rotate a key:
 //!
 //! 1. Add the new key to the provider's list.
-//! 2. Change the key at the provider.
+//! 2. Change the key at the provider, ten seconds later or more.
 //! 3. Remove the old one when no webhook matches it any more.
+//!
+//! **This rejects no webhook if the secret can be read**: a function that does not know the new key reads the secret before it rejects one.
+//! An entry has only one scheme. If that changes, webhooks of the old scheme are rejected once the entry is read. Those of the new scheme are
+//! rejected until then, for up to ten seconds after the last read. The provider must send them again.
 //!
 //! **A wrong entry disables at most its own provider, and only if no older entry of that provider is known.** A running
 //! function goes on with the entry that it has. A function that starts takes that provider's entry from the version of the
@@ -30,7 +34,7 @@ use crate::telemetry::Decision;
 
 /// Time after which a secret is read again.
 pub const SECRET_AGE_MAX: Duration = Duration::from_secs(5 * 60);
-/// Shortest time between two reads of a secret after webhooks that no key verified.
+/// Shortest time between two reads of a secret after webhooks that their entries did not accept.
 pub const REJECTION_AGE_MIN: Duration = Duration::from_secs(10);
 /// Time after which a secret is read again if it could not be read, or disables a provider.
 pub const DISABLED_AGE_MAX: Duration = Duration::from_secs(30);
@@ -141,8 +145,8 @@ impl<C: SecretHalf> ProviderSecret<C> {
         refresh(secrets, secret_id, cached, before.as_deref(), now).await
     }
 
-    /// Returns the entries after no key verified a webhook: the secret is read again, because somebody may just have added a key.
-    /// `None` if the secret was read within the last ten seconds. **So forged webhooks cause one read in ten seconds at most.**
+    /// Returns the entries after a provider's entry did not accept a webhook: the secret is read again, because somebody may just have
+    /// changed the entry. `None` if the secret was read within the last ten seconds. **So forged webhooks cause one read in ten seconds at most.**
     pub async fn after_rejection(&self, now: Timestamp) -> Option<Arc<Entries<C>>> {
         let (secrets, secret_id, cached) = match &self.0 {
             Source::Fixed(_) => return None,

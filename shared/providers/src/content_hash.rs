@@ -1,27 +1,31 @@
 //! Hash of a body's content, independent of its formatting.
 
 use sha2::{Digest, Sha256};
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, Timestamp};
 
+use crate::dispatch::read;
+use crate::form::canonical_form;
 use crate::json;
+use crate::reading::Reading;
+use crate::webhook::VerifiedWebhook;
 
 /// SHA-256 of a body's content. Two bodies with one event id and the same hash are one event, delivered twice. With
 /// different hashes they contradict each other.
 ///
 /// White space, the order of fields or parameters, escapes, and the notation of numbers do not change the hash. A body
 /// that cannot be parsed is hashed byte for byte. If a provider changes a part of the body from one retry to the next,
-/// its arm leaves that part out.
+/// its arm leaves that part out. If an event id is made of the meaning of the body, the meaning is hashed.
 ///
 /// Hashes are comparable within one version of this crate only: compute them, do not store them.
 #[must_use]
 pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     let content = match provider.vendor() {
-        Provider::Retell
-        | Provider::Vapi
-        | Provider::Vonage
-        | Provider::LiveKit
-        | Provider::Bland
-        | Provider::Generic => canonical_json(body),
+        // These name no event ids, so an id is made of what the body means. A body that is sent again may have another price or another
+        // address of the recording.
+        vendor @ (Provider::Retell | Provider::Vapi | Provider::Bland) => {
+            meaning(vendor, body).or_else(|| canonical_json(body))
+        }
+        Provider::Vonage | Provider::LiveKit | Provider::Generic => canonical_json(body),
         // `event_ts` is the time of the delivery.
         Provider::Daily => canonical_json_without(body, "event_ts"),
         // `event_timestamp` describes the delivery, or is missing if the event comes from a lookup. The type is part of the
@@ -38,6 +42,16 @@ pub fn content_hash(provider: Provider, body: &[u8]) -> [u8; 32] {
     match content {
         Some(content) => Sha256::digest(content).into(),
         None => Sha256::digest(body).into(),
+    }
+}
+
+/// The event that the body is read as, with its id, as JSON text. `None` if it is read as no event.
+fn meaning(vendor: Provider, body: &[u8]) -> Option<String> {
+    // Neither the key nor the time of receipt is part of the meaning.
+    let webhook = VerifiedWebhook::new(vendor, "", body.to_vec(), 0);
+    match read(&webhook, Timestamp::from_millis(0)) {
+        Reading::Event(event) => serde_json::to_string(&event).ok(),
+        Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
     }
 }
 
@@ -62,14 +76,6 @@ fn data_of(body: &[u8]) -> Option<String> {
     let data = value.get_mut("data")?;
     data.sort_all_objects();
     Some(data.to_string())
-}
-
-/// Sorted parameters of a form, without duplicates. The signatures of Twilio and Plivo do not cover the order.
-pub(crate) fn canonical_form(body: &[u8]) -> String {
-    let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
-    parameters.sort();
-    parameters.dedup();
-    form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
 }
 
 #[cfg(test)]
@@ -97,6 +103,39 @@ mod tests {
             ] {
                 assert!(!same(provider, one, other), "{provider}: {other}");
             }
+        }
+    }
+
+    #[test]
+    fn events_without_ids_of_their_own_are_compared_by_their_meaning() {
+        let bland = |more: &str| format!(r#"{{"call_id":"b1","completed":true,"answered_by":"human",{more}}}"#);
+        let vapi = |reason: &str, cost: &str| {
+            format!(
+                r#"{{"message":{{"type":"end-of-call-report","endedReason":"{reason}","cost":{cost},"call":{{"id":"c"}}}}}}"#
+            )
+        };
+        let retell = |reason: &str, cost: &str| {
+            format!(
+                r#"{{"event":"call_analyzed","call":{{"call_id":"c","disconnection_reason":"{reason}","call_cost":{cost},"call_analysis":{{}}}}}}"#
+            )
+        };
+        for (provider, sent, again, other) in [
+            (
+                Provider::Bland,
+                bland(r#""price":0.1,"recording_url":"a","to":"+447700900123""#),
+                bland(r#""price":0.2,"recording_url":"b","to":"+447700900123""#),
+                bland(r#""price":0.1,"recording_url":"a","to":"+447700900124""#),
+            ),
+            (Provider::Vapi, vapi("voicemail", "0.1"), vapi("voicemail", "0.2"), vapi("customer-busy", "0.1")),
+            (Provider::Retell, retell("user_hangup", "1"), retell("user_hangup", "2"), retell("dial_busy", "1")),
+        ] {
+            // All three have one event id.
+            let id = |body: &str| {
+                read(&VerifiedWebhook::new(provider, "", body.into(), 0), Timestamp::from_millis(0)).event_id().clone()
+            };
+            assert!(id(&sent) == id(&again) && id(&sent) == id(&other), "{provider}");
+            assert!(same(provider, &sent, &again), "{provider}");
+            assert!(!same(provider, &sent, &other), "{provider}");
         }
     }
 

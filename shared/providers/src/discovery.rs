@@ -12,7 +12,7 @@ use crate::config::AccountConfig;
 use crate::lookup::Period;
 use crate::search::read_answer;
 use crate::webhook::VerifiedWebhook;
-use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, vapi, vonage};
+use crate::{bland, elevenlabs, plivo, retell, signalwire, telnyx, twilio, twiml, vapi, vonage};
 
 /// One page of a provider's list of calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,14 +94,15 @@ pub fn read_discovery_answer(
     Some(CallPage { events, named: Vec::new(), unknown_values: calls.unknown_values, next_page })
 }
 
-/// Ids of the webhooks that may have reported a listed call, although its dial has another provider call id. If the inbox has one of them,
-/// the call is known. Empty for a provider whose ids are known to be the same.
+/// Ids of the webhooks that may have reported a listed call under a call id that the list does not show. If the inbox has one of them,
+/// the call is known. Twilio, SignalWire and Plivo return ids only in the query of a callback, and Plivo may name another id when a call is
+/// placed. Empty for the others.
 #[must_use]
 pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<EventId> {
     match provider.vendor() {
         Provider::Plivo => plivo::callback_event_ids(provider, provider_call_id),
+        Provider::Twilio | Provider::SignalWire => twiml::callback_event_ids(provider, provider_call_id),
         Provider::Retell
-        | Provider::Twilio
         | Provider::Vapi
         | Provider::Telnyx
         | Provider::ElevenLabs
@@ -109,7 +110,6 @@ pub fn reporting_event_ids(provider: Provider, provider_call_id: &str) -> Vec<Ev
         | Provider::LiveKit
         | Provider::Daily
         | Provider::Bland
-        | Provider::SignalWire
         | Provider::Generic
         | Provider::Named(_) => Vec::new(),
     }

@@ -111,9 +111,28 @@ pub fn decided_as_configured(config: &WebhookConfig, webhook: VerifiedWebhook) -
 
 fn or_quarantined(reading: Result<Reading, ReadError>, webhook: &VerifiedWebhook) -> Reading {
     reading.unwrap_or_else(|error| Reading::Quarantined {
-        event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
+        event_id: configured::body_id(is_form(webhook), webhook),
         error,
     })
+}
+
+/// True if a verified webhook is a form, whose parameters the provider signs in no certain order.
+fn is_form(webhook: &VerifiedWebhook) -> bool {
+    match webhook.provider().vendor() {
+        Provider::Twilio => !twiml::is_json(webhook.query()),
+        Provider::SignalWire => signalwire::SCHEME.is_form(webhook.query(), webhook.body()),
+        Provider::Plivo => plivo::SCHEME.is_form(webhook.query(), webhook.body()),
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::Bland
+        | Provider::Generic
+        | Provider::Named(_) => false,
+    }
 }
 
 /// True if the provider asks what to do with an inbound call, and waits for the answer.

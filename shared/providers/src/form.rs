@@ -59,6 +59,14 @@ impl Form {
     }
 }
 
+/// Sorted parameters of a form, without duplicates. The signatures of Twilio and Plivo do not cover the order.
+pub(crate) fn canonical_form(body: &[u8]) -> String {
+    let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
+    parameters.sort();
+    parameters.dedup();
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
+}
+
 /// First value of a query parameter. `None` if it is missing or blank.
 pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
     form_urlencoded::parse(query.as_bytes())

@@ -13,7 +13,7 @@ use crate::webhook::VerifiedWebhook;
 
 /// The provider's clock and ours may differ by this much.
 const CREATED_BEFORE_MS: i64 = 60 * 1000;
-/// A request may take this long to become a call, and the clocks may differ.
+/// A request may take this long to become a call, and the clocks may differ. A call that waits in a queue of its provider may take longer.
 const CREATED_AFTER_MS: i64 = 2 * 60 * 1000;
 
 /// Question to a provider about one attempt.
@@ -123,7 +123,8 @@ pub(crate) fn created_from(dialled_at: Timestamp) -> Timestamp {
     Timestamp::from_millis(dialled_at.as_millis().saturating_sub(CREATED_BEFORE_MS))
 }
 
-/// Last time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock.
+/// Last time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock, unless it waited in the
+/// provider's queue.
 pub(crate) fn created_until(dialled_at: Timestamp) -> Timestamp {
     Timestamp::from_millis(dialled_at.as_millis().saturating_add(CREATED_AFTER_MS))
 }

@@ -31,9 +31,10 @@ impl CustomData {
         match (outcome.as_deref(), self.appointment_confirmed) {
             (Some("confirmed"), _) => Some(UserDecision::Confirmed),
             (Some("declined"), _) => Some(UserDecision::Declined),
-            (_, Some(true)) => Some(UserDecision::Confirmed),
-            (_, Some(false)) => Some(UserDecision::Declined),
-            (_, None) => None,
+            // Another word says that the person has not decided. A boolean beside it may be false for the same reason.
+            (Some(_), _) | (None, None) => None,
+            (None, Some(true)) => Some(UserDecision::Confirmed),
+            (None, Some(false)) => Some(UserDecision::Declined),
         }
     }
 }

@@ -181,23 +181,26 @@ pub enum VerifyError {
 }
 
 impl VerifyError {
-    /// True if the provider may have a new key: no configured key verifies the webhook, or not with its algorithm.
+    /// True if a newer entry of the provider may accept the webhook. An entry has the keys, and says which headers, algorithm and claims a
+    /// webhook must have. So every error but a stale timestamp may come from an entry that has changed: there, a key of the entry did sign.
     #[must_use]
-    pub const fn may_be_of_new_key(self) -> bool {
+    pub const fn may_be_of_new_entry(self) -> bool {
         match self {
-            Self::WrongSignature | Self::UnknownKey | Self::UnacceptableAlgorithm => true,
             Self::MissingSignature
             | Self::MalformedSignature
             | Self::MissingId
             | Self::MalformedId
             | Self::MissingTimestamp
             | Self::MalformedTimestamp
+            | Self::WrongSignature
             | Self::WrongBodyHash
             | Self::WrongClaim
+            | Self::UnknownKey
+            | Self::UnacceptableAlgorithm
             | Self::TooManyParameters
-            | Self::StaleTimestamp { .. }
             | Self::MissingScheme
-            | Self::MissingPublicUrl => false,
+            | Self::MissingPublicUrl => true,
+            Self::StaleTimestamp { .. } => false,
         }
     }
 

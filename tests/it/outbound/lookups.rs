@@ -14,7 +14,7 @@ use switchhook_reconciler::limits;
 use switchhook_tests::{INACTIVITY_TIMEOUT, INBOX_RETENTION, MINUTE, World, all_providers, down, options};
 use tokio::task::JoinError;
 
-use super::{HOUR, call_request, call_state, create, get_call};
+use super::{HOUR, all_accounts, call_request, call_state, create, get_call};
 use crate::attention::folded::fold_own;
 
 #[tokio::test(start_paused = true)]
@@ -201,6 +201,34 @@ async fn accepted_dial_without_a_report_is_looked_up_later_if_no_request_is_left
     assert!(wake_at.millis_since(world.now()) > 60_000, "it does not stay due");
     world.wait(MINUTE * 6).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+}
+
+/// An event that names no attempt begins the inactivity timeout anew, and leaves the dial in doubt. No search proves that Vonage was not asked.
+#[tokio::test(start_paused = true)]
+async fn dial_in_doubt_whose_timeout_began_anew_is_not_looked_up_each_minute() {
+    let mut world = World::with_options(options(&all_accounts()));
+    world.start();
+    let fake = world.cloud.fake();
+    fake.set_mode_of(Provider::Vonage, Mode::Unresponsive);
+    let mut request = call_request("confirms");
+    request["provider"] = json!("vonage");
+    let call_id = create(&world, &request).await;
+    world.wait(MINUTE).await;
+    fake.set_mode_of(Provider::Vonage, Mode::Normal);
+    world.wait(INACTIVITY_TIMEOUT * 2 / 3).await;
+    let confirmed = json!({"event_type": "USER_CONFIRMED", "event_id": "u1", "call_id": call_id});
+    world.accept(Provider::Generic, &confirmed.to_string()).await;
+    world.wait(INACTIVITY_TIMEOUT / 3 + MINUTE).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{call:?}");
+    let asked = fake.requests();
+    let mut overdue = 0;
+    for _ in 0..6 {
+        world.wait(MINUTE).await;
+        overdue += u64::from(world.call(&call_id).await.wake_at.is_some_and(|at| at.plus(MINUTE) < world.now()));
+    }
+    assert_eq!(overdue, 0);
+    assert!(fake.requests() - asked <= 2, "{} requests", fake.requests() - asked);
 }
 
 /// The team's own agent reports the call under an id of its own. The provider does not know that id.

@@ -1,5 +1,6 @@
 //! Reports of Vapi that say less than the lookup of the same call.
 
+use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_local::fake::DeliveryFaults;
@@ -38,20 +39,24 @@ async fn decision_that_is_missing_in_an_early_report_is_found_by_the_lookup() {
     assert_eq!(world.logged("drift_found").len(), 0);
 }
 
+/// The first of these updates ends the attempt without saying how, and the second is only recorded.
 #[tokio::test(start_paused = true)]
 async fn ending_that_a_status_update_without_times_leaves_open_is_found_by_the_lookup() {
-    let (world, call_id, _) = unreported("fails,confirms").await;
-    let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
-    let update = json!({"message": {
-        "type": "status-update", "status": "ended", "endedReason": "worker-shutdown",
-        "call": {"id": provider_call_id, "type": "outboundPhoneCall"},
-    }});
-    world.accept(Provider::Vapi, &update.to_string()).await;
-    // The report is lost. The lookup tells that nobody answered, so the person is called again.
-    wait_for_the_end(&world, &call_id).await;
-    assert_eq!(
-        call_state(&world, &call_id).await,
-        "job COMPLETED, appointment Confirmed, attempts [failed, completed]"
-    );
-    assert_eq!(world.cloud.fake().dials().len(), 2);
+    for reason in ["manually-canceled", "worker-shutdown"] {
+        let (world, call_id, _) = unreported("fails,confirms").await;
+        let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
+        let update = json!({"message": {
+            "type": "status-update", "status": "ended", "endedReason": reason,
+            "call": {"id": provider_call_id, "type": "outboundPhoneCall"},
+        }});
+        let (status, answer) = world.post(Provider::Vapi, &update.to_string()).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        // The report is lost. The lookup tells that nobody answered, so the person is called again.
+        wait_for_the_end(&world, &call_id).await;
+        assert_eq!(
+            call_state(&world, &call_id).await,
+            "job COMPLETED, appointment Confirmed, attempts [failed, completed]"
+        );
+        assert_eq!(world.cloud.fake().dials().len(), 2);
+    }
 }

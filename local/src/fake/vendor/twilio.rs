@@ -104,12 +104,12 @@ fn status(call: &FakeCall, now: i64) -> &'static str {
     }
 }
 
-/// The call as the API shows it at `now`. Its ids are not shown.
+/// The call as the API shows it at `now`. Its ids are not shown. A queued call has no times.
 pub(super) fn call(call: &FakeCall, id: &str, now: i64) -> Value {
     json!({
         "sid": id, "status": status(call, now), "direction": call.direction_in("inbound", "outbound-api"), "from": call.from,
         "to": call.to,
-        "date_created": rfc2822_time(call.created_ms),
+        "date_created": started_ms(call, now).map(rfc2822_time),
         "start_time": started_ms(call, now).map(rfc2822_time),
         "end_time": (call.ended_ms <= now).then(|| rfc2822_time(call.ended_ms)),
         "answered_by": null, "parent_call_sid": null,

@@ -188,7 +188,8 @@ impl Inbox {
         }
         let Origin::Provider(provider) = event.origin else { return Ok(false) };
         let before = self.read_body(stored).await?;
-        Ok(content_hash(provider, &before) == content_hash(provider, &event.body))
+        // A rule of the configuration may have found the decision in a part of the body that the hash leaves out.
+        Ok(stored.decision == event.decision && content_hash(provider, &before) == content_hash(provider, &event.body))
     }
 
     /// Reads the event with this id. `None` if there is none, or if the id is the key of a companion item.

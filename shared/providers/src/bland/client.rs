@@ -22,6 +22,9 @@ use crate::lookup::{Lookup, ParsedAnswer, Period, Step, created_from, created_un
 const CALLS_PATH: &str = "/v1/calls";
 /// Calls per page of a list.
 const PAGE_SIZE: usize = 100;
+/// Ways to name the parameter `from` in a text. The bare word has other uses, as in "blocked from making calls".
+const FROM: [&str; 8] =
+    ["`from`", "'from'", "\"from\"", "from number", "from phone", "from parameter", "from field", "from must"];
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
@@ -49,8 +52,8 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 }
 
 /// Reads the texts of an error. Bland documents no codes. Only a text that names the parameter `phone_number`, and no other, blames the
-/// number. One about a phone number may mean the number itself, or what the account may call. A response of success refuses nothing,
-/// whatever its text says: Bland may queue the call.
+/// number. One that names `from` blames the calling number. One about a phone number may mean the number itself, or what the account may
+/// call. A response of success refuses nothing, whatever its text says: Bland may queue the call.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
     if (200..=299).contains(&status) {
         return None;
@@ -61,7 +64,11 @@ pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
         Some(Refusal::Capacity("concurrency_limit"))
     } else if mention(&["balance", "credit"]) {
         Some(Refusal::Account("payment_required"))
-    } else if mention(&["from", "pathway", "task", "webhook", "voicemail"]) {
+    } else if mention(&["pathway", "task", "webhook", "voicemail"]) {
+        None
+    } else if mention(&FROM) {
+        Some(Refusal::CallingNumber("invalid_calling_number"))
+    } else if mention(&["from"]) {
         None
     } else if mention(&["phone_number"]) {
         Some(Refusal::Number("invalid_number"))

@@ -19,8 +19,8 @@ pub const PER_SECOND_MAX: f64 = 200.0;
 /// Lowest rate in calls per second. At a lower rate, a dialer would have to wait longer for its place than its
 /// invocation may last.
 pub const PER_SECOND_MIN: f64 = 0.1;
-/// Share of a provider's rate that is booked by claims. Lanes that are late dial at the full rate. So they catch up after a slow answer.
-/// Without this, claims would wait longer and longer at the full rate, and expire.
+/// Share of a provider's rate that is booked by claims. Lanes that are late dial at the full rate. So they catch up after a few slow answers,
+/// if the dialers' own requests take less time than the rest.
 pub const BOOKED_SHARE: f64 = 0.97;
 /// Name of every provider that a text of rates does not name.
 const OTHERS: &str = "*";

@@ -661,7 +661,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-f.events.booked_call.providers: not a list of different providers that place calls: retell, twilio, vapi, telnyx, elevenlabs, plivo, vonage, livekit, bland, signalwire, and accounts of them
     x-f.events.booked_call.from: neither an E.164 number such as +14155550123 nor a SIP address
     x-f.events.booked_call.before_minutes: not a whole number from 1 to 86400
-    x-f.events.booked_call.window: not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'
+    x-f.events.booked_call.window: the hours of the window are not like 09:00-18:00, between 00:00 and 24:00
     x-f.events.booked_call."agent": unknown field: known are providers, from, before_minutes, window
     x-f.events.rules[0].implies: not beside the event booked
     x-f.events.rules[1].when: missing: the values that make the rule apply

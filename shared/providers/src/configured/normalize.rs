@@ -8,9 +8,8 @@ use switchhook_domain::{
 
 use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
-use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
-use crate::form::Form;
+use crate::form::{Form, canonical_form};
 use crate::ids::{self, bounded};
 use crate::lenient;
 use crate::normalized::{self, NormalizedEvent};

@@ -53,7 +53,8 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
     text(&answer, "sip_call_id").or_else(|| text(&answer, "sipCallId")).map(|id| bounded("", id))
 }
 
-/// Reads a refusal: a code of Twirp, and a message. Only the message about a SIP address blames the called number.
+/// Reads a refusal: a code of Twirp, and a message. Only the message about a SIP address blames the called number. None is known that
+/// blames the calling number, so a wrong one counts as a problem of the account.
 pub(crate) fn refusal(status: u16, body: &[u8]) -> Option<Refusal> {
     let error = object(body)?;
     let message = text(&error, "msg").unwrap_or_default().to_lowercase();

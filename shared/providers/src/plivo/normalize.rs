@@ -8,10 +8,9 @@ use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
 use super::payload::{CallStatus, Callback, is_canceled_by_plivo};
 use crate::call_events::CallEventSet;
-use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
-use crate::form::Form;
+use crate::form::{Form, canonical_form};
 use crate::ids;
 use crate::normalized::{NormalizedEvent, with_plus};
 use crate::reading::{ReadError, ReadNotes, Reading};

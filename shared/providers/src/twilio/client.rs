@@ -2,7 +2,7 @@
 //!
 //! * Dial: `POST /2010-04-01/Accounts/{account}/Calls.json`. Twilio has no idempotency key for it.
 //! * Lookup: `GET /2010-04-01/Accounts/{account}/Calls/{sid}.json`. If the sid is unknown, `GET …/Calls.json` lists the
-//!   calls between both numbers: first the queued ones, then those that have started. For each that was created around the time of our dial,
+//!   calls between both numbers: first the queued ones, then those that have started. For each that was not created before our dial,
 //!   `GET …/Calls/{sid}/Events.json` lists the requests that Twilio made for it.
 //!
 //! **A call is ours only if Twilio requested a URL with our ids for it.** Another program may call the same person from the same number. Twilio
@@ -22,9 +22,7 @@ use crate::config::{Account, AccountConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{
-    Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, created_until, endings,
-};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, endings};
 use crate::times::parse_rfc2822;
 use crate::twiml::{created_at, parse_call};
 
@@ -202,9 +200,9 @@ pub(crate) fn next_step(
             let (Some(mut page), Some(dialled_at)) = (answer, lookup.dialled_at) else { return unreadable };
             let Some(Value::Array(calls)) = page.remove("calls") else { return unreadable };
             let Ok(next_page) = next_page(&page) else { return unreadable };
-            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
+            let from = created_from(dialled_at);
             for call in calls {
-                found.consider(period, call);
+                found.consider(from, call);
             }
             if let Some(request) = next_page.and_then(|path| get(config, path)) {
                 return Step::Ask(request, Search::Candidates { list, found });
@@ -244,22 +242,25 @@ pub(crate) fn next_step(
 }
 
 impl Found {
-    /// Keeps the call if the API may have created it around the time of our dial.
-    fn consider(&mut self, period: Period, call: Value) {
+    /// Keeps the call if the API may have created it for our dial: not before `from`. A call may wait in Twilio's queue for any time, so none
+    /// is too late.
+    fn consider(&mut self, from: Timestamp, call: Value) {
         let Value::Object(call) = call else {
             self.is_unclear = true;
             return;
         };
         let direction = text(&call, "direction");
         let created_at = created_at(&call);
-        let is_of_others = direction.is_some_and(|direction| direction != "outbound-api")
-            || created_at.is_some_and(|at| !period.contains(at));
+        let is_of_others =
+            direction.is_some_and(|direction| direction != "outbound-api") || created_at.is_some_and(|at| at < from);
         if is_of_others {
             return;
         }
+        // A call that still waits in the queue shows no time.
+        let has_time = created_at.is_some() || text(&call, "status") == Some("queued");
         match text(&call, "sid") {
             // A call that has started meanwhile is in both lists.
-            Some(sid) if direction.is_some() && created_at.is_some() => {
+            Some(sid) if direction.is_some() && has_time => {
                 self.unread.insert(sid.to_owned(), call);
             }
             Some(_) | None => self.is_unclear = true,

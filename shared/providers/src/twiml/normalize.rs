@@ -12,9 +12,8 @@ use switchhook_domain::{CallEvent, Direction, EventId, EventKind, Provider, Time
 use super::payload::{AnsweredBy, CallStatus, Callback};
 use super::signature::is_json;
 use crate::call_events::CallEventSet;
-use crate::content_hash::canonical_form;
 use crate::correlation::{EchoedIds, correlate};
-use crate::form::Form;
+use crate::form::{Form, canonical_form};
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
@@ -172,6 +171,15 @@ fn event_id(callback: &Callback, kind: &Kind, event_type: &str, webhook: &Verifi
         }
     };
     ids::event_id(provider, &suffix)
+}
+
+/// Ids of the events that the status callbacks of a call have. A subscription to some of the statuses numbers them without gaps, so the number
+/// of a callback is at most that of its status among all.
+pub(crate) fn callback_event_ids(provider: Provider, call_sid: &str) -> Vec<EventId> {
+    let before = [("queued", 0), ("initiated", 0), ("ringing", 1), ("in-progress", 2)].into_iter();
+    let endings = ["completed", "busy", "no-answer", "failed", "canceled"].into_iter().map(|status| (status, 3));
+    let callbacks = before.chain(endings).flat_map(|(status, last)| (0..=last).map(move |number| (status, number)));
+    callbacks.map(|(status, number)| ids::event_id(provider, &format!("{call_sid}:{status}:{number}"))).collect()
 }
 
 /// True if this is the webhook about the status of a number at SignalWire, which is posted after each inbound call.

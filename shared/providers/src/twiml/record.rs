@@ -9,7 +9,8 @@ use crate::ids::bounded;
 use crate::lookup::ParsedAnswer;
 use crate::times::parse_rfc2822;
 
-/// Time at which the call was created. `None` if the record has none that can be read.
+/// Time at which the call was created. `None` if the record has none that can be read. Twilio shows none while the call waits in its queue, so
+/// the time may be long after the dial.
 pub(crate) fn created_at(call: &Map<String, Value>) -> Option<Timestamp> {
     text(call, "date_created").or_else(|| text(call, "start_time")).and_then(parse_rfc2822)
 }

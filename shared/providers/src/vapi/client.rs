@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
-use super::payload::CallStatus;
+use super::payload::{CallStatus, LOOKED_UP};
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, query, text};
 use crate::config::{Account, AccountConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
@@ -217,7 +217,9 @@ fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
             if is_complete {
                 message.insert("type".to_owned(), "end-of-call-report".into());
             } else {
-                message.extend([("type".to_owned(), "status-update".into()), ("status".to_owned(), "ended".into())]);
+                // A lookup comes last, so its answer ends the call although its reason does not tell how.
+                let fields = [("type", "status-update"), ("status", "ended"), (LOOKED_UP, "true")];
+                message.extend(fields.map(|(name, value)| (name.to_owned(), value.into())));
             }
             message.insert("call".to_owned(), Value::Object(call));
             ParsedAnswer::Ended {

@@ -7,7 +7,7 @@
 //!
 //! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
 //! repeats the call as it was created, without them. So it says neither that somebody answered nor that nobody did; the report does. If
-//! such an update says that a trunk rejected the credentials, it is only recorded.
+//! the reason of such an update is a failure before the answer and another one after it, the update is only recorded.
 
 use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Timestamp};
 
@@ -34,7 +34,7 @@ pub(crate) fn read(
     let message = payload.message.unwrap_or_default();
     let message_type = message.event_type.as_deref().ok_or(ReadError::MissingEventType)?;
     let mut kind = Kind::from_names(message_type, message.status.as_deref());
-    if matches!(kind, Kind::Ended) && may_concern_a_transfer(&message) {
+    if matches!(kind, Kind::Ended) && is_undecided(&message) {
         kind = Kind::Other;
     }
     let call_id = message.call.as_ref().and_then(|call| call.id.as_deref());
@@ -162,11 +162,30 @@ fn direction(call_type: CallType) -> Option<Direction> {
     }
 }
 
-/// True if a trunk rejected the credentials and no time says whether that was our dial or a transfer of the answered call. A bare
-/// `completed` would be evidence against the report that nobody was dialled.
-fn may_concern_a_transfer(message: &Message) -> bool {
-    let reason = message.ended_reason().map(EndedReason::from_name);
-    matches!(reason, Some(EndedReason::TrunkRefused)) && message.started_at().is_none() && message.ended_at().is_none()
+/// True if the reason means one failure before the answer and another one after it, and no time says which. A bare `completed` would be evidence
+/// against the report: that nobody was dialled, or that the conversation broke off. No report may come after the answer to a lookup, so there
+/// only a failure before the dial counts.
+fn is_undecided(message: &Message) -> bool {
+    let depends = match message.ended_reason().map(EndedReason::from_name) {
+        Some(EndedReason::TrunkRefused) => true,
+        Some(EndedReason::Fault | EndedReason::NoAssistant) => !message.is_looked_up(),
+        Some(
+            EndedReason::Conversation
+            | EndedReason::Voicemail
+            | EndedReason::Busy
+            | EndedReason::NoAnswer
+            | EndedReason::CallerHungUp
+            | EndedReason::Stopped
+            | EndedReason::NeverDialled(_)
+            | EndedReason::NeverConnected
+            | EndedReason::DialOrTransfer(_)
+            | EndedReason::WrongNumber
+            | EndedReason::Unclear
+            | EndedReason::Unknown,
+        )
+        | None => false,
+    };
+    depends && message.started_at().is_none() && message.ended_at().is_none()
 }
 
 fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {

@@ -12,6 +12,9 @@ use crate::ending::Ending;
 use crate::lenient;
 use crate::user_decision::{CustomData, UserDecision};
 
+/// Name of a field that Vapi does not send: it marks the answer to a lookup, which is written as a message.
+pub(super) const LOOKED_UP: &str = "lookedUp";
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Webhook {
@@ -34,6 +37,9 @@ pub(super) struct Message {
     started_at: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
     ended_at: Option<String>,
+    /// [`LOOKED_UP`].
+    #[serde(deserialize_with = "lenient::text")]
+    looked_up: Option<String>,
     /// The whole analysis, because its hash is part of the event id. So another result for the same call is another event.
     #[serde(deserialize_with = "lenient::object")]
     analysis: Option<Map<String, Value>>,
@@ -156,6 +162,11 @@ impl Message {
 
     pub(super) fn ended_reason(&self) -> Option<&str> {
         self.ended_reason.as_deref().or(self.call.as_ref()?.ended_reason.as_deref())
+    }
+
+    /// True if the message is the answer to a lookup.
+    pub(super) const fn is_looked_up(&self) -> bool {
+        self.looked_up.is_some()
     }
 
     pub(super) fn started_at(&self) -> Option<Timestamp> {
@@ -322,8 +333,9 @@ pub(super) enum EndedReason {
     NeverDialled(NeverDialled),
     /// The call never reached the person.
     NeverConnected,
-    /// The dial ended so. Or the person answered, and a transfer ended so: Vapi names most errors of a dial for transfers too
-    /// (<https://docs.vapi.ai/calls/troubleshoot-call-errors>, "Transfer failed").
+    /// The dial ended so. Or the person answered, and a transfer or the connection ended so: Vapi names most errors of a dial for
+    /// transfers and conversations too (<https://docs.vapi.ai/calls/troubleshoot-call-errors>, "Transfer failed" and "Call dropped
+    /// mid-conversation").
     DialOrTransfer(Ending),
     /// The number does not exist, or this account may not call it. A retry cannot help.
     WrongNumber,
@@ -389,11 +401,11 @@ impl EndedReason {
             Self::by_sip_status(status)
         } else if starts_with(&["call.start.", "call-start-error-"]) {
             Self::NeverDialled(Self::start_error(reason))
-        } else if starts_with(&["call.ringing.error-"])
-            || reason.ends_with("-transport-never-connected")
-            || reason.ends_with("bound-call-failed-to-connect")
-        {
+        } else if starts_with(&["call.ringing.error-"]) || reason.ends_with("bound-call-failed-to-connect") {
             Self::NeverConnected
+        } else if reason.ends_with("-transport-never-connected") {
+            // Vapi documents it for a phone that never rang, and for a conversation whose connection the provider lost.
+            Self::DialOrTransfer(Ending::FAILED)
         } else if starts_with(&["assistant-request-"]) {
             Self::NoAssistant
         } else if starts_with(&["call.in-progress.error-", "pipeline-error-"]) {
@@ -420,8 +432,8 @@ impl EndedReason {
     /// Meaning of the SIP status with which the called side rejected the call, for example `486-busy-here`.
     fn by_sip_status(status: &str) -> Self {
         match status.get(..3) {
-            Some("404" | "484" | "604") => Self::WrongNumber,
-            Some("486" | "600" | "603") => Self::Busy,
+            Some("404" | "484" | "604") => Self::DialOrTransfer(Ending::FAILED_PERMANENTLY),
+            Some("486" | "600" | "603") => Self::DialOrTransfer(Ending::BUSY),
             Some("401" | "407") => Self::TrunkRefused,
             // The phone rang, and nobody answered.
             Some("408" | "480") => Self::DialOrTransfer(Ending::NO_ANSWER),

@@ -91,6 +91,9 @@ fn bland_refusals_are_read_from_their_texts() {
         (400, json!({"status": "error", "message": "Invalid parameters", "errors": ["phone_number must be in E.164 format"]})),
         (400, json!({"data": null, "errors": [{"error": "BAD_REQUEST", "message": "phone_number is not valid"}]})),
         (400, refused("from phone_number is not yours")),
+        (400, json!({"status": "error", "message": "Invalid parameters", "errors": ["from must be in E.164 format"]})),
+        (400, refused("Unknown 'from' in the pathway")),
+        (403, refused("This phone_number is blocked from your account")),
         (400, refused("Invalid phone number")),
         (400, json!({"status": "error", "errors": ["phone_number is required", "pathway_id is unknown"]})),
         (400, refused("Insufficient balance")),
@@ -109,7 +112,10 @@ fn bland_refusals_are_read_from_their_texts() {
     400 {"message":"phone_number is invalid","status":"error"} -> number: invalid_number
     400 {"errors":["phone_number must be in E.164 format"],"message":"Invalid parameters","status":"error"} -> number: invalid_number
     400 {"data":null,"errors":[{"error":"BAD_REQUEST","message":"phone_number is not valid"}]} -> number: invalid_number
-    400 {"message":"from phone_number is not yours","status":"error"} -> account: bad_request
+    400 {"message":"from phone_number is not yours","status":"error"} -> calling number: invalid_calling_number
+    400 {"errors":["from must be in E.164 format"],"message":"Invalid parameters","status":"error"} -> calling number: invalid_calling_number
+    400 {"message":"Unknown 'from' in the pathway","status":"error"} -> account: bad_request
+    403 {"message":"This phone_number is blocked from your account","status":"error"} -> account: forbidden
     400 {"message":"Invalid phone number","status":"error"} -> number or account: number_refused
     400 {"errors":["phone_number is required","pathway_id is unknown"],"status":"error"} -> account: bad_request
     400 {"message":"Insufficient balance","status":"error"} -> account: payment_required

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_domain::{AttemptKey, Provider, ProviderEvent};
+use switchhook_domain::{AttemptKey, EventKind, Provider, ProviderEvent};
 use switchhook_providers::{
     CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash, read,
 };
@@ -350,7 +350,7 @@ fn vapi_tells_how_a_call_ended() {
 #[test]
 fn vapi_lookup_without_a_result_is_not_the_status_update() {
     let mut call = vapi_call("ended");
-    call["endedReason"] = "worker-shutdown".into();
+    call["endedReason"] = "manually-canceled".into();
     call["startedAt"] = Value::Null;
     let looked_up = event(answer(Provider::Vapi, Some("v1"), &call));
     call["endedAt"] = Value::Null;
@@ -359,6 +359,11 @@ fn vapi_lookup_without_a_result_is_not_the_status_update() {
     assert_ne!(looked_up.event_id, *update.event_id());
     // Without its times, the call of a lookup says no more than the status update.
     assert_eq!(event(answer(Provider::Vapi, Some("v1"), &call)).event_id, *update.event_id());
+    // The webhook with this reason is only recorded, and its report follows. A lookup must tell that the call is over.
+    call["endedReason"] = "worker-shutdown".into();
+    let looked_up = event(answer(Provider::Vapi, Some("v1"), &call));
+    assert_eq!(looked_up.event_id, *update.event_id());
+    assert_eq!(looked_up.call_events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Completed]);
 }
 
 #[test]

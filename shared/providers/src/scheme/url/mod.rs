@@ -51,7 +51,7 @@ impl<T: AsRef<str>> UrlScheme<T> {
     }
 
     /// True if a verified webhook is a form, whose parameters are signed in no certain order.
-    pub(super) fn is_form(&self, query: &str, body: &[u8]) -> bool {
+    pub(crate) fn is_form(&self, query: &str, body: &[u8]) -> bool {
         match self {
             Self::Twilio { .. } => !twiml::is_json(query),
             Self::SignalWire => !twiml::is_json(query) && !signalwire::is_swml(body),

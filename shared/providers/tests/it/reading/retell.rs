@@ -228,6 +228,8 @@ fn retell_analysis_tells_the_outcome() {
     assert_eq!(custom(json!({"appointment_confirmed": "false"})), declined);
     assert_eq!(custom(json!({"outcome": "declined", "appointment_confirmed": true})), declined);
     assert_eq!(custom(json!({"outcome": "call back", "appointment_confirmed": null})), neither);
+    assert_eq!(custom(json!({"outcome": "call back", "appointment_confirmed": false})), neither);
+    assert_eq!(custom(json!({"outcome": " ", "appointment_confirmed": false})), declined);
     assert_eq!(custom(json!(["confirmed"])), neither);
     assert_eq!(meaning(json!({"call_successful": true})), neither);
     assert_eq!(meaning(json!("confirmed")), neither);

@@ -43,6 +43,20 @@ fn known_type_without_a_call_is_quarantined() {
     }
 }
 
+/// The signatures of these providers do not cover the order of the parameters.
+#[test]
+fn quarantined_form_in_another_order_is_the_same_event() {
+    for provider in [Provider::Twilio, Provider::SignalWire, Provider::Plivo] {
+        let id = |form: &str| {
+            let reading = read_body(provider, "", form.as_bytes());
+            let Reading::Quarantined { event_id, .. } = reading else { panic!("{reading:?}") };
+            event_id
+        };
+        assert_eq!(id("CallStatus=ringing&From=a"), id("From=a&CallStatus=ringing"), "{provider}");
+        assert_ne!(id("CallStatus=ringing&From=a"), id("CallStatus=ringing&From=b"), "{provider}");
+    }
+}
+
 #[test]
 fn unreadable_bodies_are_quarantined_under_the_hash_of_the_body() {
     let deep = format!(r#"{{"event":"call_analyzed","call":{{"call_id":"c","call_analysis":{}"#, "[".repeat(100_000));
