@@ -15,7 +15,8 @@ impl Dialer {
         call: &Call,
         now: Timestamp,
     ) -> Result<Option<ProviderHealth>, Error> {
-        // The last write of the row was the claim, so `updated_at` is the time of the claim.
+        // The claim wrote the row last, unless an event was folded since then. After such a fold, a claim from before a slowdown may look
+        // like a later one. Then it is dialled, which is one dial more than the lowered rate allows.
         let allows = |health: &ProviderHealth| health.allows(&call.call_id, call.updated_at, now);
         if let Some(cached) = self.health.get(provider, now).filter(&allows) {
             return Ok(Some(cached));

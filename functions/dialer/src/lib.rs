@@ -15,7 +15,7 @@
 //! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
 //!
 //! **A claim waits for the time of its [place](Place) in the dial rate**, so all dialers together ask the provider at its rate, and one after
-//! the other.
+//! the other. A claim that comes long after that time is returned, so that those behind it do not expire.
 //!
 //! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
 //! PENDING. Only messages of a newer schema version stay in the queue.
@@ -191,11 +191,18 @@ impl Dialer {
         let random_id = self.random_ids.hex::<8>()?;
         let dial_key = accounts.config(claim.provider).map_or(random_id.clone(), |config| config.dial_key(&random_id));
         let (mut last_error, mut has_waited) = (None, false);
-        for _ in 0..RACES_MAX {
-            let Some(call) = self.calls.get_call(&claim.call_id).await? else { return Ok(DialOutcome::ClaimLost) };
+        for round in 0..=RACES_MAX {
+            let read = || self.calls.get_call(&claim.call_id);
+            // If the last write was committed, only this dialer knows that the provider was not asked yet. So the read is repeated.
+            let call = if round == 0 { read().await? } else { repeated(read).await? };
+            let Some(call) = call else { return Ok(DialOutcome::ClaimLost) };
             // No other dial has this key. So the write of the last round was committed, and only its answer was lost.
             if let Some((attempt, is_last_attempt)) = call.started_dial(&dial_key) {
                 return self.place(&call, &attempt, is_last_attempt, &accounts, claim, notes).await;
+            }
+            // There is no further try.
+            if round == RACES_MAX {
+                break;
             }
             if !has_waited {
                 // If the row changes meanwhile, the write of the next step is refused, and the row is read again.
@@ -252,6 +259,10 @@ impl Dialer {
         };
         if call.is_too_late(now) {
             return Ok(give_up(StopReason::TooLate));
+        }
+        if claim.place.is_some_and(|place| place.is_missed(now)) {
+            let release = call.release_late(token, &self.policy, now);
+            return Ok(release.map_or(NextStep::ClaimLost, NextStep::Release));
         }
         let Some(health) = self.health_that_allows(*provider, call, now).await? else {
             let release = call.release(token, &self.policy, now);

@@ -31,7 +31,7 @@ pub(crate) enum DialOutcome {
     WindowClosed,
     /// Nothing was dialled: an event of the call waits for its next try, or is a dead letter.
     Held,
-    /// Nothing was dialled: the provider takes no calls now. The call stays due.
+    /// Nothing was dialled: the provider takes no calls now, or the claim has missed its place in the dial rate. The call stays due.
     Released,
     /// Nothing was dialled: this call must not be placed, now or later.
     Stopped(StopReason),
@@ -127,8 +127,8 @@ impl DialOutcome {
         }
     }
 
-    /// True if the call may have been the probe of its provider, and the provider was not asked. A released call was no probe, because its
-    /// provider did not take it. Of a lost claim, the row of the call tells.
+    /// True if the call may have been the probe of its provider, and the provider was not asked. A released call was no probe: its provider
+    /// did not take it, or it had a place in the dial rate. Of a lost claim, the row of the call tells.
     pub(crate) const fn may_end_probe(&self) -> bool {
         match self {
             Self::WindowClosed | Self::Held | Self::Stopped(_) | Self::DialledBefore => true,

@@ -38,9 +38,9 @@ pub(crate) enum Turn {
 impl Turn {
     /// Time for which the dial rate is booked.
     ///
-    /// For a run of the schedule it is twice the time to the next run, so dialers never idle while calls wait. It is less than half a
-    /// lease, so every claim is dialled in time. For calls that were woken it is less, so that calls that wait come first.
-    const fn ahead(self) -> Duration {
+    /// For a run of the schedule it is twice the time to the next run, so dialers never idle while calls wait. For calls that were woken it is
+    /// less, so that calls that wait come first.
+    pub(crate) const fn ahead(self) -> Duration {
         match self {
             Self::OldestFirst => Duration::from_secs(2 * 60),
             Self::Woken => Duration::from_secs(60),

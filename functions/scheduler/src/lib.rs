@@ -48,7 +48,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::ProviderHealth;
-use switchhook_domain::{Call, CallId, Policy, Timestamp, TraceId};
+use switchhook_domain::{Call, CallId, LATE_MAX, Policy, Timestamp, TraceId};
 use switchhook_providers::DialRates;
 
 use crate::flow::{Flow, Route, Turn};
@@ -57,6 +57,8 @@ use crate::flow::{Flow, Route, Turn};
 const CONCURRENCY: usize = 16;
 /// Time from a claim to its expiry.
 pub const LEASE: Duration = Duration::from_secs(5 * 60);
+// Every claim is dialled or returned before it expires, unless a dialer dies and blocks its lane. A dial takes less than a minute.
+const _: () = assert!(Turn::OldestFirst.ahead().as_secs() + LATE_MAX.as_secs() + 60 <= LEASE.as_secs());
 /// Tries of the manual trigger to claim a call that other writers keep changing.
 const RACES_MAX: u32 = 5;
 

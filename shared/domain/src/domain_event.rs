@@ -172,7 +172,7 @@ fn is_previous_status(announcement: &Announcement, other: &Announcement) -> bool
 /// Returns the sequence of the earlier announcement that this one corrects.
 ///
 /// Only an announcement of the same attempt corrects an ending. After a retry, or in the next attempt, the appointment moves
-/// on and nothing is corrected. A call that is resumed corrects its cancellation.
+/// on and nothing is corrected. A call that goes on corrects the announcement that it was canceled, or that there is no further attempt.
 fn corrected_sequence(announcement: &Announcement, earlier: &[Announcement]) -> Option<usize> {
     let retrying = AnnouncementKind::Appointment(AppointmentStatus::Retrying);
     match announcement.kind {
@@ -183,8 +183,9 @@ fn corrected_sequence(announcement: &Announcement, earlier: &[Announcement]) -> 
         | AnnouncementKind::DriftRepaired { .. } => None,
         AnnouncementKind::RetryScheduled(_) => {
             let last = earlier.iter().rposition(|other| other.kind.is_job_result())?;
-            let is_cancellation = matches!(earlier.get(last)?.kind, AnnouncementKind::JobCanceled(_));
-            is_cancellation.then_some(last + 1)
+            let is_end =
+                matches!(earlier.get(last)?.kind, AnnouncementKind::JobCanceled(_) | AnnouncementKind::Exhausted(_));
+            is_end.then_some(last + 1)
         }
         AnnouncementKind::Corrected(_, sequence) => Some(sequence),
         AnnouncementKind::Lifecycle(_)

@@ -88,8 +88,8 @@ pub use plan::{
 };
 pub use provider::{Provider, ProviderName, ProviderSet, ProviderSetError, UnknownProvider};
 pub use provider_health::{
-    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, FULL_RATE, LANE_SECONDS, Pace, Place,
-    ProviderAvailability, ProviderHealth, Slowdown,
+    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, FULL_RATE, LANE_SECONDS, LATE_MAX, Pace,
+    Place, ProviderAvailability, ProviderHealth, Slowdown,
 };
 pub use reason::{EntryRef, Reason, Step};
 pub use record::{CallCreation, DialRecord, DialRecords};

@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::availability::ProviderAvailability;
 pub use self::pace::{CallLimit, CallsInFlight, Pace};
-pub use self::place::{LANE_SECONDS, Place};
+pub use self::place::{LANE_SECONDS, LATE_MAX, Place};
 pub use self::signal::{DialFailure, DialSignal};
 use self::signal::{limits_calls, undialled_failure};
 use crate::domain_event::DOMAIN_EVENT_SCHEMA_VERSION;

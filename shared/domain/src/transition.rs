@@ -24,6 +24,8 @@ pub(crate) const WINDOW_CLOSED: &str = "window_closed";
 pub const EVENTS_UNFOLDED: &str = "events_unfolded";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
+/// Reason of a move: the claim came so late to a dialer that it has missed its place in the dial rate.
+const DIALERS_LATE: &str = "dialers_late";
 
 /// Highest number of another system's attempt that the numbers of later dials are above. A system may send any number, and no dial
 /// could follow the highest one that there is.
@@ -200,8 +202,25 @@ impl Call {
     /// CLAIMED → PENDING, for the dialer that holds the claim: the provider of the claim takes no calls now. The call stays due.
     #[must_use]
     pub fn release(&self, token: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.release_because(token, PROVIDER_UNAVAILABLE, policy, now)
+    }
+
+    /// CLAIMED → PENDING, for the dialer that holds the claim: it has [missed its place](crate::Place::is_missed) in the dial rate. The call stays
+    /// due.
+    #[must_use]
+    pub fn release_late(&self, token: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.release_because(token, DIALERS_LATE, policy, now)
+    }
+
+    fn release_because(
+        &self,
+        token: &str,
+        reason: &'static str,
+        policy: &Policy,
+        now: Timestamp,
+    ) -> Option<Transition> {
         let mut call = self.release_claim(token, now)?;
-        call.note_move(MoveKind::Returned, Some(PROVIDER_UNAVAILABLE), now);
+        call.note_move(MoveKind::Returned, Some(reason), now);
         Some(call.into_transition(policy, now))
     }
 

@@ -142,6 +142,7 @@ async fn account_that_never_had_a_rate_is_refused_by_name() {
         assert_eq!(code, StatusCode::BAD_REQUEST);
         let message = text(&answer["errors"][0]["message"]);
         assert!(message.starts_with("names the account retell-eu, which has no rate: "), "{message}");
+        assert!(message.contains("the parameter DialRates") && message.contains("--dial-rates"), "{message}");
     }
     let (_, answer) = send(&world, "POST", "/calls", None, &with_providers(&json!(["retel"]))).await;
     let message = text(&answer["errors"][0]["message"]);

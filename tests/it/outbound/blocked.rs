@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{CALL_ATTEMPTS_MAX, EventId, PhoneNumber, Provider};
+use switchhook_domain::{CALL_ATTEMPTS_MAX, CallId, EventId, PhoneNumber, Provider};
 use switchhook_local::{CloudOptions, INBOX_TABLE};
+use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_tests::{MINUTE, World, all_providers, down, options};
 
 use super::{HOUR, call_request, call_state, create, get_call, post_stored_only, report_drift, send};
+use crate::operator::{carry_out, stack};
 
 /// Retell's report that the person asked not to be called again.
 fn report(call_id: &str, direction: &str) -> String {
@@ -21,6 +23,14 @@ fn report(call_id: &str, direction: &str) -> String {
         },
     })
     .to_string()
+}
+
+/// Retell's analysis of the same phone call, which repeats the wish.
+fn analysis(call_id: &str, summary: &str) -> String {
+    let mut body: Value = serde_json::from_str(&report(call_id, "outbound")).unwrap();
+    body["event"] = "call_analyzed".into();
+    body["call"]["call_analysis"] = json!({"call_summary": summary});
+    body.to_string()
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,17 +134,11 @@ async fn another_report_of_the_same_call_does_not_block_an_unblocked_number_and_
     let number = PhoneNumber::new("+15550199");
     let (calls, inbox) = (world.calls.clone(), world.inbox.clone());
     let list = DoNotCallList::new(&calls, &inbox);
-    let analyzed = |call_id: &str, summary: &str| {
-        let mut body: Value = serde_json::from_str(&report(call_id, "outbound")).unwrap();
-        body["event"] = "call_analyzed".into();
-        body["call"]["call_analysis"] = json!({"call_summary": summary});
-        body.to_string()
-    };
     let mut events = vec![world.accept(Provider::Retell, &report("call_1", "outbound")).await];
     world.quiesce().await;
     send(&world, "DELETE", "/do-not-call?number=%2B15550199", None, &json!(null)).await;
     for summary in ["first", "second", "after the inbox has lost the others"] {
-        events.push(world.accept(Provider::Retell, &analyzed("call_1", summary)).await);
+        events.push(world.accept(Provider::Retell, &analysis("call_1", summary)).await);
         world.quiesce().await;
         assert!(!list.contains(&number).await.unwrap(), "{summary}");
         if summary == "second" {
@@ -145,10 +149,31 @@ async fn another_report_of_the_same_call_does_not_block_an_unblocked_number_and_
         }
     }
     // In a later call, the person asks again.
-    world.accept(Provider::Retell, &analyzed("call_2", "third")).await;
+    world.accept(Provider::Retell, &analysis("call_2", "third")).await;
     world.quiesce().await;
     assert!(list.contains(&number).await.unwrap());
     assert_eq!(world.logged("number_blocked").len(), 2);
+}
+
+/// The second report holds the number again, until it is erased after its fold.
+#[tokio::test(start_paused = true)]
+async fn another_report_of_a_forgotten_call_does_not_bring_its_number_back() {
+    let world = World::new();
+    let number = PhoneNumber::new("+15550199");
+    let list = DoNotCallList::new(&world.calls, &world.inbox);
+    world.accept(Provider::Retell, &report("call_1", "outbound")).await;
+    world.quiesce().await;
+    let stack = stack(&world);
+    let filter = ForgetFilter::Calls(vec![CallId::new("appointment:apt_0")]);
+    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: true };
+    let plan = forget::plan(&stack, &request, 100, &mut |_, _| {}).await.unwrap();
+    assert_eq!((plan.skipped_count, carry_out(&stack, &plan).await.counts.skipped), (0, 0), "{plan:?}");
+    assert!(!list.contains(&number).await.unwrap());
+    let late = world.accept(Provider::Retell, &analysis("call_1", "late")).await;
+    world.quiesce().await;
+    assert!(world.call("appointment:apt_0").await.contains_event(&late));
+    assert!(!list.contains(&number).await.unwrap());
+    assert_eq!(world.logged("number_blocked").len(), 1);
 }
 
 /// The event of the wish is stored and not queued. A refold reads it from the inbox before the sweep queues it.

@@ -218,6 +218,34 @@ async fn claimed_for_vonage(id: &str) -> (World, SqsEvent) {
     (world, claims)
 }
 
+/// The write of the dial is done, and its answer lost: at first, and then a read fails, or at the last try. Only this dialer knows that
+/// Vonage was not asked.
+#[tokio::test(start_paused = true)]
+async fn dial_that_was_stored_is_made_although_the_dialer_is_not_told() {
+    for (failed, lost, failed_reads) in [(0, 1, 1), (4, 3, 0)] {
+        let (world, claims) = claimed_for_vonage("stored").await;
+        let (writes, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+        world.set_fault_hook(move |request| match number_of_write(&writes, request, "stored") {
+            Some(write) if write <= failed => Some(down()),
+            // The SDK repeats a request whose answer is lost.
+            Some(write) if write <= failed + lost => Some(Fault::ResponseLost),
+            Some(_) => None,
+            None => {
+                let is_read = request.sender == Some("dialer")
+                    && request.operation == "GetItem"
+                    && is_request_to(request, CALLS_TABLE)
+                    && String::from_utf8_lossy(request.body).contains("\"stored\"");
+                let is_written = writes.load(Ordering::Relaxed) > 0;
+                (is_read && is_written && reads.fetch_add(1, Ordering::Relaxed) < failed_reads).then(down)
+            }
+        });
+        world.cloud.dialer().handle(claims).await;
+        world.clear_faults();
+        assert_eq!(world.logged("dialled").len(), 1, "{failed} writes failed");
+        assert_eq!(world.cloud.fake().dials().len(), 1, "{failed} writes failed");
+    }
+}
+
 /// Vonage refuses the call. Only the dialer knows that, and its write of the row fails.
 #[tokio::test(start_paused = true)]
 async fn refused_dial_is_taken_back_although_a_write_fails() {

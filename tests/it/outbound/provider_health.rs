@@ -296,14 +296,14 @@ async fn several_blocked_numbers_open_the_circuit_of_twilio_until_another_number
     assert_eq!(fake.dials().len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn refused_calling_number_keeps_twilio_from_calling_from_no_other() {
+/// The provider refuses a calling number. It must place the call that names another one.
+async fn refused_calling_number_stops_no_other(provider: Provider) {
     let world = World::with_secret(&all_accounts());
     let fake = world.cloud.fake();
     fake.set_delivery_faults(DeliveryFaults::NONE);
     fake.block_number("+15550190");
     let mut request = call_request("confirms");
-    request["provider"] = json!("twilio");
+    request["provider"] = json!(provider.as_str());
     request["from"] = json!("+15550190");
     for number in 0..20 {
         request["to"] = json!(format!("+155501{number:02}"));
@@ -311,10 +311,21 @@ async fn refused_calling_number_keeps_twilio_from_calling_from_no_other() {
     }
     world.wait(MINUTE * 2).await;
     assert_eq!(fake.dials(), []);
-    let other = call_over_twilio(&world, "+15550112").await;
+    request["from"] = json!("+15550100");
+    let other = create(&world, &request).await;
     world.wait(MINUTE * 2).await;
     assert_eq!(fake.dials().iter().map(|dial| dial.call_id.clone()).collect::<Vec<_>>(), [other]);
     assert_eq!(provider_events(&world), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_calling_number_keeps_twilio_from_calling_from_no_other() {
+    refused_calling_number_stops_no_other(Provider::Twilio).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_calling_number_keeps_bland_from_calling_from_no_other() {
+    refused_calling_number_stops_no_other(Provider::Bland).await;
 }
 
 /// Plan of a call that names these providers, due after `delay`, with one attempt.
@@ -562,6 +573,20 @@ async fn call_in_doubt_is_given_to_no_other_provider() {
             let call = world.call("doubt").await;
             assert_eq!((call.job.as_str(), call.attempts().len()), ("COMPLETED", 1), "{mode:?} {first}");
         }
+    }
+}
+
+/// The first write creates the row, and the second changes it. The SDK repeats both, and the row refuses the repetitions.
+#[tokio::test(start_paused = true)]
+async fn change_whose_answer_is_lost_is_made_once() {
+    let world = World::stopped();
+    let change =
+        |health: &ProviderHealth| Some((ProviderHealth { sequence: health.sequence + 1, ..health.clone() }, ()));
+    for sequence in 1..=2 {
+        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
+        let changed = world.calls.change_provider_health(Provider::Retell, change).await;
+        assert!(matches!(changed, Ok(Some(()))), "{changed:?}");
+        assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap().sequence, sequence);
     }
 }
 

@@ -7,7 +7,8 @@ use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::shards::SHARDS_DEFAULT;
-use switchhook_domain::{DialFailure, Pace, Provider, ProviderHealth, Slowdown};
+use switchhook_domain::{DialFailure, EventKind, MoveKind, Pace, Provider, ProviderHealth, Slowdown};
+use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_QUEUE};
 use switchhook_tests::{MINUTE, World, dial_rates, options};
@@ -54,6 +55,18 @@ async fn older_call_with_several_providers_comes_before_a_campaign() {
         let report = world.cloud.schedule().await.unwrap().unwrap();
         assert!(report.claimed <= 59, "{report:?}");
     }
+}
+
+/// The rate has 116 free places. A booking that is made twice would leave 16 for the calls, and 100 empty.
+#[tokio::test(start_paused = true)]
+async fn booking_whose_answer_is_lost_is_made_once() {
+    let world = stopped_world(&[Provider::Retell]);
+    for number in 0..100 {
+        schedule(&world, &format!("call-{number}"), &[Provider::Retell], Duration::ZERO).await;
+    }
+    world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 100);
+    assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap().places_booked, 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,6 +204,31 @@ async fn claims_that_are_late_keep_the_rate_of_the_lanes() {
     assert_eq!(times.len(), 100);
     assert!(most_within(&times, 2_500) <= 13, "{times:?}");
     assert!(times[99] - times[0] < 25_000, "{times:?}");
+}
+
+/// Each answer takes three times as long as a lane has for a dial. The claims come later and later, and would wait for a dialer until they
+/// expire.
+#[tokio::test(start_paused = true)]
+async fn lane_of_a_slow_provider_returns_claims_before_they_expire() {
+    const CALLS: usize = 80;
+    let world = world_with_retell("0.4");
+    world.cloud.fake().set_answer_time(Provider::Retell, Duration::from_millis(7_500));
+    let mut ids = Vec::new();
+    for _ in 0..CALLS {
+        ids.push(create(&world, &single_attempt()).await);
+    }
+    world.wait(MINUTE * 14).await;
+    assert_eq!(dialled_ms(&world).len(), CALLS);
+    let mut returned = 0;
+    for id in &ids {
+        let call = world.call(id).await;
+        assert!(call.history.iter().all(|entry| entry.event.kind != EventKind::ClaimExpired), "{call:#?}");
+        let last = |kind: MoveKind| call.moves.iter().rfind(|one| one.kind == kind).unwrap().at;
+        let waited_ms = last(MoveKind::Dialled).millis_since(last(MoveKind::Claimed));
+        assert!(waited_ms < 210_000, "{call:#?}");
+        returned += call.moves.iter().filter(|one| one.reason.as_deref() == Some("dialers_late")).count();
+    }
+    assert!(returned > CALLS / 2, "{returned}");
 }
 
 /// Places whose claims were lost, or were called off. The lanes do not stand still until the time of the claims that come after them.

@@ -1,20 +1,22 @@
 //! The health of providers: one row per provider, under a key of its own in the calls table.
 //!
 //! **Each change is one conditional write.** Schedulers book places in the dial rate, and dialers report the results of
-//! dials. Whoever loses the race reads the row again. The write that opens or closes a circuit also carries the domain
+//! dials. Whoever loses the race reads the row again. A writer whose answer was lost knows its own write by its random id. So no place is
+//! booked twice and no failure counts twice, unless another writer has changed the row in between. The write that opens or closes a circuit also carries the domain
 //! event: `outbox_start` is its sequence, and the relay publishes it as it does for calls.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider, ProviderAvailability, ProviderHealth, Timestamp};
 
 use super::table::Calls;
 use crate::dynamodb::{ConditionalWrite, Item, text};
 use crate::error::Error;
+use crate::random::RandomIds;
 
 /// Schema version of a stored health.
 const HEALTH_SCHEMA: u32 = 1;
@@ -32,6 +34,9 @@ pub struct HealthRow {
     call_id: String,
     schema_version: u32,
     version: u64,
+    /// Random id of the last write.
+    #[serde(default)]
+    write_id: String,
     /// Sequence of the domain event that the last write added. `None` if it added none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outbox_start: Option<u64>,
@@ -107,7 +112,7 @@ impl Calls {
     /// then nothing is written, and this returns `None`. It is called again if another writer came first.
     ///
     /// # Errors
-    /// The same as [`Calls::provider_health`], and [`Error::WriteHealth`], [`Error::Contended`].
+    /// The same as [`Calls::provider_health`], and [`Error::WriteHealth`], [`Error::Contended`], [`Error::Random`].
     pub async fn change_provider_health<T>(
         &self,
         provider: Provider,
@@ -141,24 +146,32 @@ impl Calls {
                 call_id: key,
                 schema_version: HEALTH_SCHEMA,
                 version: 0,
+                write_id: String::new(),
                 outbox_start: None,
                 health: ProviderHealth::new(provider),
             }),
         }
     }
 
-    /// Writes the next health, if the row still has the version that was read. Returns false if it has another.
+    /// Writes the next health, if the row still has the version that was read. Returns false if another writer came first.
     async fn write_health(&self, read: &HealthRow, next: ProviderHealth) -> Result<bool, Error> {
         let outbox_start = (next.sequence != read.health.sequence).then_some(next.sequence);
+        let write_id = RandomIds::from_system().hex::<8>()?;
         let row = HealthRow {
             call_id: read.call_id.clone(),
             schema_version: HEALTH_SCHEMA,
             version: read.version + 1,
+            write_id: write_id.clone(),
             outbox_start,
             health: next,
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteHealth(Box::new(error)))?;
-        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        let request = self
+            .client
+            .put_item()
+            .table_name(&self.table)
+            .set_item(Some(item))
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         let request = if read.version == 0 {
             request.condition_expression("attribute_not_exists(call_id)")
         } else {
@@ -166,7 +179,12 @@ impl Calls {
                 .condition_expression("version = :read")
                 .expression_attribute_values(":read", AttributeValue::N(read.version.to_string()))
         };
-        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteHealth)?;
-        Ok(write.is_applied())
+        match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteHealth)? {
+            ConditionalWrite::Applied(_) => Ok(true),
+            // The SDK repeats a write whose answer is lost. The row refuses the repetition, and has the id of the first one.
+            ConditionalWrite::Refused(stored) => {
+                Ok(stored.is_some_and(|stored| stored.get("write_id") == Some(&text(&write_id))))
+            }
+        }
     }
 }

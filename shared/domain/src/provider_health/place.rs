@@ -5,6 +5,10 @@
 //!
 //! **The times of the places keep the provider's rate, without bursts.** A claim may miss the time of its place, because it is late, or
 //! because others are missing. Then a pause between two dials of a lane still keeps the rate.
+//!
+//! **No lane is late for long.** Places are booked by the clock alone. So the claims of a lane whose dials take longer than a round come later
+//! and later, until they expire. Therefore a dialer returns a claim that has [missed](Place::is_missed) its place by far, without a dial. That takes a
+//! moment, so the lane catches up, and the call gets a new place.
 
 use std::time::Duration;
 
@@ -18,6 +22,9 @@ pub const LANE_SECONDS: f64 = 2.5;
 /// Longest time for which a dialer waits before a dial, and from a dial to the next. It leaves the time to ask the provider. At less than one
 /// call in this time, the rate is kept on average only.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Lateness from which a claim is returned without a dial. Claims are booked up to two minutes ahead. So none of them gets older than three and
+/// a half minutes, unless a dialer dies, and their lease lasts five. After a shorter standstill of the dialers, the claims are dialled late.
+pub const LATE_MAX: Duration = Duration::from_secs(90);
 
 /// Place of a claim in the dial rate of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +68,12 @@ impl Place {
             ahead
         };
         ahead.min(WAIT_MAX)
+    }
+
+    /// True if a claim with this place is so late that it is returned without a dial.
+    #[must_use]
+    pub fn is_missed(self, now: Timestamp) -> bool {
+        self.dial_at.plus(LATE_MAX) <= now
     }
 
     /// Time from a dial at this place to the next dial of its lane. `share` is the booked share of the rate: lanes that are late dial at the
@@ -111,5 +124,11 @@ mod tests {
         // A dialer cannot wait for a minute.
         assert_eq!((wait_ms(place(1, 0.016, 60_000), 0), place(1, 0.016, 0).pause(1.0)), (10_000, WAIT_MAX));
         assert_eq!(place(4, 1.0, 0).pause(0.9), Duration::from_millis(2_700));
+    }
+
+    #[test]
+    fn place_is_missed_a_minute_and_a_half_after_its_time() {
+        let is_missed = |seconds: u64| place(4, 1.0, 4_000).is_missed(START.plus(Duration::from_secs(seconds)));
+        assert_eq!([0, 4, 93, 94, 200].map(is_missed), [false, false, false, true, true]);
     }
 }

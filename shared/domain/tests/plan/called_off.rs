@@ -83,6 +83,9 @@ fn result_that_was_overtaken_is_announced_again() {
     let claimed = retried.claim("token", Provider::Retell, LEASE, false, &POLICY, due_at).expect("due").call;
     let ended = claimed.give_up("token", StopReason::DoNotCall, &POLICY, due_at).expect("claimed").call;
     assert_eq!(results(&ended), ["call.exhausted", "call.retry_scheduled", "call.exhausted"]);
+    let events = ended.domain_events_from(1);
+    let of_type = |event_type: &str| events.iter().find(|event| event.event_type == event_type).expect("announced");
+    assert_eq!(of_type("call.retry_scheduled").corrects.as_ref(), Some(&of_type("call.exhausted").id));
 }
 
 /// The booking moves away and back before anybody is called. The appointment goes on, so it is announced neither as canceled nor again.
