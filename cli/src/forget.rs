@@ -26,9 +26,9 @@ Examples:
 
 The first and the third print a plan. The last one carries a plan out. With --yes, the others do both.
 
-The key of an entity, such as entity:x-acme:pay_1, is a CALL too: all its webhooks are erased, and later ones when they arrive. With
---appointment, webhooks about no call are erased if their body holds the id of the appointment. They may be older than the calls, so
-add --since 30d, or as many days as InboxRetentionDays.
+The key of an entity, such as entity:x-acme:pay_1, is a CALL too: all its webhooks are erased, and later ones when they arrive. The
+key of a booking stands for its call too. With --appointment, webhooks about no call are erased if their body holds the id of the
+appointment. They may be older than the calls, so add --since 30d, or as many days as InboxRetentionDays.
 
 What is erased: the numbers and the metadata in the calls' rows; body, query and headers of their stored events; conflicting
 bodies; errors in notes; dead letters. What stays: states, times, ids, domain events that were published. A forgotten call can
@@ -64,7 +64,7 @@ pub(crate) struct Forget {
     /// Also take the person's number off the do-not-call list
     #[arg(long, conflicts_with = "plan")]
     also_do_not_call: bool,
-    /// Search events received since this time, not since the first of the calls was created
+    /// Search only events received since this time, not all that may be about the calls
     #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
     since: Option<Since>,
     #[command(flatten)]

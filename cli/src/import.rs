@@ -40,9 +40,12 @@ providers, separated by blanks), from, to, appointment_id, due_at, window, idemp
 retry.attempts_max, retry.delay_seconds, retry.delay_max_seconds, retry.voicemail and retry.unheard. An empty cell counts as
 missing. A window is text such as 'Europe/London 09:00-18:00 mon,tue'.
 
+A second row with the same content is refused, unless both have an idempotency_key of their own.
+
 Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
-a row was corrected, run the same command again. If any row is refused, nothing is created, unless --skip-refused is given.
-A row that was due more than a day ago stops no other row: if an earlier import created its call, it counts as created, and
+a row was corrected, run the same command again. If the check of the file refuses any row, nothing is created, unless
+--skip-refused is given. The stack itself may refuse a row, for example of an account that never had a dial rate. That stops no
+other row, nor does one that was due more than a day ago: if an earlier import created its call, it counts as created, and
 otherwise the stack refuses it.
 
 The plan tells how long it takes to create the calls, and how long each provider needs at least to be asked for them, at its

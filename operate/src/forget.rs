@@ -39,7 +39,8 @@ use search::{Target, Targets, spellings};
 /// Number of unreadable events that a warning names.
 const WARNED_MAX: usize = 5;
 
-/// Plans to forget persons. Reads every minute of the inbox since the first of the calls was created.
+/// Plans to forget persons. Reads every minute of the inbox, or those since the first of the calls was created if Switchhook placed them all.
+/// Calls `progress` after each minute.
 ///
 /// # Errors
 /// [`Refusal::EmptyFilter`], [`Refusal::FutureTime`], [`Refusal::TooManyItems`] if a single call has more items than the plan may have, and the
@@ -56,6 +57,7 @@ pub async fn plan(
     let mut targets = Targets::find(stack, &request.filter).await?;
     let bodies = targets.search_inbox(stack, request, progress).await?;
     let letters = dead_letters::list(stack, items_max.saturating_add(1)).await?;
+    targets.add_letters(stack, &letters).await?;
     let examined = targets.examined();
     // An appointment may have webhooks about no call, and no call.
     let has_ids = matches!(request.filter, ForgetFilter::Calls(_));
@@ -142,7 +144,8 @@ async fn blocked_warning(stack: &Stack, filter: &ForgetFilter) -> Result<Option<
 /// Returns the items that forget a call or an entity. Empty if nothing is left to do.
 fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_call: bool) -> Vec<PlanItem> {
     let call_id = &target.call_id;
-    let is_forgotten = target.row.as_ref().is_none_or(|call| call.forgotten_at.is_some())
+    let is_forgotten = !target.is_unreadable
+        && target.row.as_ref().is_none_or(|call| call.forgotten_at.is_some())
         && target.entity.as_ref().is_none_or(|entity| entity.forgotten_at.is_some());
     let mut items: Vec<PlanItem> = Vec::new();
     if let Some(call) = &target.row {
@@ -152,7 +155,9 @@ fn items_of(target: &Target, letters: &[&dead_letters::DeadLetter], also_do_not_
         items.push(PlanItem::of_call(Action::ForgetCall, call_id.clone()));
     }
     // The events of an entity whose row was lost forget it again when they rebuild the row.
-    if call_id.is_entity() && (target.entity.is_some() || !target.events.is_empty()) {
+    let is_entity = call_id.is_entity() && (target.entity.is_some() || !target.events.is_empty());
+    // The forecast skips the items of a row that cannot be read.
+    if is_entity || target.is_unreadable {
         items.push(PlanItem::of_call(Action::ForgetCall, call_id.clone()));
     }
     let events = target.events.iter();

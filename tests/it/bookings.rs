@@ -615,6 +615,7 @@ async fn forgotten_booking_schedules_no_further_call() {
     let filter = ForgetFilter::Calls(vec![CallId::new("entity:x-calcom:b1")]);
     let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
     let plan = forget::plan(&stack, &request, 100, &mut |_, _| {}).await.unwrap();
+    assert!(plan.skipped.iter().any(|skipped| skipped.item == id && skipped.reason.contains("cancel it")), "{plan:#?}");
     assert_eq!(carry_out(&stack, &plan).await.counts.skipped, 0);
     assert!(booking(&world, "x-calcom", "b1").await.forgotten_at.is_some());
     // It is moved. Its earlier call is called off, and it gets no other.

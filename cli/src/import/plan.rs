@@ -68,6 +68,8 @@ pub(super) struct Plan<'a> {
     past_due: Vec<&'a RowError>,
     calls: usize,
     by_provider: BTreeMap<&'a str, usize>,
+    /// Further accounts that the rows name, first or not.
+    accounts: BTreeSet<&'a str>,
     /// Calls to a number that an earlier row calls.
     same_number: usize,
     rates: Rates,
@@ -90,6 +92,7 @@ impl<'a> Plan<'a> {
             past_due: valid().filter_map(|row| row.past_due.as_ref()).collect(),
             calls: new.len(),
             by_provider,
+            accounts: new.iter().flat_map(|row| row.accounts()).collect(),
             same_number: new.len() - numbers.len(),
             rates,
         }
@@ -142,6 +145,13 @@ impl<'a> Plan<'a> {
         }
         if !self.by_provider.is_empty() {
             writeln!(out, "  {}", self.rates.text())?;
+        }
+        // The stack lists an account once it has a rate.
+        for account in self.accounts.iter().filter(|account| self.rates.per_second(account).is_none()) {
+            writeln!(
+                out,
+                "  {account} has no rate in DialRates of the stack: if it never had one, calls that name it are refused"
+            )?;
         }
         if self.same_number > 0 {
             writeln!(out, "  {} of the calls are to a number that another row calls too", self.same_number)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{CallingWindow, Provider, Timestamp};
+use switchhook_providers::{ReadError, distinct_json};
 
 /// Columns of a CSV file, beside `metadata.NAME`.
 const COLUMNS: [&str; 13] = [
@@ -79,6 +80,8 @@ pub(crate) enum RowsError {
     UnknownColumn { file: PathBuf, column: String },
     #[error("{file}:1: the column {column:?} is there twice")]
     RepeatedColumn { file: PathBuf, column: String },
+    #[error("{file}:{line}: {problem}")]
+    Quotation { file: PathBuf, line: u64, problem: &'static str },
     #[error("{0} has no rows")]
     Empty(PathBuf),
 }
@@ -113,6 +116,13 @@ impl Row {
         first.unwrap_or_else(|| self.text("provider"))
     }
 
+    /// Further accounts among its providers.
+    pub(super) fn accounts(&self) -> impl Iterator<Item = &str> {
+        let all = self.body.get("providers").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let all = all.chain([self.text("provider")]);
+        all.filter(|name| name.parse::<Provider>().is_ok_and(Provider::is_named))
+    }
+
     /// Errors of a row that the stack refused, from its result in a batch.
     pub(super) fn refusal(&self, result: &Value) -> Vec<RowError> {
         let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -125,9 +135,9 @@ impl Row {
     }
 
     /// True if the row is due before `now`, and nothing was wrong with it then.
-    fn was_valid_when_due(&self, body: &[u8], now: Timestamp) -> bool {
+    fn was_valid_when_due(&self, now: Timestamp) -> bool {
         let due_at = Timestamp::parse_rfc3339(self.text("due_at")).filter(|due_at| *due_at < now);
-        due_at.is_some_and(|due_at| switchhook_api::check(body, due_at).is_ok())
+        due_at.is_some_and(|due_at| switchhook_api::check_entry(self.entry(), due_at).is_ok())
     }
 
     fn error(&self, field: &str, message: impl Into<String>) -> RowError {
@@ -149,17 +159,16 @@ pub(super) fn read_rows(file: &Path, name: &str, defaults: &Defaults<'_>) -> Res
         return Err(RowsError::Empty(file.to_owned()));
     }
     let now = Timestamp::from_millis(jiff::Timestamp::now().as_millisecond());
-    let mut occurrences: BTreeMap<String, u32> = BTreeMap::new();
+    let mut firsts: BTreeMap<String, First> = BTreeMap::new();
     for row in &mut rows {
-        complete(row, name, defaults, &mut occurrences);
-        let body = Value::Object(row.body.clone()).to_string();
+        complete(row, name, defaults, &mut firsts);
         if row.errors.iter().all(|error| !error.field.is_empty())
-            && let Err(problem) = switchhook_api::check(body.as_bytes(), now)
+            && let Err(problem) = switchhook_api::check_entry(row.entry(), now)
         {
             let known: Vec<String> = row.errors.iter().map(|error| error.field.clone()).collect();
             let errors = problem.errors.into_iter().filter(|error| !known.contains(&error.field));
             let errors: Vec<RowError> = errors.map(|error| row.error(&error.field, error.message)).collect();
-            if row.errors.is_empty() && row.was_valid_when_due(body.as_bytes(), now) {
+            if row.errors.is_empty() && row.was_valid_when_due(now) {
                 row.past_due = errors.into_iter().next();
             } else {
                 row.errors.extend(errors);
@@ -169,8 +178,15 @@ pub(super) fn read_rows(file: &Path, name: &str, defaults: &Defaults<'_>) -> Res
     Ok(rows)
 }
 
-/// Fills in defaults and the key.
-fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mut BTreeMap<String, u32>) {
+/// First row with some content.
+struct First {
+    line: u64,
+    has_own_key: bool,
+}
+
+/// Fills in defaults and the key. A row with the content of an earlier one is refused unless both have keys of their own: it is likely a
+/// mistake, and a person would be called twice.
+fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, firsts: &mut BTreeMap<String, First>) {
     let own_key = row.body.remove(KEY_FIELD);
     let names_provider = row.body.contains_key("provider") || row.body.contains_key("providers");
     if let (false, Some(provider)) = (names_provider, defaults.provider) {
@@ -179,6 +195,8 @@ fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mu
     if let (false, Some(from)) = (row.body.contains_key("from"), defaults.from) {
         row.body.insert("from".to_owned(), from.into());
     }
+    let content = Value::Object(row.body.clone()).to_string();
+    let has_own_key = own_key.is_some();
     row.key = match own_key {
         Some(Value::String(key)) => key,
         Some(_) => {
@@ -186,24 +204,38 @@ fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, occurrences: &mu
             String::new()
         }
         None => {
-            let content = Value::Object(row.body.clone()).to_string();
-            let occurrence = occurrences.entry(content.clone()).or_default();
-            *occurrence += 1;
-            let digest = Sha256::digest(json!([name, content, *occurrence]).to_string());
+            let digest = Sha256::digest(json!([name, content]).to_string());
             let short: Vec<u8> = digest.iter().copied().take(HASH_BYTES).collect();
             format!("import-{}", hex::encode(short))
         }
     };
+    // A part that cannot be read is missing in the content.
+    if row.errors.is_empty() {
+        match firsts.get(&content) {
+            Some(First { has_own_key: true, .. }) if has_own_key => {}
+            Some(First { line, .. }) => {
+                let advice = "for a second call, give both rows an idempotency_key of their own";
+                row.errors.push(row.error("", format!("is the same as line {line}; {advice}")));
+            }
+            None => drop(firsts.insert(content, First { line: row.line, has_own_key })),
+        }
+    }
 }
 
 fn json_rows(text: &str) -> Vec<Row> {
     let lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
     let rows = lines.map(|(line, text)| {
         let mut row = Row { line, key: String::new(), body: Map::new(), errors: Vec::new(), past_due: None };
-        match serde_json::from_str(text) {
+        match distinct_json(text.as_bytes()) {
             Ok(Value::Object(body)) => row.body = body,
             Ok(_) => row.errors.push(row.error("", "must be a JSON object")),
-            Err(error) => row.errors.push(row.error("", format!("is not valid JSON at column {}", error.column()))),
+            Err(ReadError::RepeatedField { column, .. }) => {
+                row.errors.push(row.error("", format!("names a field twice at column {column}")));
+            }
+            Err(ReadError::InvalidJson { column, .. }) => {
+                row.errors.push(row.error("", format!("is not valid JSON at column {column}")));
+            }
+            Err(error) => row.errors.push(row.error("", error.to_string())),
         }
         row
     });
@@ -211,6 +243,9 @@ fn json_rows(text: &str) -> Vec<Row> {
 }
 
 fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, RowsError> {
+    if let Some((line, problem)) = wrong_quotation(text) {
+        return Err(RowsError::Quotation { file: file.to_owned(), line, problem });
+    }
     let failed = |source| RowsError::Csv { file: file.to_owned(), source };
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
     let columns: Vec<String> = reader.headers().map_err(failed)?.iter().map(str::to_owned).collect();
@@ -243,6 +278,34 @@ fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, RowsError> {
         rows.push(row);
     }
     Ok(rows)
+}
+
+/// Returns the line of the first quoted cell that does not end as it should, and what is wrong. The CSV reader accepts such a cell, and takes the
+/// rows up to the next quotation mark as a part of it. Their calls would not be created.
+fn wrong_quotation(text: &str) -> Option<(u64, &'static str)> {
+    let mut line = 1;
+    let mut bytes = text.bytes().peekable();
+    let mut is_cell_start = true;
+    while let Some(byte) = bytes.next() {
+        if byte == b'"' && is_cell_start {
+            let first_line = line;
+            loop {
+                match bytes.next() {
+                    None => return Some((first_line, "a cell has no quotation mark at its end")),
+                    Some(b'"') if bytes.peek() == Some(&b'"') => drop(bytes.next()),
+                    Some(b'"') => break,
+                    Some(byte) => line += u64::from(byte == b'\n'),
+                }
+            }
+            while bytes.next_if(|byte| matches!(byte, b' ' | b'\t')).is_some() {}
+            if !matches!(bytes.peek(), None | Some(b',' | b'\r' | b'\n')) {
+                return Some((first_line, "a cell goes on behind the quotation mark at its end"));
+            }
+        }
+        line += u64::from(byte == b'\n');
+        is_cell_start = matches!(byte, b',' | b'\r' | b'\n');
+    }
+    None
 }
 
 /// Value of a cell in the format of the API.
@@ -329,14 +392,29 @@ mod tests {
         let both = keys("to\n+447700900123\n+447700900124\n");
         let moved = keys("to,due_at\n+447700900124,\n+447700900125,\n+447700900123,\n");
         assert_eq!((&both[0], &both[1]), (&moved[2], &moved[0]));
-        let twice = keys("to\n+447700900123\n+447700900123\n");
-        assert_eq!(twice[0], both[0]);
-        assert_ne!(twice[1], both[0], "a second row with the same content is a second call");
         let file = File::new("k2.csv", "to\n+447700900123\n");
         assert_ne!(read_rows(&file.0, "december", &DEFAULTS).unwrap()[0].key, both[0]);
         let own_providers = File::new("p.csv", "to,providers\n+447700900123,vapi retell\n+447700900124,\n");
         assert_eq!(own_providers.rows().iter().map(Row::provider).collect::<Vec<_>>(), ["vapi", "retell"]);
         assert_eq!(keys("to,idempotency_key\n+447700900123,own\n"), ["own"]);
+    }
+
+    #[test]
+    fn second_row_with_the_same_content_is_refused_unless_both_have_keys() {
+        let file = File::new("t.csv", "to\n+447700900123\n+447700900124\n+447700900123\n");
+        let errors: Vec<(u64, String)> =
+            file.rows().into_iter().flat_map(|row| row.errors).map(|error| (error.line, error.message)).collect();
+        assert_eq!(errors.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4]);
+        assert!(errors[0].1.starts_with("is the same as line 2"), "{errors:?}");
+        let refused = |rows: &str| {
+            let file = File::new("t.csv", &format!("to,idempotency_key,retry.attempts_max\n{rows}"));
+            file.rows().iter().map(|row| !row.errors.is_empty()).collect::<Vec<_>>()
+        };
+        assert_eq!(refused("+447700900123,a,\n+447700900123,b,\n"), [false, false]);
+        assert_eq!(refused("+447700900123,a,\n+447700900123,,\n"), [false, true]);
+        assert_eq!(refused("+447700900123,,\n+447700900123,a,\n"), [false, true]);
+        // The first row is another call, whatever its number of attempts was meant to be.
+        assert_eq!(refused("+447700900123,,many\n+447700900123,,\n"), [true, false]);
     }
 
     #[test]
@@ -352,15 +430,37 @@ mod tests {
             .map(|error| format!("{} {}", error.line, error.field))
             .collect();
         assert_eq!(errors, ["2 retry.attempts_max", "2 provider", "2 to", "3 window"]);
-        let jsonl = File::new("e.jsonl", "{\"to\": 7}\n[]\n{\n{\"to\": \"+447700900123\", \"idempotency_key\": 1}\n");
+        let jsonl = File::new(
+            "e.jsonl",
+            "{\"to\": 7}\n[]\n{\n{\"to\": \"+447700900123\", \"idempotency_key\": 1}\n\
+             {\"to\": \"+447700900123\", \"idempotency_key\": \"order 7\"}\n\
+             {\"to\": \"+447700900123\", \"to\": \"+447700900124\"}\n",
+        );
         let errors: Vec<String> = jsonl
             .rows()
             .iter()
             .flat_map(|row| &row.errors)
             .map(|error| format!("{} {}", error.line, error.field))
             .collect();
-        assert_eq!(errors, ["1 to", "2 ", "3 ", "4 idempotency_key"]);
+        assert_eq!(errors, ["1 to", "2 ", "3 ", "4 idempotency_key", "5 idempotency_key", "6 "]);
         assert_eq!(csv.rows()[1].errors[0].text(Path::new("calls.csv")).split(": ").next(), Some("calls.csv:3"));
+    }
+
+    #[test]
+    fn quoted_cell_that_takes_other_rows_is_refused_with_its_line() {
+        let refused = |text: &str| match read_rows(&File::new("q.csv", text).0, "n", &DEFAULTS) {
+            Err(RowsError::Quotation { line, .. }) => line,
+            other => panic!("{other:?}"),
+        };
+        let columns = "to,metadata.note\n";
+        assert_eq!(refused(&format!("{columns}+447700900123,\"see note\n+447700900124,\n")), 2);
+        assert_eq!(refused(&format!("{columns}+447700900123,\"a\nb\"\n+447700900124,\"see\n+447700900125,\n")), 4);
+        assert_eq!(refused(&format!("{columns}+447700900123,\"see\n+447700900124,\"other\"\n")), 2);
+        let whole =
+            format!("{columns}+447700900123,\"one\n\"\"two\"\"\" \r\n+447700900124,6\" nail\n+447700900125,\"\"");
+        let notes: Vec<String> =
+            File::new("q.csv", &whole).rows()[..2].iter().map(|row| row.body["metadata"]["note"].to_string()).collect();
+        assert_eq!(notes, ["\"one\\n\\\"two\\\"\"", "\"6\\\" nail\""]);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use crate::call::in_a_day;
 use crate::stack::{CREATE_CALL, PROGRAM, Scratch, Stack, switchhook, text, wait_for};
 
 const NUMBER: &str = "+447700900000";
+/// Command that plans to forget the person. It reads an hour of the inbox, because all of its retention takes long.
+const FORGET: [&str; 5] = ["forget", "--since", "1h", "--number", NUMBER];
 
 /// A stack with the call of Retell's samples, which has ended.
 fn with_a_call() -> (Scratch, Stack) {
@@ -35,7 +37,7 @@ fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
 #[test]
 fn person_is_planned_forgotten_and_gone() {
     let (_scratch, stack) = with_a_call();
-    let (code, out, errors) = run(&stack, &["forget", "--number", NUMBER]);
+    let (code, out, errors) = run(&stack, &FORGET);
     assert_eq!(code, Some(0), "{errors}");
     assert!(out.contains("forget 3 items of 1 call"), "{out}");
     assert!(out.contains("Nothing has changed") && !out.contains(NUMBER), "{out}");
@@ -55,7 +57,7 @@ fn person_is_planned_forgotten_and_gone() {
     let body = run(&stack, &[&event[..], &["--body", "--reason", "a test"]].concat());
     assert!(!body.1.contains("Ada") && !body.1.contains(NUMBER), "{}", body.1);
     assert_eq!(run(&stack, &["verify", "appointment:appt_201"]).0, Some(0));
-    let (code, out, _) = run(&stack, &["forget", "--call", "appointment:appt_201", "--json"]);
+    let (code, out, _) = run(&stack, &["forget", "--since", "1h", "--call", "appointment:appt_201", "--json"]);
     let plan: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, plan["items"].as_array().map(Vec::len)), (Some(1), Some(0)));
 }
@@ -67,7 +69,7 @@ fn person_with_a_call_that_waits_is_not_forgotten_by_a_plan_either() {
     let create = [&CREATE_CALL[..6], &["--to-number", NUMBER, "--due", &due]].concat();
     let (code, _, errors) = run(&stack, &create);
     assert_eq!(code, Some(0), "{errors}");
-    let (code, out, errors) = run(&stack, &["forget", "--number", NUMBER, "--json"]);
+    let (code, out, errors) = run(&stack, &[&FORGET[..], &["--json"]].concat());
     let plan: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!((code, &plan["skipped_count"]), (Some(0), &2.into()), "{out}{errors}");
     let id = plan["id"].as_str().expect("an id");
@@ -81,7 +83,7 @@ fn person_with_a_call_that_waits_is_not_forgotten_by_a_plan_either() {
 fn number_is_read_from_standard_input() {
     let (_scratch, stack) = with_a_call();
     let mut forget = Command::new(PROGRAM)
-        .args(["forget", "--number", "-", "--json", "--to", &stack.url])
+        .args(["forget", "--since", "1h", "--number", "-", "--json", "--to", &stack.url])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -37,8 +37,8 @@ fn calls(rows: usize) -> String {
 #[test]
 fn plan_says_how_many_and_how_long_and_sends_nothing() {
     let scratch = Scratch::new();
-    let rows = "provider,from,to\nretell,+442079460018,+447700900123\nretell,+442079460018,+447700900123\n\
-                twilio,+442079460018,+447700900124\nretell,+442079460018,12\n";
+    let rows = "provider,from,to,appointment_id\nretell,+442079460018,+447700900123,a\nretell,+442079460018,+447700900123,b\n\
+                twilio,+442079460018,+447700900124,\nretell,+442079460018,12,\nretell,+442079460018,+447700900123,a\n";
     let file = file(&scratch, "calls.csv", rows);
     let (code, out, errors) = import(&[path(&file), "--plan", "--per-second", "0.5"]);
     let shown = file.display();
@@ -46,15 +46,16 @@ fn plan_says_how_many_and_how_long_and_sends_nothing() {
     assert_eq!(
         out,
         format!(
-            "{shown}: 4 rows, 3 calls, created in about 1s\n  retell: 2 calls, dialled in at least 4s at 0.5 per second\n  \
+            "{shown}: 5 rows, 3 calls, created in about 1s\n  retell: 2 calls, dialled in at least 4s at 0.5 per second\n  \
              twilio: 1 call, dialled in at least 2s at 0.5 per second\n  the rate is that of --per-second\n  \
-             1 of the calls are to a number that another row calls too\n  1 row refused\n"
+             1 of the calls are to a number that another row calls too\n  2 rows refused\n"
         )
     );
     assert!(errors.starts_with(&format!("{shown}:5: to: must be an E.164 number")), "{errors}");
+    assert!(errors.contains(&format!("{shown}:6: is the same as line 2")), "{errors}");
     let (_, out, errors) = import(&[path(&file), "--plan", "--json"]);
     let plan: Value = serde_json::from_str(&out).expect("one JSON object");
-    assert_eq!((&plan["calls"], &plan["refused_rows"]), (&Value::from(3), &Value::from(1)));
+    assert_eq!((&plan["calls"], &plan["refused_rows"]), (&Value::from(3), &Value::from(2)));
     assert_eq!((&plan["refused"][0]["line"], &plan["refused"][0]["field"]), (&Value::from(5), &Value::from("to")));
     assert_eq!((&plan["rates_from"], &plan["create_seconds"]), (&Value::from("assumed"), &Value::from(1)));
     assert_eq!(plan["providers"]["retell"], serde_json::json!({"calls": 2, "per_second": 1.0, "seconds": 2}));

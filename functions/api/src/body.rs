@@ -60,12 +60,12 @@ pub(crate) struct BatchEntry {
     pub(crate) request: CallRequest,
 }
 
-/// Checks a body of `POST /calls` without sending it.
+/// Checks a call of a batch without sending it.
 ///
 /// # Errors
-/// The problem that the API would answer with. Whether the due time is near enough to `now` is checked too.
-pub fn check(body: &[u8], now: Timestamp) -> Result<(), Problem> {
-    match read(body, Vec::new(), now)?.due_at_error {
+/// The problem that the API would answer with for this call. Whether the due time is near enough to `now` is checked too.
+pub fn check_entry(call: Value, now: Timestamp) -> Result<(), Problem> {
+    match read_entry(call, now)?.request.due_at_error {
         None => Ok(()),
         Some(error) => Err(Problem::invalid(vec![error])),
     }
@@ -375,7 +375,13 @@ impl Reader {
         match checked {
             Ok(()) => {}
             Err(error @ WindowError::UnknownTimeZone) => self.error("window.time_zone", error.to_string()),
-            Err(error @ (WindowError::ClosesAsItOpens | WindowError::Malformed)) => {
+            Err(
+                error @ (WindowError::ClosesAsItOpens
+                | WindowError::Malformed
+                | WindowError::MalformedHours
+                | WindowError::UnknownDay
+                | WindowError::UnknownDate),
+            ) => {
                 self.error("window.closes", error.to_string());
             }
         }

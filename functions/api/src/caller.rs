@@ -3,9 +3,13 @@
 use lambda_http::request::RequestContext;
 use lambda_http::{Request, RequestExt};
 
-/// Unique id of the IAM user or role that signed a request. Empty if the server in front requires no signature.
+/// Beginning of the unique id of a role. Source: "Understanding unique ID prefixes" in the user guide of IAM.
+const ROLE_PREFIX: &str = "AROA";
+
+/// Unique id of the principal that signed a request: an IAM user, a role, a federated user, or the root user of an account. Empty if the
+/// server in front requires no signature.
 ///
-/// The id of a role's session is left out. So a program that starts again, with a new session of its role, is the same caller.
+/// The name of a role's session is left out. So a program that starts again, with a new session of its role, is the same caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller(String);
 
@@ -23,8 +27,12 @@ impl Caller {
             // The crate's features compile in no other kind of context.
             Some(_) | None => None,
         };
-        // `AIDA…` for a user, `AROA…:session` for a role.
-        let principal = user_id.unwrap_or_default().split(':').next().unwrap_or_default();
+        // `AIDA…` for a user, `AROA…:session` for a role, `ACCOUNT:name` for a federated user, `ACCOUNT` for the root user.
+        let user_id = user_id.unwrap_or_default();
+        let principal = match user_id.split_once(':') {
+            Some((role, _)) if role.starts_with(ROLE_PREFIX) => role,
+            Some(_) | None => user_id,
+        };
         Self(principal.to_owned())
     }
 
@@ -64,6 +72,9 @@ mod tests {
         assert_eq!(iam("AROAORDERS:session-1"), iam("AROAORDERS:session-2"));
         assert_ne!(iam("AROAORDERS:session-1"), iam("AROACLINIC:session-1"));
         assert_eq!(iam("AIDAUSER"), Caller::new("AIDAUSER"));
+        // Federated users share the account, also with its root user.
+        let others = ["111122223333:ada", "111122223333:bob", "111122223333"];
+        assert_eq!(others.map(iam), others.map(Caller::new));
         assert_eq!(caller(json!(null)), Caller::new(""));
     }
 }

@@ -270,7 +270,8 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
 /// Error about a further account that never had a rate, in a list of so many providers. The scheduler would not read its wake queue.
 fn unknown_account(account: Provider, providers: usize) -> RequestError {
     let message = format!(
-        "names the account {account}, which has no rate: give it one in the parameter DialRates, and send the call again a minute later"
+        "names the account {account}, which has no rate: give it one in the parameter DialRates, and send the call again a minute later; \
+         `switchhook dev` takes its rates from --dial-rates when it starts"
     );
     RequestError::Problem(Problem::invalid(vec![FieldError::new(
         if providers > 1 { "providers" } else { "provider" },

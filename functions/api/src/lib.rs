@@ -35,7 +35,7 @@ use switchhook_domain::{AppointmentStatus, Call, CallDefaults, CallId, EntityFat
 
 pub use crate::api::Api;
 use crate::api::RACES_MAX;
-pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, DELAY_SECONDS_MAX, check};
+pub use crate::body::{BATCH_CALLS_MAX, BODY_BYTES_MAX, DELAY_SECONDS_MAX, check_entry};
 use crate::list::ListQuery;
 use crate::number::{INVALID_NUMBER, number_in_query};
 use crate::response::{Answer, RequestError};

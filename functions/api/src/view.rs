@@ -141,7 +141,7 @@ pub(crate) struct EventView {
     occurred_at: Option<String>,
     received_at: String,
     disposition: &'static str,
-    /// Number of the attempt. `None` if the event names no attempt.
+    /// Number of the attempt. `None` if the event names no attempt, or belongs to a dial that reached nobody, which is no attempt.
     attempt: Option<u8>,
 }
 

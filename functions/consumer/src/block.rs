@@ -6,7 +6,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, Direction, EventId, FoldOutcome, ProviderEvent, Timestamp};
+use switchhook_domain::{Call, Direction, EventId, FoldOutcome, HistoryEntry, ProviderEvent, Timestamp};
 
 use crate::Consumer;
 
@@ -21,6 +21,9 @@ impl Consumer {
     /// that a user has unblocked.** Once the fold is stored, a second delivery of the event is a duplicate. Another event about the same
     /// phone call reports no new wish. Example: a second analysis by Retell. In a call without room each event counts by itself, and the
     /// inbox has a note about it.
+    ///
+    /// A wish in a phone call that was forgotten blocks nothing. The number in a late event must not come back, and the erased events no
+    /// longer tell whether the wish is new. A later phone call under the same id counts.
     pub(crate) async fn block_numbers<'a>(
         &self,
         before: Option<&Call>,
@@ -29,7 +32,8 @@ impl Consumer {
         now: Timestamp,
     ) -> Result<(), Error> {
         let call = after.or(before);
-        let wishes = events.filter(|(event, _)| event.block_number && self.block_on_request);
+        let is_forgotten = |event: &ProviderEvent| before.is_some_and(|call| is_of_forgotten_phone_call(call, event));
+        let wishes = events.filter(|(event, _)| event.block_number && self.block_on_request && !is_forgotten(event));
         for (event, outcome) in wishes {
             let is_new = match outcome {
                 FoldOutcome::Folded => true,
@@ -83,4 +87,14 @@ impl Consumer {
         };
         Ok(read.iter().any(|other| other.block_number) || earlier.iter().any(is_lost))
     }
+}
+
+/// True if the person of the event's phone call was forgotten: the call knows the phone call from before then, or the event does not name it.
+fn is_of_forgotten_phone_call(call: &Call, event: &ProviderEvent) -> bool {
+    let Some(forgotten_at) = call.forgotten_at else { return false };
+    let Some(provider_call_id) = &event.provider_call_id else { return true };
+    let attempt =
+        call.attempt_records.iter().position(|record| record.provider_call_id.as_ref() == Some(provider_call_id));
+    let is_before = |entry: &HistoryEntry| entry.attempt_index == attempt && entry.received_at <= forgotten_at;
+    attempt.is_some() && call.history.iter().any(is_before)
 }

@@ -34,7 +34,7 @@ enum ForgottenRow {
     Gone,
     /// The call runs again.
     Running,
-    /// The row of an entity that is not forgotten, but only loses the data of the named events.
+    /// Nothing is forgotten but the named events: their entity only loses the data of these, or they name no call.
     Remembered,
 }
 
@@ -55,7 +55,8 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
         let row = match target {
             Some(key) if key.is_entity() => forget_entity(stack, key, of_call).await?,
             Some(call_id) => forget_row(stack, call_id, of_call).await?,
-            None => ForgottenRow::Gone,
+            // Nobody knows the call of such an event. If a later version reads it, its fold must not forget that call, which may go on.
+            None => ForgottenRow::Remembered,
         };
         let is_alone = matches!(row, ForgottenRow::Remembered);
         let (at, mut events, ids) = match row {
@@ -91,7 +92,7 @@ pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) ->
 }
 
 /// Erases one event. An event that the plan does not name has no item.
-/// `is_alone` is true if the entity of the event is not forgotten.
+/// `is_alone` is true if neither the entity of the event nor its call is forgotten.
 async fn erase(
     stack: &Stack,
     item: Option<&PlanItem>,

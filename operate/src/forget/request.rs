@@ -9,7 +9,7 @@ use switchhook_domain::{Call, CallId, PhoneNumber, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForgetFilter {
     /// The persons of these calls. Ids of attempts, such as `retell:call_1`, are followed to their calls. The key of an entity, such as
-    /// `entity:x-acme:pay_1`, stands for all its webhooks.
+    /// `entity:x-acme:pay_1`, stands for all its webhooks. If it is a booking, its call is meant too.
     Calls(Vec<CallId>),
     /// The person with this number, also if it lacks its plus sign. Finds nothing while `IndexNumbers` is off.
     Number(PhoneNumber),
@@ -32,7 +32,8 @@ impl ForgetFilter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForgetRequest {
     pub filter: ForgetFilter,
-    /// Earliest time at which an event of the calls may have arrived. `None` for the creation of the first of the calls.
+    /// Earliest time at which an event of the calls may have arrived. `None` for the creation of the first of the calls, or for all events if
+    /// Switchhook did not place every call.
     pub since: Option<Timestamp>,
     /// True if the persons' numbers are also taken off the do-not-call list.
     pub also_do_not_call: bool,

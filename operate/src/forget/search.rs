@@ -2,7 +2,8 @@
 //!
 //! **The index of received events is read from end to end**, because recorded and quarantined events are in no row of a call. If
 //! an event names no call, or is about an entity, its body is read, and searched for the ids of the calls, the number and the
-//! appointment.
+//! appointment. If Switchhook placed all the calls, the search begins with the first of their creations. The row of another
+//! system's call does not tell when its first webhook arrived: one may have been recorded, or have failed, hours before the row was made.
 //!
 //! **Some items are kept for longer than the index is read.** The record of the request that created a call is found by its key. All
 //! conflicting bodies are listed, and those that lead to no target are searched. Such a body may be about another person than the event
@@ -12,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use switchhook_aws::calls::Found;
+use switchhook_aws::calls::{Found, Resolved};
 use switchhook_aws::inbox::{AttentionKind, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, ENTITY_PREFIX, Entity, EventId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::appointment_call_id;
@@ -21,13 +22,13 @@ use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use super::words::Needle;
 use crate::attention;
 use crate::concurrent::concurrently;
-use crate::dead_letters::DeadLetter;
+use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{Error, Refusal};
 use crate::search::numbers;
 use crate::selection::Progress;
 use crate::stack::Stack;
 
-/// Time before the creation of a call in which its first events may have arrived.
+/// Time before the creation of a call in which its first events may have arrived, if Switchhook placed it.
 const BEFORE_CREATION: Duration = Duration::from_secs(60 * 60);
 /// Retention of the inbox that a stack has by default. It may have been lowered since.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -38,11 +39,13 @@ const CONCURRENCY: usize = 16;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) call_id: CallId,
-    /// `None` if the row was lost or has expired, or is one of an entity.
+    /// `None` if the row was lost, has expired or cannot be read, or is one of an entity.
     pub(super) row: Option<Call>,
     /// Row of the entity, if the target is one.
     pub(super) entity: Option<Entity>,
-    /// True if only the appointment suggests this id, and other calls of the appointment are known.
+    /// True if the row cannot be read. The plan then skips the target, with the reason.
+    pub(super) is_unreadable: bool,
+    /// True if nobody named this id: a booking suggests it, or an appointment that has other calls. Such a call may never have existed.
     is_guessed: bool,
     /// True if an event shows that the id is one of an attempt of another call.
     is_attempt: bool,
@@ -63,9 +66,9 @@ impl Target {
             })
     }
 
-    /// True if it leads to nothing but its own events.
+    /// True if somebody named it, and it leads to nothing but its own events.
     pub(super) const fn is_unknown(&self) -> bool {
-        self.row.is_none() && self.entity.is_none() && !self.is_attempt
+        self.row.is_none() && self.entity.is_none() && !self.is_attempt && !self.is_guessed
     }
 }
 
@@ -118,22 +121,27 @@ impl Targets {
                 calls
             }
         };
+        let named: BTreeSet<CallId> = ids.iter().filter(|id| guessed.as_ref() != Some(*id)).cloned().collect();
         let mut found = Self::default();
         while let Some(id) = ids.pop() {
             if !found.owners.contains_key(&id) {
                 ids.extend(found.add(stack, id).await?);
             }
         }
-        if let Some(target) = guessed.and_then(|id| found.targets.get_mut(&id)) {
-            target.is_guessed = true;
+        for target in found.targets.values_mut() {
+            target.is_guessed = named.is_disjoint(&target.ids);
         }
         Ok(found)
     }
 
-    /// Adds the call that an id leads to. Returns the ids of further calls about the same phone call.
+    /// Adds the call or the entity that an id leads to. Returns the ids of further calls: those about the same phone call, and those of a
+    /// booking.
     async fn add(&mut self, stack: &Stack, id: CallId) -> Result<Vec<CallId>, Error> {
-        let entity = if id.is_entity() { stack.calls.entity(&id).await? } else { None };
-        let resolved = stack.calls.resolve(&id).await?;
+        let (entity, resolved, is_unreadable) = match read_rows(stack, &id).await {
+            Ok((entity, resolved)) => (entity, resolved, false),
+            Err(error) if error.is_unreadable() => (None, Resolved { call: None, alias: None }, true),
+            Err(error) => return Err(error.into()),
+        };
         let call_id = match (&resolved.call, resolved.alias) {
             (Some(call), _) => call.call_id.clone(),
             (None, Some(alias)) => alias.call_id,
@@ -142,12 +150,18 @@ impl Targets {
         let mut ids = resolved.call.as_ref().map(ids_of).unwrap_or_default();
         let mut others = Vec::new();
         for derived in ids.iter().filter(|derived| **derived != call_id) {
-            match stack.calls.find(derived).await? {
-                Found::Call(other) => others.push(other.call_id.clone()),
-                Found::Alias(_) | Found::Nothing => {}
+            match stack.calls.find(derived).await {
+                Ok(Found::Call(other)) => others.push(other.call_id.clone()),
+                Ok(Found::Alias(_) | Found::Nothing) => {}
+                // It is a target of its own, which the plan skips.
+                Err(error) if error.is_unreadable() => others.push(derived.clone()),
+                Err(error) => return Err(error.into()),
             }
         }
         ids.retain(|derived| !others.contains(derived));
+        let booking = entity.as_ref().and_then(|entity| entity.booking.as_ref());
+        let booked = booking.into_iter().flat_map(|booking| booking.call_id.iter().chain(&booking.superseded));
+        others.extend(booked.cloned());
         ids.extend([id, call_id.clone()]);
         self.owners.extend(ids.iter().map(|id| (id.clone(), call_id.clone())));
         let target = self.targets.entry(call_id.clone()).or_insert_with(|| {
@@ -157,7 +171,17 @@ impl Targets {
             let creation = Some(creation_id(&call_id)).filter(|_| !call_id.is_entity());
             let events = events.chain(of_entity.map(|position| position.event_id.clone())).chain(creation).collect();
             let (ids, conflicts) = (BTreeSet::new(), BTreeSet::new());
-            Target { call_id, row: resolved.call, entity, is_guessed: false, is_attempt: false, ids, events, conflicts }
+            Target {
+                call_id,
+                row: resolved.call,
+                entity,
+                is_unreadable,
+                is_guessed: false,
+                is_attempt: false,
+                ids,
+                events,
+                conflicts,
+            }
         });
         target.ids.extend(ids);
         Ok(others)
@@ -194,6 +218,17 @@ impl Targets {
         let mut bodies = search_bodies(stack, &needles, nameless).await?;
         self.search_conflicts(stack, &needles, &mut bodies).await?;
         Ok(bodies)
+    }
+
+    /// Adds the events of dead letters to the targets that these are about, if they still hold personal data. Such an event may have arrived
+    /// before the time since which the index was read.
+    pub(super) async fn add_letters(&mut self, stack: &Stack, letters: &DeadLetters) -> Result<(), Error> {
+        for target in self.targets.values_mut() {
+            let own = letters.iter().map(|(_, letter)| letter).filter(|letter| target.has_letter(letter));
+            let events: BTreeSet<EventId> = own.filter_map(|letter| letter.event_id.clone()).collect();
+            target.events.extend(unerased(stack, events).await?);
+        }
+        Ok(())
     }
 
     /// Finds the conflicting bodies that lead to a target, and the others that hold one of the needles. An event that is erased loses its
@@ -274,10 +309,15 @@ impl Targets {
         })
     }
 
-    /// Returns the earliest time at which an event of the calls may have arrived. `None` if a call has no row. A guessed call without a row
-    /// does not count: most such calls never existed, and all minutes of the retention would be read for them.
+    /// Returns the earliest time at which an event of the calls may have arrived. `None` if a call has no row, or Switchhook did not place
+    /// it. A guessed call without a row does not count: most such calls never existed, and all minutes of the retention would be read for
+    /// them.
     fn first_created_at(&self) -> Option<Timestamp> {
-        let is_complete = self.targets.values().all(|target| target.row.is_some() || target.is_guessed);
+        let is_known = |target: &Target| match &target.row {
+            Some(call) => call.plan.is_some(),
+            None => target.is_guessed,
+        };
+        let is_complete = self.targets.values().all(is_known);
         let rows = self.targets.values().filter_map(|target| target.row.as_ref());
         let first = rows.map(|call| call.created_at).min().filter(|_| is_complete);
         first.map(|first| first.minus(BEFORE_CREATION))
@@ -303,6 +343,12 @@ impl Targets {
             numbers.iter().map(|number| number.canonical().as_str().trim_start_matches('+').to_owned()).collect();
         ids.into_iter().filter_map(Needle::id).chain(numbers.into_iter().filter_map(Needle::number)).collect()
     }
+}
+
+/// Reads the row of an entity, and the row of the call that the id leads to.
+async fn read_rows(stack: &Stack, id: &CallId) -> Result<(Option<Entity>, Resolved), switchhook_aws::Error> {
+    let entity = if id.is_entity() { stack.calls.entity(id).await? } else { None };
+    Ok((entity, stack.calls.resolve(id).await?))
 }
 
 /// Returns the id that a provider gave to a call or to an entity. Example: `pi_1234` for `entity:x-pay:pi_1234`. `None` if the id names

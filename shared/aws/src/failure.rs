@@ -45,6 +45,14 @@ impl Failure {
     }
 }
 
+/// Returns the text of a cause of an error, for a person. The SDK writes a refusal that its model does not name as a Rust value, so the
+/// message of the service is returned instead. The cause before it names the code.
+#[must_use]
+pub fn cause_text(cause: &(dyn StdError + 'static)) -> String {
+    let message = cause.downcast_ref::<ErrorMetadata>().and_then(ErrorMetadata::message);
+    message.map_or_else(|| cause.to_string(), str::to_owned)
+}
+
 /// Returns code and message of a text such as `ThrottlingException: slow down`.
 fn modelled(text: &str) -> Option<(String, String)> {
     let (code, message) = text.split_once(": ").unwrap_or((text, ""));
@@ -74,6 +82,16 @@ mod tests {
         let slow = ThrottlingException::builder().message("slow down").build();
         let expected = Failure::Refused { code: "ThrottlingException".to_owned(), message: "slow down".to_owned() };
         assert_eq!(Failure::of(&refused(QueryError::ThrottlingException(slow))), Some(expected));
+    }
+
+    #[test]
+    fn message_of_a_service_is_shown_as_it_is() {
+        let meta = ErrorMetadata::builder().code("StackIsFrozen").message("nothing can be changed").build();
+        let error = refused(QueryError::generic(meta));
+        let causes = std::iter::successors(error.source(), |&cause| cause.source());
+        let text = causes.map(cause_text).collect::<Vec<_>>().join(": ");
+        assert_eq!(text, "service error: unhandled error (StackIsFrozen): nothing can be changed");
+        assert!(cause_text(&ErrorMetadata::builder().code("Unnamed").build()).contains("Unnamed"));
     }
 
     #[test]

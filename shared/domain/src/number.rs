@@ -12,6 +12,8 @@ pub const NUMBER_BYTES_MAX: usize = 256;
 const NATIONAL_ZERO: &str = "(0)";
 /// Country code of Italy, where the zero belongs to the number: <https://en.wikipedia.org/wiki/Telephone_numbers_in_Italy>.
 const ITALY: &str = "39";
+/// Characters beside letters and digits that a SIP address need not escape: RFC 3261, section 25.1.
+const UNRESERVED_MARKS: &str = "-_.!~*'()";
 /// Characters that people write between the digits of a number.
 const SEPARATORS: [char; 5] = [' ', '-', '.', '(', ')'];
 
@@ -73,8 +75,8 @@ impl PhoneNumber {
     ///
     /// - An E.164 number: a plus sign and the digits, without separators such as blanks and hyphens, and without `(0)` after the
     ///   country code.
-    /// - A SIP address: `sip:`, the user as written, and the host in lower case. `sips:`, port, parameters and headers are left
-    ///   out.
+    /// - A SIP address: `sip:`, the user, and the host in lower case. `sips:`, password, port, parameters and headers are left out, and so
+    ///   is the dot at the end of a host. The case of the user stays. A character that needs no escape is not escaped: `d%65sk` is `desk`.
     ///
     /// Any other text is its own canonical form.
     #[must_use]
@@ -136,11 +138,36 @@ fn canonical_address(address: &str) -> String {
         Some(bracket) => host.get(bracket..).and_then(|rest| rest.find(':')).map(|colon| bracket + colon),
         None => host.find(':'),
     };
-    let host = port_at.and_then(|at| host.get(..at)).unwrap_or(host).trim().to_ascii_lowercase();
+    let host = unescaped(port_at.and_then(|at| host.get(..at)).unwrap_or(host));
+    let is_outside = |char: char| char == '.' || char.is_whitespace();
+    let host = host.trim_start().trim_end_matches(is_outside).to_ascii_lowercase();
     match user {
-        Some(user) => format!("{user}@{host}"),
+        // A password follows a colon, which a user has only as an escape.
+        Some(user) => format!("{}@{host}", unescaped(user.split(':').next().unwrap_or_default())),
         None => host,
     }
+}
+
+/// Returns a part of a SIP address with one spelling of each character. RFC 3261, section 19.1.4: an escaped character is the character
+/// itself, unless it is a reserved one. The escapes that stay are in upper case. A text with an invalid escape is returned as it is.
+fn unescaped(text: &str) -> Cow<'_, str> {
+    let mut parts = text.split('%');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let Some((escape, rest)) = part.split_at_checked(2) else { return Cow::Borrowed(text) };
+        let mut digits = escape.chars().map(|char| char.to_digit(16));
+        let code = digits.try_fold(0, |code, digit| Some(code * 16 + digit?)).and_then(char::from_u32);
+        match code {
+            Some(char) if char.is_ascii_alphanumeric() || UNRESERVED_MARKS.contains(char) => plain.push(char),
+            Some(_) => {
+                plain.push('%');
+                plain.push_str(&escape.to_ascii_uppercase());
+            }
+            None => return Cow::Borrowed(text),
+        }
+        plain.push_str(rest);
+    }
+    Cow::Owned(plain)
 }
 
 #[cfg(test)]
@@ -177,6 +204,12 @@ mod tests {
             "sip:desk@Example.Com:5060",
             "sips:desk@example.com:5061;transport=tls",
             "sip:desk@example.com;user=phone?subject=x",
+            "sip:d%65sk@example.com",
+            "sip:%64%65%73%6b@ex%61mpl%45.com",
+            "sip:desk:secret@example.com",
+            "sip:desk:@example.com",
+            "sip:desk@example.com.",
+            "sip:desk@example.com.:5060;lr",
         ] {
             assert_eq!(canonical(text), "sip:desk@example.com", "{text}");
         }
@@ -187,6 +220,7 @@ mod tests {
             ("sip:desk@example.com".into(), "sip:".into())
         );
         assert_eq!(canonical("sip:+14155550123;ext=7@example.com"), "sip:+14155550123;ext=7@example.com");
+        assert_eq!(canonical("sip:a%3ab%2e:c@example.com"), "sip:a%3Ab.@example.com");
     }
 
     #[test]
@@ -215,6 +249,11 @@ mod tests {
             "sip:desk@example.com",
             "sip:Desk@example.com",
             "sip:desk@example.org",
+            "sip:desk%3Bext=7@example.com",
+            "sip:desk;ext=7@example.com",
+            "sip:desk%40example.com@example.com",
+            "sip:%2564esk@example.com",
+            "sip:desk%@example.com",
             "desk@example.com",
             "14155550123",
         ];

@@ -48,7 +48,7 @@ pub enum Day {
     Sun,
 }
 
-/// Error of a calling window.
+/// Error of a calling window. It shows no part of the text, because messages about a secret use it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
     #[error("unknown time zone: an IANA name such as Europe/London is needed")]
@@ -57,6 +57,12 @@ pub enum WindowError {
     ClosesAsItOpens,
     #[error("not a window such as 'Europe/London 09:00-18:00 mon,tue 2026-12-25'")]
     Malformed,
+    #[error("the hours of the window are not like 09:00-18:00, between 00:00 and 24:00")]
+    MalformedHours,
+    #[error("a day of the window is none of mon, tue, wed, thu, fri, sat, sun")]
+    UnknownDay,
+    #[error("a date of the window does not exist, or is not like 2026-12-25")]
+    UnknownDate,
 }
 
 impl CallingWindow {
@@ -146,9 +152,9 @@ impl FromStr for CallingWindow {
         let mut words = text.split_whitespace();
         let mut word = || words.next().ok_or(WindowError::Malformed);
         let (time_zone, hours) = (word()?.to_owned(), word()?);
-        let (opens, closes) = hours.split_once('-').ok_or(WindowError::Malformed)?;
-        let opens = Self::parse_opens(opens).ok_or(WindowError::Malformed)?;
-        let closes = Self::parse_closes(closes).ok_or(WindowError::Malformed)?;
+        let (opens, closes) = hours.split_once('-').ok_or(WindowError::MalformedHours)?;
+        let opens = Self::parse_opens(opens).ok_or(WindowError::MalformedHours)?;
+        let closes = Self::parse_closes(closes).ok_or(WindowError::MalformedHours)?;
         let mut rest: Vec<&str> = words.collect();
         let dates = rest.pop_if(|word| word.starts_with(|first: char| first.is_ascii_digit()));
         let days = rest.pop();
@@ -163,7 +169,7 @@ impl FromStr for CallingWindow {
             closes,
             days: days.map(str::parse).collect::<Result<_, _>>()?,
             closed_dates: dates
-                .map(|date| date.parse().map_err(|_| WindowError::Malformed))
+                .map(|date| date.parse().map_err(|_| WindowError::UnknownDate))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -239,7 +245,7 @@ impl FromStr for Day {
     type Err = WindowError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|day| day.as_str() == text).ok_or(WindowError::Malformed)
+        Self::ALL.into_iter().find(|day| day.as_str() == text).ok_or(WindowError::UnknownDay)
     }
 }
 

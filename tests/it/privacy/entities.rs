@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use switchhook_domain::CallId;
-use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
 use switchhook_operate::forget::ForgetFilter;
 use switchhook_operate::selection::call_or_entity;
@@ -13,9 +13,10 @@ use switchhook_tests::{MINUTE, World};
 
 use super::places::places;
 use super::reached::make_dead_letter;
-use super::{MAX, NAME, calls, plan_of_last_hour, stored};
+use super::{MAX, NAME, NUMBER, calls, plan_of_last_hour, stored};
 use crate::bookings;
 use crate::operator::{HOUR, carry_out, stack};
+use crate::outbound::send;
 use crate::received::{KEY_OF_PAYMENT, payment, post, received, secret};
 
 /// A webhook about the payment of our person, for an appointment.
@@ -152,6 +153,43 @@ async fn booking_with_a_long_id_is_forgotten_by_this_id() {
     for id in [written.as_str(), "entity:x-calcom:short", "entity:event:x", "retell:c1", "entity:"] {
         assert_eq!(call_or_entity(id).as_str(), id);
     }
+}
+
+/// While the call of a booking waits, it has to know whom to call. So it is canceled before it is forgotten.
+#[tokio::test(start_paused = true)]
+async fn call_of_a_forgotten_booking_is_named_while_it_waits_and_forgotten_once_it_is_canceled() {
+    let world = World::with_secret(&bookings::secret());
+    let mut booked = bookings::created("b1", 0, 18_000);
+    booked["payload"]["responses"]["attendeePhoneNumber"]["value"] = json!(NUMBER);
+    bookings::receive(&world, &[booked]).await;
+    let id = bookings::call_id(&world, "b1").await.unwrap();
+    let stack = stack(&world);
+    let plan = plan_of_last_hour(&world, calls(&["entity:x-calcom:b1"])).await;
+    let waiting = plan.skipped.iter().find(|skipped| skipped.item == id).unwrap_or_else(|| panic!("{plan:#?}"));
+    assert!(waiting.reason.contains("its job is PENDING: cancel it"), "{plan:#?}");
+    carry_out(&stack, &plan).await;
+    let of_call = BTreeSet::from([format!("{CALLS_TABLE} {id}"), format!("{INBOX_TABLE} switchhook:{id}/created")]);
+    assert_eq!(places_in_stack(&world).await, of_call);
+
+    let (code, answer) = send(&world, "POST", &format!("/call/cancel?id={id}"), None, &Value::Null).await;
+    assert!(code.is_success(), "{answer}");
+    let plan = plan_of_last_hour(&world, calls(&["entity:x-calcom:b1"])).await;
+    assert_eq!((plan.skipped_count, carry_out(&stack, &plan).await.counts.skipped), (0, 0), "{plan:#?}");
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
+    world.wait(HOUR * 6).await;
+    assert_eq!(world.cloud.fake().dials(), []);
+}
+
+/// The appointment had begun when it was booked. The operator never named the id that its call would have had.
+#[tokio::test(start_paused = true)]
+async fn booking_without_a_call_is_forgotten_and_the_plan_names_nothing_that_is_missing() {
+    let world = World::with_secret(&bookings::secret());
+    bookings::receive(&world, &[of_attendee(bookings::created("b1", 0, -60))]).await;
+    assert!(bookings::call_id(&world, "b1").await.is_some());
+    let plan = plan_of_last_hour(&world, calls(&["entity:x-calcom:b1"])).await;
+    assert_eq!((plan.not_found.len(), plan.skipped_count), (0, 0), "{plan:#?}");
+    carry_out(&stack(&world), &plan).await;
+    assert_eq!(places_in_stack(&world).await, BTreeSet::new());
 }
 
 #[tokio::test(start_paused = true)]

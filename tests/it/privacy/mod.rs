@@ -58,16 +58,15 @@ async fn finished_call(world: &World, id: &str) {
     }
 }
 
+/// Plans to forget. Only an hour of the inbox is read, because all of its retention takes long.
 async fn planned(stack: &Stack, filter: ForgetFilter, also_do_not_call: bool) -> Plan {
-    let request = ForgetRequest { filter, since: None, also_do_not_call };
+    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call };
     forget::plan(stack, &request, MAX, &mut |_, _| {}).await.unwrap()
 }
 
-/// Plans to forget. Only an hour of the inbox is read, because all of its retention takes long.
+/// Plans to forget, and to leave the do-not-call list as it is.
 async fn plan_of_last_hour(world: &World, filter: ForgetFilter) -> Plan {
-    let stack = crate::repair::stack_of(world);
-    let request = ForgetRequest { filter, since: Some(stack.now().minus(HOUR)), also_do_not_call: false };
-    forget::plan(&stack, &request, MAX, &mut |_, _| {}).await.unwrap()
+    planned(&crate::repair::stack_of(world), filter, false).await
 }
 
 fn calls(ids: &[&str]) -> ForgetFilter {

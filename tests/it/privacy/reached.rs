@@ -25,7 +25,7 @@ use super::{
 };
 use crate::operator::{HOUR, carry_out, carry_out_in_two, stack};
 use crate::outbound::{call_request, create, send};
-use crate::repair::drop_messages;
+use crate::repair::{consume_all, drop_messages};
 use crate::traffic::noise;
 
 const LARGE_CALL: &str = "large";
@@ -171,6 +171,20 @@ async fn dead_letters_of_one_event_are_one_item_and_all_are_deleted() {
     assert_eq!(letters.map(|item| item.messages).collect::<Vec<_>>(), [2], "{plan:#?}");
     assert_eq!(carry_out(&stack, &plan).await.counts.skipped, 0);
     assert!(world.dead_letters().is_empty());
+}
+
+/// The consumer gave the event up before another one made the row. So it arrived before the time since which the index is read.
+#[tokio::test(start_paused = true)]
+async fn event_of_a_dead_letter_is_erased_whenever_it_arrived() {
+    let world = World::stopped();
+    dead_letter(&world).await;
+    world.wait(MINUTE * 70).await;
+    finished_call(&world, "c1").await;
+    consume_all(&world).await;
+    let plan = plan_of_last_hour(&world, calls(&["c1"])).await;
+    assert_eq!(carry_out(&stack(&world), &plan).await.counts.skipped, 0);
+    assert_eq!(places(&world).await, BTreeSet::new());
+    assert!(stored(&world, "generic:dead").await.is_erased());
 }
 
 /// The sender used one event id twice: first for another person's call, then for a call of our person.

@@ -1,16 +1,18 @@
-//! Webhooks that name no call, and are found by the ids and numbers in their bodies.
+//! Webhooks that name no call, and are found by the ids and numbers in their bodies. Rows and webhooks that cannot be read.
 
 use std::collections::BTreeSet;
 
 use serde_dynamo::AttributeValue;
 use serde_json::json;
-use switchhook_domain::{EventId, Provider};
+use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::INBOX_TABLE;
+use switchhook_operate::quarantine::{QuarantineFilter, plan_reprocess};
 use switchhook_tests::{World, generic, text};
 
 use super::places::places;
-use super::{NUMBER, about, calls, number, plan_of_last_hour, stored};
+use super::{MAX, NUMBER, about, calls, finished_call, number, plan_of_last_hour, stored};
 use crate::operator::{carry_out, stack};
+use crate::repair::{consume_all, drop_messages};
 
 /// Posts a webhook that cannot be read, and names no call. Returns its id.
 async fn unreadable(world: &World, note: &str) -> EventId {
@@ -74,4 +76,49 @@ async fn stored_webhook_that_cannot_be_read_stops_no_plan() {
         carry_out(&stack(&world), &plan).await;
         assert!(stored(&world, named.as_str()).await.is_erased());
     }
+}
+
+/// The row of one of the person's calls cannot be read any more.
+#[tokio::test(start_paused = true)]
+async fn row_that_cannot_be_read_is_skipped_and_stops_no_plan() {
+    let world = World::stopped();
+    for id in ["c1", "c2"] {
+        finished_call(&world, id).await;
+    }
+    consume_all(&world).await;
+    world.alter_text("c1", "job", "LOST").await;
+    let plan = plan_of_last_hour(&world, number()).await;
+    let skipped = plan.skipped.iter().find(|skipped| skipped.item == "c1").unwrap_or_else(|| panic!("{plan:#?}"));
+    assert!(skipped.reason.contains("could not read"), "{plan:#?}");
+    assert!(plan.items.iter().all(|item| item.call_id == Some(CallId::new("c2"))), "{plan:#?}");
+    assert_eq!(carry_out(&stack(&world), &plan).await.counts.skipped, 0);
+    assert!(world.call("c2").await.forgotten_at.is_some());
+    assert!(places(&world).await.iter().all(|place| place.contains("c1")), "{:#?}", places(&world).await);
+}
+
+/// An older version could not read the webhook, and stored it without its call. That call goes on, and this version can read the webhook.
+#[tokio::test(start_paused = true)]
+async fn webhook_that_is_read_after_it_was_erased_forgets_no_call() {
+    let mut world = World::stopped();
+    world.accept(Provider::Generic, &generic("live", "ringing", "RINGING", 1)).await;
+    consume_all(&world).await;
+    let answered = world.accept(Provider::Generic, &about("live", "answered", "ANSWERED", 3, "my hip is broken")).await;
+    drop_messages(&world);
+    let mut item = world.item(INBOX_TABLE, answered.as_str()).await;
+    item.remove("call_id");
+    item.insert("disposition".to_owned(), AttributeValue::S("quarantined".to_owned()));
+    world.put_item(INBOX_TABLE, item).await;
+    let stack = stack(&world);
+    let plan = plan_of_last_hour(&world, number()).await;
+    assert_eq!(plan.items.len(), 1, "{plan:#?}");
+    carry_out(&stack, &plan).await;
+    assert!(stored(&world, answered.as_str()).await.is_erased());
+
+    world.start();
+    let only = QuarantineFilter { event_ids: vec![answered.clone()], ..QuarantineFilter::default() };
+    let plan = plan_reprocess(&stack, &only, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    let call = world.call("live").await;
+    assert!(call.contains_event(&answered) && call.forgotten_at.is_none(), "{call:?}");
 }

@@ -116,19 +116,21 @@ fn window_is_text_or_json() {
     });
     assert_eq!(serde_json::to_value(window(text)).unwrap(), json);
     assert_eq!(serde_json::from_value::<CallingWindow>(json).unwrap(), window(text));
-    for text in [
-        "",
-        "UTC",
-        "UTC 09:00",
-        "UTC 9:00-18:00",
-        "UTC 09:00-18:60",
-        "UTC 24:00-18:00",
-        "UTC 09:00-18:00 mon tue",
-        "UTC 09:00-18:00 monday",
-        "UTC 09:00-18:00 2026-02-30",
-        "UTC 09:00-18:00 2026-12-25 mon",
+    for (text, error) in [
+        ("", WindowError::Malformed),
+        ("UTC", WindowError::Malformed),
+        ("UTC 09:00", WindowError::MalformedHours),
+        ("UTC 9:00-18:00", WindowError::MalformedHours),
+        ("UTC 09:00-18:60", WindowError::MalformedHours),
+        ("UTC 24:00-18:00", WindowError::MalformedHours),
+        ("UTC 09:00-18:00 mon tue", WindowError::Malformed),
+        ("UTC 09:00-18:00 monday", WindowError::UnknownDay),
+        ("UTC 09:00-18:00 mon,tues", WindowError::UnknownDay),
+        ("UTC 09:00-18:00 2026-02-30", WindowError::UnknownDate),
+        ("UTC 09:00-18:00 mon 2026-12-25,2026-13-01", WindowError::UnknownDate),
+        ("UTC 09:00-18:00 2026-12-25 mon", WindowError::Malformed),
     ] {
-        assert_eq!(text.parse::<CallingWindow>(), Err(WindowError::Malformed), "{text}");
+        assert_eq!(text.parse::<CallingWindow>(), Err(error), "{text}");
     }
 }
 
