@@ -12,6 +12,13 @@ const SCHEMA_VERSION = 1;
 // Domain events have some hundred bytes, and at most 256 KB.
 const BODY_BYTES_MAX = 256 * 1024;
 
+for (const name of ['SWITCHHOOK_KEYS', 'EVENTS_FOLDER', 'PORT']) {
+    if (!process.env[name]) {
+        console.error(`the environment variable ${name} is missing`);
+        process.exit(1);
+    }
+}
+
 // An empty key would let everybody in, and a short one can be guessed.
 const KEYS = process.env.SWITCHHOOK_KEYS.split(',').filter(Boolean);
 if (KEYS.some((key) => key.length < 16)) {

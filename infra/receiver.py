@@ -36,6 +36,10 @@ SCHEMA_VERSION = 1
 # Domain events have some hundred bytes, and at most 256 KB.
 BODY_BYTES_MAX = 256 * 1024
 
+for name in ("SWITCHHOOK_KEYS", "EVENTS_FOLDER", "PORT"):
+    if not os.environ.get(name):
+        sys.exit(f"the environment variable {name} is missing")
+
 # An empty key would let everybody in, and a short one can be guessed.
 KEYS = [key for key in os.environ["SWITCHHOOK_KEYS"].split(",") if key]
 if any(len(key) < 16 for key in KEYS):

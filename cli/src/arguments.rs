@@ -57,8 +57,8 @@ A command needs a stack. The first of these that names one decides:
   3. the file ~/.config/switchhook/config.json: {\"stack\": \"NAME\", \"region\": \"REGION\"} or {\"to\": \"URL\"}
   4. a running `switchhook dev`, if only one runs
 
-Exit status: 0 if everything is right, 1 if something is wrong, 2 if the command could not be carried out, 3 if it was refused,
-141 if the reader of its output ended first, as in `switchhook call list | head -1`.";
+Exit status: 0 if everything is right, 1 if something is wrong or nothing was found, 2 if the command could not be carried out, 3 if it
+was refused, 141 if the reader of its output ended first, as in `switchhook call list | head -1`. The help of a command says more.";
 
 /// Turns webhooks of telephony providers into one correct state per call. This tool runs Switchhook on your machine,
 /// and inspects and operates a deployed stack

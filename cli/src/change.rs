@@ -292,15 +292,10 @@ fn finish(
 fn ended(run: &Run, plan: &Plan) -> Ended {
     let left_in_plan = match run.verb {
         // A dead letter that cannot be redriven stays in the queue. A person whose call goes on is not forgotten. A call that cannot be
-        // repaired stays wrong. A call that cannot be read may be dialled again.
-        Verb::Redrive | Verb::Forget | Verb::Verify | Verb::Refill | Verb::Stop => plan.skipped_count,
+        // repaired stays wrong. A call that cannot be read may be dialled again, and its domain events are not published.
+        Verb::Redrive | Verb::Forget | Verb::Verify | Verb::Refill | Verb::Stop | Verb::Republish => plan.skipped_count,
         // A selection by time may hold webhooks that never can be folded.
-        Verb::Replay
-        | Verb::Reprocess
-        | Verb::DiscardDeadLetters
-        | Verb::DiscardQuarantined
-        | Verb::Republish
-        | Verb::Copy => 0,
+        Verb::Replay | Verb::Reprocess | Verb::DiscardDeadLetters | Verb::DiscardQuarantined | Verb::Copy => 0,
     };
     let is_whole = !plan.capped && plan.not_found.is_empty() && run.counts.skipped + left_in_plan == 0;
     match run.state {

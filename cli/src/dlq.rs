@@ -33,8 +33,8 @@ Exit status: 0 if there are dead letters, 1 if there is none, 2 if the stack cou
 
 const REDRIVE_HELP: &str = "\
 The events are sent again from the inbox. An event that the inbox no longer holds is sent from its message. A dead letter is
-deleted once its event is in the call, or is refused there for good. An event that fails again comes back here. The order in which
-events are folded does not change the result.
+deleted once its event is in the call, or is refused there for good. It stays if this version reads the event differently, and the
+call was not folded again. An event that fails again comes back here. The order in which events are folded does not change the result.
 
 Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, the run left an event alone (for example because it was
 not folded in time), or its plan had reached its limit, 2 if the command could not be carried out, 3 if it was refused.";

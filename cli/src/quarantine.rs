@@ -26,6 +26,11 @@ Examples:
 A quarantined event is an authentic webhook that could not be read, or an event for which its call has no room. It is stored, and
 not folded.";
 
+const LIST_HELP: &str = "\
+`switchhook quarantine show` says whether this version can read an event of the list.
+
+Exit status: 0 if there are quarantined events, 1 if there is none, 2 if the stack could not be read.";
+
 const REPROCESS_HELP: &str = "\
 The stored body is read again by the rules of this version, or by the entry that the stack's secret has now for a provider whose name
 begins with x-. An event that can be read is folded as if it had just been accepted, under the id that it always had. The plan says why
@@ -62,6 +67,7 @@ enum QuarantineVerb {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = LIST_HELP)]
 struct List {
     /// Largest number of events
     #[arg(long, value_name = "N", default_value_t = LISTED_DEFAULT)]

@@ -190,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn limit_of_by_attention_is_the_one_that_the_page_describes() {
+        let printed = page::page(&[Traffic::new(1e6)], &reconciler_limits());
+        assert!(printed.contains("With 4 shards S is 2, so m is 2."), "{printed}");
+        // C(2, 2) / 4^1 is 25 %, and C(2, 3) is 0. Each partition takes 1,000 writes.
+        let (keys, keys_together) = (2.0, 2.0);
+        let limit =
+            resource(&Traffic::new(1e6), "writes to `by_attention` per second, while no event can be folded").limit;
+        assert_eq!(limit, keys * 1_000.0 / keys_together);
+    }
+
+    #[test]
     fn loads_are_those_of_a_calculation_by_hand() {
         // 86.4 million webhooks a day are 1,000 a second, about 333.3 calls. A tenth of the calls is dialled.
         let traffic = Traffic::new(86.4e6);

@@ -25,7 +25,8 @@ Examples:
 The events of each call are read from the inbox and folded again. The row must have the same state, history and announcements.
 With --since alone, every call is verified that received an event or was settled since then. So a row that was lost is found too:
 its events name the call. With a CALL, --since is the time from which the events of a call without a row are searched. Events that
-arrived in the last two minutes may still be on their way, so neither a missing event nor a lost row is found by them alone.
+arrived in the last two minutes may still be on their way, so neither a missing event nor a lost row is found by them alone. Events
+that the row of a CALL lacks are looked for in the hour before and after each time that the row knows, and among those that failed.
 
 A CALL may be the key of an entity, such as entity:x-acme:pay_1. Its row must include all its webhooks that arrived since --since, and
 the inbox must hold the latest one that the row names.

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use switchhook_aws::failure::cause_text;
 use switchhook_domain::Timestamp;
 
 /// Returns the text of an error, followed by the texts of its causes.
@@ -13,7 +14,7 @@ pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         text.push_str(": ");
-        text.push_str(&error.to_string());
+        text.push_str(&cause_text(error));
         cause = error.source();
     }
     text

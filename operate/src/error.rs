@@ -4,6 +4,7 @@ mod kind;
 
 use std::error::Error as StdError;
 
+use switchhook_aws::failure::cause_text;
 use switchhook_aws::sign::SignError;
 use switchhook_domain::Timestamp;
 
@@ -51,7 +52,7 @@ impl Error {
         let mut text = self.to_string();
         let mut cause = self.source();
         while let Some(error) = cause {
-            let more = error.to_string();
+            let more = cause_text(error);
             if !text.ends_with(&more) {
                 text = format!("{text}: {more}");
             }

@@ -24,6 +24,7 @@ use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 pub(crate) use do_not_call::number_of;
+pub(crate) use entity::NOT_FOLDED;
 use phones::{could_ring, effect_without_row};
 
 /// Concurrent reads of the events of one call.

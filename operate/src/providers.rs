@@ -15,7 +15,7 @@ use crate::time_text;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Configured {
     pub provider: Provider,
-    /// Number of keys that verify its webhooks.
+    /// Number of keys that verify its webhooks, Twilio's shared keys included.
     pub keys: usize,
     /// True if it has an account that places calls.
     pub dial: bool,
@@ -78,7 +78,7 @@ impl Configured {
             let (keys, account) = (webhook_keys.config(provider), dial_accounts.config(provider));
             (keys.is_some() || account.is_some()).then(|| Self {
                 provider,
-                keys: keys.map_or(0, |keys| keys.keys().len()),
+                keys: keys.map_or(0, WebhookConfig::keys_total),
                 dial: account.is_some(),
                 discover: account.is_some_and(AccountConfig::discovers),
             })
@@ -196,6 +196,8 @@ mod tests {
     #[test]
     fn configuration_is_listed_without_keys() {
         let document = r#"{"retell": {"keys": ["hunter2 and more characters", "hunter3 and more characters"], "dial": {"api_key": "hunter4 and more characters"}},
+            "twilio": {"public_url": "https://example.com", "keys": ["hunter6 and more characters"],
+                "shared_keys": [{"id": "1", "key": "hunter7 and more characters"}]},
             "generic": {"keys": ["hunter5 and more characters, 32 or more"]}}"#;
         let file = ProvidersFile::from_json(document).unwrap();
         let list = Configured::list(file.webhook_keys(), file.dial_accounts());
@@ -203,7 +205,7 @@ mod tests {
         assert!(!json.contains("hunter"), "{json}");
         assert_eq!(
             list.iter().map(|one| (one.provider, one.keys, one.dial)).collect::<Vec<_>>(),
-            [(Provider::Retell, 2, true), (Provider::Generic, 1, false)]
+            [(Provider::Retell, 2, true), (Provider::Twilio, 2, false), (Provider::Generic, 1, false)]
         );
     }
 

@@ -226,6 +226,24 @@ async fn matches(
     Ok(matches)
 }
 
+/// Returns the ids of events of a call that its row may lack. A replay finds those that arrived in the minutes around the times that the row knows.
+/// These are the latest minutes, a day together at most. Those that are retried, wait or are dead letters are found whenever they arrived.
+pub(crate) async fn received_around(stack: &Stack, row: &Call) -> Result<Vec<EventId>, Error> {
+    let ids = &ids_of(row);
+    let filter = &ReplayFilter { call: Some(row.call_id.clone()), ..ReplayFilter::default() };
+    let mut minutes = minutes_of(filter, Some(row), stack.now());
+    minutes.drain(..minutes.len().saturating_sub(CALL_MINUTES_MAX));
+    let buckets = minutes.into_iter().flat_map(|minute| {
+        let shards: BTreeSet<u64> = ids.iter().map(|id| stack.inbox.shard_of_call(id, minute)).collect();
+        shards.into_iter().map(move |shard| (minute, shard))
+    });
+    let found = buckets.map(|(minute, shard)| received(stack, minute, shard, filter, ids, READ_MAX));
+    let found = concurrently(CONCURRENCY, found).await?;
+    let mut received: Vec<EventId> = found.into_iter().flatten().map(|candidate| candidate.event_id).collect();
+    received.extend(stack.inbox.unfolded_events(ids).await?.into_iter().filter_map(|mark| mark.event_id));
+    Ok(received)
+}
+
 fn of_entry(row: &Call, entry: &switchhook_domain::HistoryEntry) -> Candidate {
     Candidate {
         event_id: entry.source_event_id.clone(),

@@ -20,6 +20,7 @@ use crate::concurrent::concurrently;
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
+use crate::forecast::NOT_FOLDED;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
@@ -30,6 +31,8 @@ const LOOK_BACK: Duration = Duration::from_secs(6 * 60 * 60);
 const CLOCK_MARGIN: Duration = Duration::from_secs(60);
 /// Rows read at the same time.
 const CONCURRENCY: usize = 16;
+/// Pauses before events that the bus refused are sent again, in milliseconds.
+const REFUSED_PAUSES_MS: [u64; 5] = [200, 500, 1_000, 2_000, 4_000];
 
 /// Calls and entities whose domain events are published again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -141,7 +144,18 @@ pub async fn plan(
     items.extend(messages);
     let filter = json!({ "republish": filter, "failures": failures });
     let not_found = Vec::new();
-    Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined, not_found }.into_plan(stack).await
+    let draft = Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined, not_found };
+    let mut plan = draft.work_out(stack).await?;
+    // The relay never had the domain event of an event that is not folded.
+    let not_folded = plan.skipped.iter().filter(|skipped| skipped.reason == NOT_FOLDED).count();
+    if plan.skipped_count > not_folded && plan.items.iter().any(|item| item.action == Action::DeleteRelayFailure) {
+        // Without the messages, nobody would find again what this version cannot read.
+        plan.items.retain(|item| item.action != Action::DeleteRelayFailure);
+        let kept = "the messages of the relay stay in their queue, because something was skipped. They name its time";
+        plan.warnings.push(kept.to_owned());
+    }
+    plan.store(stack).await?;
+    Ok(plan)
 }
 
 /// Returns what the messages of the failures queue say. Receives them, and shows them again at once.
@@ -288,10 +302,18 @@ async fn written_since_failure(
     Ok(unique.into_iter().collect())
 }
 
+/// Publishes domain events. The bus refuses single events above its rate limit, and the SDK repeats whole requests alone. So refused events
+/// are sent again, after growing pauses.
 async fn publish(bus: &Bus, events: Vec<OutboxEvent>) -> Result<u64, switchhook_aws::Error> {
     for chunk in events.chunks(BATCH_MAX) {
-        if let Some((_, reason)) = bus.publish(chunk).await?.into_iter().next() {
-            return Err(switchhook_aws::Error::PublishRefused(reason));
+        let mut left: Vec<&OutboxEvent> = chunk.iter().collect();
+        let mut pauses = REFUSED_PAUSES_MS.into_iter();
+        loop {
+            let refused = bus.publish(left.iter().copied()).await?;
+            let Some((_, reason)) = refused.first() else { break };
+            let Some(pause) = pauses.next() else { return Err(switchhook_aws::Error::PublishRefused(reason.clone())) };
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            left = refused.iter().filter_map(|(at, _)| left.get(*at).copied()).collect();
         }
     }
     Ok(events.len() as u64)

@@ -8,6 +8,7 @@
 //! planned state, the item is skipped and named. A run makes no phone ring that its plan did not count.
 
 mod id;
+mod page;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
-use switchhook_domain::{Disposition, ProviderEvent, Timestamp, Transition};
+use switchhook_domain::{Disposition, Timestamp};
 
 use crate::act;
 use crate::audit::{self, AuditRecord, Counts, Moment, Operation};
@@ -24,9 +25,10 @@ use crate::copy;
 use crate::dead_letters;
 use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
-use crate::forecast::{Forecast, Step};
+use crate::forecast::{Forecast, NOT_FOLDED, Step};
 use crate::plan::{self, Action, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
 use crate::quarantine;
+use crate::run::page::PageWork;
 use crate::stack::{OPERATOR_RETENTION, Stack};
 use crate::time_text;
 
@@ -243,6 +245,11 @@ impl Run {
         self.counts.to_string()
     }
 
+    /// True if an item of a call was left alone, which has domain events that nobody has published.
+    fn has_left_call(&self) -> bool {
+        self.skipped.iter().any(|skipped| skipped.call_id.is_some() && skipped.reason != NOT_FOLDED)
+    }
+
     fn skip(&mut self, item: &PlanItem, reason: String) {
         self.counts.skipped += 1;
         if self.skipped.len() < NAMED_MAX {
@@ -250,26 +257,6 @@ impl Run {
             self.skipped.push(Skipped { item: item.0, call_id: item.1, reason });
         }
     }
-}
-
-/// Work of one page, after every item was checked.
-#[derive(Default)]
-struct PageWork {
-    /// Next rows of placed calls, each with its item. They are stored before anything is queued.
-    rows: Vec<(PlanItem, Transition)>,
-    /// Events to queue, in order.
-    sends: Vec<SentAgain>,
-    /// Events that ask for a refold. They are queued after the other events of their call.
-    refolds: Vec<ProviderEvent>,
-    acts: Vec<PlanItem>,
-    /// Parts of tables to copy.
-    copies: Vec<PlanItem>,
-    /// Items whose dead letter or notice is deleted once their event is in its call.
-    finishing: Vec<PlanItem>,
-    /// Items that are counted as unchanged.
-    unchanged: Vec<PlanItem>,
-    /// Items whose events may have been quarantined. Replayed ones are taken off the list once they are queued.
-    replayed: Vec<PlanItem>,
 }
 
 impl Held<'_> {
@@ -313,6 +300,11 @@ impl Held<'_> {
             | Verb::Forget => usize::try_from(self.run.rate).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX),
         };
         let mut end = (self.run.position + size).min(items.len());
+        // What tells of unpublished calls is deleted last, and only if no call was left alone.
+        let first_failure = items.iter().position(|item| item.action == Action::DeleteRelayFailure);
+        if let Some(first) = first_failure.filter(|first| *first > self.run.position) {
+            end = end.min(first);
+        }
         let call_before = |index: usize| items.get(index).and_then(|item| item.call_id.as_ref());
         while end < items.len() && call_before(end).is_some() && call_before(end) == call_before(end - 1) {
             end += 1;
@@ -409,9 +401,8 @@ impl Held<'_> {
                     self.run.counts.done += 1;
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
                 }
-                (Some(objection), Step::ReadsDifferently(decided)) if has_added_refold || decided.is_some() => {
-                    self.run.skip(item, objection.clone());
-                }
+                // The refold is left alone, so the call would stay as it is, and its dead letter would be gone.
+                (Some(objection), Step::ReadsDifferently(_)) => self.run.skip(item, objection.clone()),
                 (None, Step::Refold(drift)) if index >= planned_items => work.refolds.push(*drift),
                 (Some(_), Step::Refold(_)) if index >= planned_items => {}
                 (_, Step::Unchanged | Step::ReadsDifferently(_)) => {
@@ -445,6 +436,9 @@ impl Held<'_> {
                     self.run.counts.done += 1;
                 }
                 (None, Step::Act) if item.action == Action::CopyPart => work.copies.push(item.clone()),
+                (None, Step::Act) if item.action == Action::DeleteRelayFailure && self.run.has_left_call() => {
+                    self.run.skip(item, "the message stays, because a call was left alone".to_owned());
+                }
                 (None, Step::Act) => {
                     work.acts.push(item.clone());
                     self.run.counts.done += 1;

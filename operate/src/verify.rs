@@ -26,6 +26,7 @@ use crate::draft::Draft;
 use crate::error::Error;
 use crate::forecast;
 use crate::plan::{Action, Plan, PlanItem, Verb};
+use crate::replay::received_around;
 use crate::selection::{self, Progress, Selected};
 use crate::stack::Stack;
 
@@ -178,7 +179,7 @@ pub async fn verify(
     let (entities, named): (CallEvents, CallEvents) = named.into_iter().partition(|(key, _)| key.is_entity());
     let resolved = named.into_iter().map(|(id, events)| async move {
         let searched_as = id.clone();
-        Ok::<_, Error>((searched_as, locate(stack, id, events).await?))
+        Ok::<_, Error>((searched_as, locate(stack, id, events, is_search).await?))
     });
     let resolved = concurrently(CONCURRENCY, resolved).await?;
     let mut report = VerifyReport::default();
@@ -296,9 +297,15 @@ impl Located {
     }
 }
 
-async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<Located, Error> {
+/// Reads the row of a call. A search has found its events. Those of a named call are looked for here.
+async fn locate(stack: &Stack, call_id: CallId, mut events: Vec<EventId>, is_search: bool) -> Result<Located, Error> {
     match stack.calls.resolve(&call_id).await {
-        Ok(Resolved { call: Some(call), alias: _ }) => Ok(Located::Row(call.call_id, events)),
+        Ok(Resolved { call: Some(call), alias: _ }) => {
+            if !is_search {
+                events.extend(received_around(stack, &call).await?);
+            }
+            Ok(Located::Row(call.call_id, events))
+        }
         Ok(Resolved { call: None, alias }) => Ok(Located::NoRow(alias.map_or(call_id, |alias| alias.call_id), events)),
         Err(error) if error.is_unreadable() => Ok(Located::Unreadable(call_id, error.to_string())),
         Err(error) => Err(error.into()),
@@ -307,8 +314,8 @@ async fn locate(stack: &Stack, call_id: CallId, events: Vec<EventId>) -> Result<
 
 /// Compares a row with its events. If the row differs, it is read again: an event may have been folded meanwhile.
 ///
-/// `received` are events of the call that were received since the operator's time. Others are searched around its attempts, up to the minute
-/// of `unread_until`.
+/// `received` are events of the call that were received since the operator's time, or around the times that its row knows. Others are searched
+/// around its attempts, up to the minute of `unread_until`.
 async fn verify_call(
     stack: &Stack,
     call_id: CallId,

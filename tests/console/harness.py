@@ -179,7 +179,7 @@ class Dev:
         lines = (ROOT / "README.md").read_text().splitlines()
         (commands,) = (line.removeprefix(LOOK_AT) for line in lines if line.startswith(LOOK_AT))
         demo, dev = (shlex.split(command) for command in commands.split(" && "))
-        assert demo[0] == dev[0] == "switchhook", commands
+        assert demo[0] == dev[0] == "target/debug/switchhook", commands
         subprocess.run(
             [TOOL, *demo[1:], *arguments], cwd=folder.name, capture_output=True, check=True, timeout=10 * WAIT_MAX, env=environment(folder.name)
         )

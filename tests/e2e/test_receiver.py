@@ -134,6 +134,15 @@ def test_a_key_that_a_comma_makes_short_is_refused_at_the_start(sample, tmp_path
     assert ended.returncode == 1 and "fewer than 16 characters" in ended.stderr, ended
 
 
+@pytest.mark.parametrize("missing", ["SWITCHHOOK_KEYS", "EVENTS_FOLDER", "PORT"])
+def test_a_missing_environment_variable_is_named_in_one_line(sample, missing, tmp_path):
+    environment = base_environment() | {"SWITCHHOOK_KEYS": KEY, "EVENTS_FOLDER": str(tmp_path), "PORT": str(free_port())}
+    del environment[missing]
+    command = [interpreter(sample), str(ROOT / "infra" / sample)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert (ended.returncode, ended.stderr) == (1, f"the environment variable {missing} is missing\n")
+
+
 def test_what_can_never_be_read_is_refused_so_that_it_is_not_repeated(sample, tmp_path):
     """EventBridge repeats 401, 407, 409, 429 and 5xx, and nothing else."""
     with running(sample, tmp_path) as receiver:

@@ -38,7 +38,7 @@ mod traffic;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use output::Summary;
@@ -51,6 +51,8 @@ use crate::shell::{program, shell_word};
 
 /// Largest number of calls in one run. It limits the memory that a run needs.
 const CALLS_MAX: u64 = 100_000;
+const CALLS_DEFAULT: u64 = 200;
+const SEED_DEFAULT: u64 = 1;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -75,10 +77,10 @@ Exit status: 0 if everything is right, 1 if something is wrong, 2 if the demo co
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
     /// Number of calls to play
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=CALLS_MAX))]
+    #[arg(long, value_name = "N", default_value_t = CALLS_DEFAULT, value_parser = clap::value_parser!(u64).range(1..=CALLS_MAX))]
     calls: u64,
     /// Seed of all random choices: the same seed gives the same result
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT)]
     seed: u64,
     /// Providers that post webhooks about the calls that others place
     #[arg(long, value_enum, default_value_t)]
@@ -147,15 +149,26 @@ impl Demo {
         output::print_timelines(traffic, observations, out)?;
         writeln!(out)?;
         output::print_summary(summary, observations.wall_time, out)?;
+        let program = program();
         match &self.data {
             Some(path) => {
                 let directory = shell_word(&path.to_string_lossy());
-                writeln!(out, "\nlook at these calls: {} dev --data {directory} --freeze", program())
+                writeln!(out, "\nlook at these calls: {program} dev --data {directory} --freeze")
             }
             None => writeln!(
                 out,
-                "\nlook at these calls: switchhook demo --data calls && switchhook dev --data calls --freeze"
+                "\nlook at these calls: {program} demo{} --data calls && {program} dev --data calls --freeze",
+                self.choice()
             ),
         }
+    }
+
+    /// Returns the options that choose the calls of this run, as a command line has them. It leaves out those with their default values.
+    fn choice(&self) -> String {
+        let calls = (self.calls != CALLS_DEFAULT).then(|| format!(" --calls {}", self.calls));
+        let seed = (self.seed != SEED_DEFAULT).then(|| format!(" --seed {}", self.seed));
+        let senders = self.providers.to_possible_value().filter(|_| self.providers != Senders::default());
+        let providers = senders.map(|senders| format!(" --providers {}", senders.get_name()));
+        [calls, seed, providers].into_iter().flatten().collect()
     }
 }

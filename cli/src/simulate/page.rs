@@ -25,9 +25,9 @@ const FORMULAS: &str = "\
 ## Limits and their formulas
 
 The load at the busiest time is the load at the mean times `p`. Names of units mean the last column of the table above. A partition
-of a table or index takes 1,000 write units per second and 10 GB. Each has at least 4, so its partitions are the largest of 4, its
-write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up. A limit that depends on partitions grows with the traffic.
-It is met at the smallest number of webhooks a day for which load and limit are equal.
+of a table or index takes 1,000 write units per second and 10 GB. A GB has 2³⁰ bytes, and only a GB of logs has 10⁹. Each table and index
+has at least 4 partitions. So their number is the largest of 4, its write units at the busiest time / 1,000, and its bytes / 10 GB, rounded up.
+A limit that depends on partitions grows with the traffic. It is met at the smallest number of webhooks a day for which load and limit are equal.
 
 The stream of the calls table has a shard for each of its partitions. Lambda polls each shard four times a second, and divides the
 records into four batches for the relay (`ParallelizationFactor`). A stack that has stored calls for long has many shards with few records
@@ -36,12 +36,14 @@ the relay.
 
 `by_received` has a new key for each minute and shard, and chance decides which partition takes a key. `m` is the number of keys that
 meet on one partition at most, in 99 % of the minutes. It is the smallest number for which C(S, m + 1) / P^m is at most 1 %. S is the
-number of shards, P the number of partitions, and C(S, m + 1) the number of groups of m + 1 keys. Each group meets with a chance of
-1 / P^m. The same holds for the keys of `by_attention`. They stay the same, but nothing is written to them before an incident. DynamoDB gives
-a key a partition of its own only after it had many writes for some time, as the keys of `by_wake` have. So `by_attention` has the 4 partitions
-of a new index, unless it was [warmed](deploy.md#warm-indexes). \"At most\" is its limit with 40 partitions, the quota of an index. If no event
-at all can be folded, that load is short. Once 120,000 messages are in flight, the queue hands out only as many as leave it: 120,000 / t
-per second.
+number of keys, which for `by_received` is the number of shards. P is the number of partitions, and C(S, m + 1) the number of groups of
+m + 1 keys. Each group meets with a chance of 1 / P^m.
+
+`by_attention` has half as many keys as shards. With 4 shards S is 2, so m is 2. Its keys stay the same, but nothing is written to them before an
+incident, so the same formula holds. DynamoDB gives a key a partition of its own only after it had many writes for some time, as the keys of
+`by_wake` have. So `by_attention` has the 4 partitions of a new index, unless it was [warmed](deploy.md#warm-indexes). \"At most\" is its limit
+with 40 partitions, the quota of an index. If no event at all can be folded, that load is short. Once 120,000 messages are in flight, the queue
+hands out only as many as leave it: 120,000 / t per second.
 
 The number of partitions in `x` is not rounded up. `ParallelizationFactor`, the workers of `RepairQueueMapping` and `MemorySize` are lines of
 template.yaml, and not parameters. \"Used\" is rounded up to a whole percent.
@@ -76,9 +78,9 @@ const LEFT_OUT: &str = "\
   The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` counts the time that it leaves out.
 - Refolds. A refold reads the index entries of the minutes of a call, from 2 before its start until 15 after its end. It reads at most 160
   pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
-  million webhooks a day. Then the refold is refused, and P2-refold-limit goes off. More shards help.
+  million webhooks a day. Then the refold is refused, and P2RefoldLimitAlarm goes off. More shards help.
 - Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
-- Events that fail with a lasting error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
+- Events that fail with a permanent error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
   pause the sweep. An event that fails for more than two minutes has no message, and is tried ten more times within two hours.
 - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
   at once.

@@ -1,10 +1,11 @@
 //! `switchhook demo` by its properties. The figures themselves may change with the stack.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, wait_for};
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, wait_for, without_choice};
 
 fn run(calls: &str, seed: &str) -> Value {
     let output = switchhook(&["demo", "--calls", calls, "--seed", seed, "--json"]);
@@ -53,7 +54,10 @@ fn calls_that_every_provider_reports_come_out_right() {
 
 #[test]
 fn two_hundred_calls_come_out_right() {
-    let output = switchhook(&["demo"]);
+    // The same command as in `make demo`.
+    let mut demo = Command::new(PROGRAM);
+    demo.arg0("target/debug/switchhook").arg("demo");
+    let output = without_choice(&mut demo).output().expect("the binary starts");
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}");
     for figure in ["wrong calls", "other differences", "phones rang twice"] {
@@ -89,6 +93,16 @@ fn readme_shows(printed: &str) {
 }
 
 #[test]
+fn last_line_shows_the_calls_that_were_played() {
+    let arguments = ["demo", "--calls", "4", "--seed", "3", "--providers", "all"];
+    let output = switchhook(&arguments);
+    let printed = text(&output.stdout);
+    let (demo, dev) = (arguments.join(" "), "dev --data calls --freeze");
+    let expected = format!("look at these calls: {PROGRAM} {demo} --data calls && {PROGRAM} {dev}");
+    assert_eq!(printed.lines().last(), Some(expected.as_str()), "{printed}{}", text(&output.stderr));
+}
+
+#[test]
 fn finished_stack_is_kept_and_looked_at() {
     let scratch = Scratch::new();
     let data = scratch.0.join("calls");
@@ -121,6 +135,12 @@ fn finished_stack_is_kept_and_looked_at() {
         let refused = send(&stack);
         assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
         assert!(text(&refused.stdout).contains("this stack is frozen"), "{}", text(&refused.stdout));
+        for command in [&["dlq", "list"][..], &["reconcile"]] {
+            let refused = stack.switchhook(command);
+            let errors = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{command:?}: {errors}");
+            assert!(errors.contains(": this stack is frozen, so nothing"), "{command:?}: {errors}");
+        }
         (list, stack.get("/calls?limit=100").expect("the calls"), status)
     };
     let (first, later, status) = looked();

@@ -185,6 +185,14 @@ fn help_of_quarantine_reprocess() {
 }
 
 #[test]
+fn every_list_says_how_it_ends_if_it_is_empty() {
+    for list in ["audit", "dlq", "event", "quarantine", "run"] {
+        let help = help(&[list, "list", "--help"]);
+        assert!(help.contains(", 1 if there is none, ") || help.contains(", 1 if none was, "), "{help}");
+    }
+}
+
+#[test]
 fn arguments_that_make_no_sense_are_refused() {
     for (arguments, part) in [
         (&[][..], "Usage"),
@@ -218,6 +226,10 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["call", "create", "--provider", "retell", "--to", "http://h"], "--from-number"),
         (&[&CREATE[..], &["--provider", "nobody"]].concat(), "unknown provider"),
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
+        (
+            &[&CREATE[..], &["--provider", "retell", "--window", "UTC 09:00-18:00 mon,tues"]].concat(),
+            "a day of the window is none of mon, tue",
+        ),
         (&[&CREATE[..], &["--provider", "retell", "--metadata", "fake"]].concat(), "not NAME=VALUE"),
         (
             &[&CREATE[..], &["--provider", "retell", "--metadata", "a=1", "--metadata", "b=1", "--metadata", "a=2"]]

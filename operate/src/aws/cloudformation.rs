@@ -100,12 +100,13 @@ fn resources(body: &str) -> Vec<Resource> {
 /// Returns the earliest failure of the latest operation in a page of events, which lists the latest event first. The flag is
 /// true if the page contains the start of that operation.
 fn earliest_failure(body: &str) -> (Option<(String, String)>, bool) {
-    let names = ["LogicalResourceId", "ResourceType", "ResourceStatus", "ResourceStatusReason"];
+    let names = ["LogicalResourceId", "StackId", "PhysicalResourceId", "ResourceStatus", "ResourceStatusReason"];
     let mut earliest = None;
-    for [logical_id, kind, status, reason] in xml::members(body, "StackEvents", names) {
+    for [logical_id, stack_id, physical_id, status, reason] in xml::members(body, "StackEvents", names) {
         if status.ends_with("_FAILED") && !CANCELLED.iter().any(|cancelled| reason.starts_with(cancelled)) {
             earliest = Some((logical_id, reason));
-        } else if kind == "AWS::CloudFormation::Stack"
+        // A nested stack is a stack too. Its rollback comes after the failure.
+        } else if stack_id == physical_id
             && matches!(status.as_str(), "CREATE_IN_PROGRESS" | "UPDATE_IN_PROGRESS" | "DELETE_IN_PROGRESS")
         {
             return (earliest, true);
@@ -171,15 +172,17 @@ mod tests {
     /// Events of a creation that was rolled back after an earlier, failed creation. The latest comes first.
     const EVENTS: &str = r#"<DescribeStackEventsResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/">
   <DescribeStackEventsResult><StackEvents>
-    <member><LogicalResourceId>switchhook</LogicalResourceId><ResourceType>AWS::CloudFormation::Stack</ResourceType>
+    <member><StackId>s1</StackId><LogicalResourceId>switchhook</LogicalResourceId><PhysicalResourceId>s1</PhysicalResourceId>
       <ResourceStatus>ROLLBACK_COMPLETE</ResourceStatus></member>
-    <member><LogicalResourceId>ApiFunction</LogicalResourceId><ResourceType>AWS::Lambda::Function</ResourceType>
+    <member><StackId>s1</StackId><LogicalResourceId>ForwardStack</LogicalResourceId><PhysicalResourceId>s2</PhysicalResourceId>
+      <ResourceStatus>DELETE_IN_PROGRESS</ResourceStatus></member>
+    <member><StackId>s1</StackId><LogicalResourceId>ApiFunction</LogicalResourceId><PhysicalResourceId/>
       <ResourceStatus>CREATE_FAILED</ResourceStatus><ResourceStatusReason>Resource creation cancelled</ResourceStatusReason></member>
-    <member><LogicalResourceId>EventsQueue</LogicalResourceId><ResourceType>AWS::SQS::Queue</ResourceType>
+    <member><StackId>s1</StackId><LogicalResourceId>EventsQueue</LogicalResourceId><PhysicalResourceId/>
       <ResourceStatus>CREATE_FAILED</ResourceStatus><ResourceStatusReason>the queue exists</ResourceStatusReason></member>
-    <member><LogicalResourceId>switchhook</LogicalResourceId><ResourceType>AWS::CloudFormation::Stack</ResourceType>
+    <member><StackId>s1</StackId><LogicalResourceId>switchhook</LogicalResourceId><PhysicalResourceId>s1</PhysicalResourceId>
       <ResourceStatus>CREATE_IN_PROGRESS</ResourceStatus></member>
-    <member><LogicalResourceId>EventBus</LogicalResourceId><ResourceType>AWS::Events::EventBus</ResourceType>
+    <member><StackId>s1</StackId><LogicalResourceId>EventBus</LogicalResourceId><PhysicalResourceId/>
       <ResourceStatus>CREATE_FAILED</ResourceStatus><ResourceStatusReason>an older failure</ResourceStatusReason></member>
   </StackEvents><NextToken>more</NextToken></DescribeStackEventsResult></DescribeStackEventsResponse>"#;
 
@@ -187,7 +190,7 @@ mod tests {
     fn first_failure_of_the_latest_operation_is_found() {
         let failure = Some(("EventsQueue".to_owned(), "the queue exists".to_owned()));
         assert_eq!(earliest_failure(EVENTS), (failure.clone(), true));
-        let (page, _) = EVENTS.split_once("<member><LogicalResourceId>switchhook</LogicalResourceId><ResourceType>AWS::CloudFormation::Stack</ResourceType>\n      <ResourceStatus>CREATE_IN_PROGRESS").unwrap();
+        let (page, _) = EVENTS.split_once("<member><StackId>s1</StackId><LogicalResourceId>switchhook</LogicalResourceId><PhysicalResourceId>s1</PhysicalResourceId>\n      <ResourceStatus>CREATE_IN_PROGRESS").unwrap();
         let page = format!("{page}</StackEvents></DescribeStackEventsResult></DescribeStackEventsResponse>");
         assert_eq!(earliest_failure(&page), (failure, false));
         assert_eq!(next_token(EVENTS).as_deref(), Some("more"));

@@ -11,6 +11,9 @@ use crate::error::Error;
 use crate::plan::{Action, Effect, PlanItem, Subject};
 use crate::stack::Stack;
 
+/// Reason why the domain event of an event is not published again: nothing has published it yet.
+pub(crate) const NOT_FOLDED: &str = "the event is not folded yet: replay it, which publishes it";
+
 /// Returns what `items`, which belong to the entity `key`, would do now.
 pub(super) async fn forecast(
     stack: &Stack,
@@ -85,9 +88,7 @@ fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> 
     match fate {
         Some(EntityFate::Folded(Some(Disposition::Stale))) => Step::Unchanged,
         Some(EntityFate::Folded(_)) => Step::Act,
-        Some(EntityFate::NotFolded) | None => {
-            Step::Skip("the event is not folded yet: replay it, which publishes it".to_owned())
-        }
+        Some(EntityFate::NotFolded) | None => Step::Skip(NOT_FOLDED.to_owned()),
     }
 }
 

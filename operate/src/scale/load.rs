@@ -136,7 +136,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             default(parameter::WEBHOOK_RATE, "WebhookRatePerSecond"),
             "`WebhookRatePerSecond`",
             Effect::RefusesWebhooks,
-            "API Gateway answers 429, and P1-requests-throttled goes off",
+            "API Gateway answers 429, and P1RequestsThrottledAlarm goes off",
         ),
         resource(
             "requests to the HTTP API per second",
@@ -307,7 +307,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             ),
             "`ParallelizationFactor` of `RelayMapping`, at most 10",
             Effect::Delays,
-            "Domain events are late, and P1-relay-age goes off",
+            "Domain events are late, and P1RelayAgeAlarm goes off",
         ),
         resource(
             "`PutEvents` requests per second",
@@ -375,7 +375,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "`IndexShards`, up to the 8 workers of `RepairQueueMapping`, and `MemorySize` of `ReconcilerFunction`",
                 Effect::Delays,
                 "An event that was stored and not queued is folded late. That also happens while many calls are due: each shard has \
-             three wake queues beside the sweep, and 8 workers take turns. `P1EventsNotFoldedAlarm` fires once the sweep is five minutes \
+             three wake queues beside the sweep, and 8 workers take turns. P1EventsNotFoldedAlarm goes off once the sweep is five minutes \
              late",
             ),
         ),
@@ -394,7 +394,7 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 ),
                 "`IndexShards`, at most 99",
                 Effect::Delays,
-                "The sweep takes the load for a backlog, and pauses. `P1EventsNotFoldedAlarm` fires after five minutes",
+                "The sweep takes the load for a backlog, and pauses. P1EventsNotFoldedAlarm goes off after five minutes",
             ),
         ),
         resource(

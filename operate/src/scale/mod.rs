@@ -31,7 +31,7 @@ pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 /// Mean seconds from the arrival of a message in a FIFO queue to its receipt. Others measured a median of 28 ms and a 99th percentile of 645
 /// ms on AWS, in 2022. A lognormal distribution with both has a mean of 70 ms. The mean tells how many messages a queue holds.
 pub const QUEUE_S: f64 = 0.07;
-/// Share of the events that fail lastingly in the row about messages in flight. It is an assumption: one of several providers.
+/// Share of the events that always fail in the row about messages in flight. It is an assumption: one of several providers.
 pub const FAILING_SHARE: f64 = 0.1;
 /// Seconds of an eventually consistent read of one item. It is an assumption.
 pub const READ_S: f64 = 0.005;

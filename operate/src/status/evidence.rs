@@ -283,10 +283,12 @@ fn schedule_line(
     let cause = if is_scheduled {
         text.push_str(", and Lambda dropped them");
         "Lambda does not run the function, and its work waits: it has no free or no reserved concurrency, or no role"
+    } else if is_local {
+        // The stack may have started a moment ago, and its --tick may be long.
+        "`switchhook dev` runs it once per --tick, so two runs may not have been due yet"
     } else {
         "the schedule does not run: its work waits"
     };
-    // A local stack may have started a moment ago, and its --tick may be long.
     let level = if is_local { Level::Unknown } else { Level::Act };
     let advice = Advice { text: cause, runbook: Some(alarm.to_owned()), command };
     Evidence { level, advice: Some(advice), ..fine(name, text) }

@@ -175,6 +175,10 @@ fn page_names_the_longest_value_of_each_parameter() {
         let row = rows.iter().find(|row| row[0] == *name).unwrap();
         let limit = format!("at most {length_max} characters");
         assert!(row.iter().any(|cell| cell.contains(&limit)), "{name}: {limit}");
+        if name == "OutcomeProviders" {
+            let described = include_str!("../../../docs/providers/configured.md");
+            assert!(described.contains(&format!("`{name}`, which has room for {length_max} characters")));
+        }
     }
 }
 

@@ -10,13 +10,14 @@ use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_operate::dead_letters::{
     DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind, find, list, plan_discard, plan_redrive,
 };
-use switchhook_operate::plan::{Plan, Verb};
+use switchhook_operate::plan::{Action, Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{World, down, generic, reads_calls_to_fold, text};
 
 use super::{MAX, carry_out, carry_out_in_two, options, stack};
+use crate::repair::{everything, plan_replay};
 
 /// Time of a slow request: less than an attempt of the client may take.
 const SLOW: Duration = Duration::from_millis(900);
@@ -34,6 +35,32 @@ pub(crate) async fn with_dead_letters() -> World {
     world.wait_for_dead_letters(2).await;
     world.clear_faults();
     world
+}
+
+/// The refold of such a call is left alone. Without its dead letter, nobody would learn that the call is still wrong.
+#[tokio::test(start_paused = true)]
+async fn dead_letter_stays_if_the_refold_of_its_call_is_left_alone() {
+    let world = with_dead_letters().await;
+    let stack = stack(&world);
+    // The events are folded after all, and this version reads one of them differently.
+    carry_out(&stack, &plan_replay(&stack, &everything()).await).await;
+    world.quiesce().await;
+    world
+        .alter_history("c1", |history| {
+            for entry in history.iter_mut() {
+                *entry = entry.replace("ringing", "in_progress");
+            }
+        })
+        .await;
+    let filter = LetterFilter { keys: vec!["generic:e1".to_owned()], ..LetterFilter::default() };
+    let plan = plan_redrive(&stack, &filter, MAX).await.unwrap();
+    let actions: Vec<Action> = plan.items.iter().map(|item| item.action).collect();
+    assert_eq!(actions, [Action::Redrive, Action::Refold], "{plan:?}");
+    world.accept(Provider::Generic, &generic("c1", "e3", "BUSY", 3)).await;
+    world.quiesce().await;
+    let letters = world.dead_letters().len();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "0 done, 0 unchanged, 2 skipped");
+    assert_eq!(world.dead_letters().len(), letters);
 }
 
 async fn listed(world: &World) -> DeadLetters {

@@ -1,11 +1,13 @@
 //! Domain events are published again, with the same ids and the same content.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use switchhook_domain::{CallId, Provider};
-use switchhook_local::RELAY_FAILURES_QUEUE;
+use switchhook_local::bus::BusEvent;
 use switchhook_local::queue::NewMessage;
+use switchhook_local::{CALLS_TABLE, RELAY_FAILURES_QUEUE};
 use switchhook_operate::republish::{RepublishFilter, failures, plan};
 use switchhook_operate::{Error, Refusal, Stack};
 use switchhook_tests::{MINUTE, World, generic};
@@ -97,6 +99,62 @@ async fn row_that_cannot_be_read_is_named_and_the_others_are_published() {
     let run = carry_out(&stack, &plan).await;
     assert_eq!(run.result(), "1 done, 0 unchanged, 0 skipped");
     assert!(details(&world).len() > before);
+}
+
+/// The messages of the failures queue are all that names these calls. A newer version reads their rows.
+#[tokio::test(start_paused = true)]
+async fn messages_of_the_relay_stay_while_a_call_is_left_alone() {
+    let mut world = World::new();
+    relay_gives_up(&mut world, &["c1", "c2"]).await;
+    let stack = stack(&world);
+    let failed = failures(&stack).await.unwrap();
+
+    // The run finds a row that cannot be read.
+    let plan = planned(&stack, &RepublishFilter::Failed(None)).await;
+    assert_eq!(plan.items.len(), 2 + failed.len());
+    let row = world.item(CALLS_TABLE, "c1").await;
+    world.alter_text("c1", "job", "NONSENSE").await;
+    let run = carry_out(&stack, &plan).await;
+    assert_eq!((run.counts.done, run.counts.skipped), (1, 1 + failed.len()), "{run:?}");
+    assert_eq!(failures(&stack).await.unwrap(), failed);
+
+    // The plan finds it.
+    let plan = planned(&stack, &RepublishFilter::Failed(None)).await;
+    assert_eq!((plan.items.len(), plan.skipped_count), (1, 1), "{plan:?}");
+    carry_out(&stack, &plan).await;
+    assert_eq!(failures(&stack).await.unwrap(), failed);
+
+    world.put_item(CALLS_TABLE, row).await;
+    let plan = planned(&stack, &RepublishFilter::Failed(None)).await;
+    assert_eq!(carry_out(&stack, &plan).await.counts.skipped, 0);
+    assert!(failures(&stack).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_above_the_rate_of_the_bus_are_published_a_little_later() {
+    let world = World::new();
+    let began = world.now();
+    for call in ["c1", "c2", "c3"] {
+        world.accept(Provider::Generic, &generic(call, call, "RINGING", 0)).await;
+    }
+    world.quiesce().await;
+    let before = details(&world);
+    let stack = stack(&world);
+    let plan = planned(&stack, &RepublishFilter::Since(began)).await;
+    // The bus takes each event at the third try.
+    let tries: Mutex<BTreeMap<String, u32>> = Mutex::default();
+    let refuse = move |event: &BusEvent| {
+        let mut tries = tries.lock().unwrap();
+        let tries = tries.entry(event.detail.clone()).or_default();
+        *tries += 1;
+        (event.detail_type != "operator.action" && *tries < 3).then(|| "ThrottlingException".to_owned())
+    };
+    world.cloud.bus().fail_entries(Some(Arc::new(refuse)));
+    assert_eq!(carry_out(&stack, &plan).await.result(), "3 done, 0 unchanged, 0 skipped");
+    let (mut once, mut twice) = (before.clone(), details(&world)[before.len()..].to_vec());
+    once.sort();
+    twice.sort();
+    assert_eq!(once, twice);
 }
 
 #[tokio::test(start_paused = true)]

@@ -124,6 +124,21 @@ async fn altered_row_is_named_and_repaired_once() {
     assert_eq!((again.matching, found(&again).as_str()), (2, ""));
 }
 
+/// The person confirmed by text message, most of an hour after the call. Then the row was restored to an earlier time.
+#[tokio::test(start_paused = true)]
+async fn event_that_came_long_after_the_last_one_of_the_row_is_missing() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    let row = world.item(CALLS_TABLE, "c1").await;
+    world.wait(MINUTE * 40).await;
+    world.accept(Provider::Generic, &generic("c1", "late", "USER_CONFIRMED", 2_400)).await;
+    world.wait(MINUTE * 3).await;
+    assert_eq!(found(&verified(&world, &calls(&["c1"])).await), "");
+    world.put_item(CALLS_TABLE, row).await;
+    let differences = found(&verified(&world, &calls(&["c1"])).await);
+    assert!(differences.starts_with("c1 differs: missing_event"), "{differences}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn lost_row_is_found_by_its_events_and_rebuilt() {
     let world = World::new();

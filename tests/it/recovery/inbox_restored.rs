@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
+use serde_json::{Value, json};
 use switchhook_domain::{CallId, Disposition, EventId, Provider, Timestamp};
 use switchhook_local::INBOX_TABLE;
 use switchhook_local::connector::Fault;
@@ -20,7 +21,7 @@ use super::{
 use crate::bookings;
 use crate::operator::quarantine::quarantined_by_older_version;
 use crate::operator::reread;
-use crate::outbound::{HOUR, call_request, create};
+use crate::outbound::{HOUR, call_request, create, send};
 use crate::repair::{everything, plan_replay};
 
 /// Creates calls of every kind, and waits until most of them have ended. Returns a backup of the inbox from the start.
@@ -220,6 +221,26 @@ async fn refilled_items_are_kept_no_longer_than_other_items_of_the_inbox() {
         kinds.insert(if key.ends_with("/created") { "creation" } else { key.split(':').next().unwrap() }.to_owned());
     }
     assert_eq!(kinds, BTreeSet::from(["creation", "dials", "generic", "retell", "switchhook"].map(str::to_owned)));
+}
+
+/// The row may be restored to a time before the cancellation as long as the call can become due.
+#[tokio::test(start_paused = true)]
+async fn record_of_a_cancellation_is_kept_as_long_as_the_one_that_was_lost() {
+    let world = World::new();
+    let began = world.now();
+    let backup = back_up(&world, INBOX_TABLE).await;
+    let mut request = call_request("confirms");
+    request["due_at"] = json!(began.plus(HOUR * 24 * 60).to_string());
+    let id = create(&world, &request).await;
+    send(&world, "POST", &format!("/call/cancel?id={id}"), None, &Value::Null).await;
+    world.wait(MINUTE * 3).await;
+    let record = async || world.item(INBOX_TABLE, &format!("dials:{id}")).await["expires_at"].clone();
+    let first = record().await;
+    restore(&world, &backup).await;
+    world.wait(MINUTE * 3).await;
+    let stack = stack(&world);
+    carry_out(&stack, &plan_refill(&stack, began, MAX, &mut |_, _| {}).await.unwrap()).await;
+    assert_eq!(record().await, first);
 }
 
 /// No index names such a call once the inbox has lost the event: it was settled before.

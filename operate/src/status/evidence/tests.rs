@@ -226,5 +226,8 @@ fn local_stack_has_no_alarms_and_may_have_started_just_now() {
     let mut sources = Sources { is_local: true, alarms: None, ..fine() };
     assert_eq!(answers(&sources), [Level::Ok; 3]);
     sources.metrics.as_mut().unwrap().reconciler_runs = Runs::default();
-    assert_eq!(evidence(&sources, "reconciler runs").level, Level::Unknown);
+    let line = evidence(&sources, "reconciler runs");
+    let advice = line.advice.unwrap();
+    assert_eq!(line.level, Level::Unknown);
+    assert!(advice.text.ends_with("two runs may not have been due yet"), "{advice:?}");
 }
