@@ -216,8 +216,8 @@ async fn dial_in_doubt_whose_timeout_began_anew_is_not_looked_up_each_minute() {
     world.wait(MINUTE).await;
     fake.set_mode_of(Provider::Vonage, Mode::Normal);
     world.wait(INACTIVITY_TIMEOUT * 2 / 3).await;
-    let confirmed = json!({"event_type": "USER_CONFIRMED", "event_id": "u1", "call_id": call_id});
-    world.accept(Provider::Generic, &confirmed.to_string()).await;
+    let ringing = json!({"event_type": "RINGING", "event_id": "r1", "call_id": call_id});
+    world.accept(Provider::Generic, &ringing.to_string()).await;
     world.wait(INACTIVITY_TIMEOUT / 3 + MINUTE).await;
     let call = world.call(&call_id).await;
     assert_eq!((call.job.as_str(), call.in_doubt().len()), ("IN_PROGRESS", 1), "{call:?}");
