@@ -138,9 +138,8 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
         left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, now).await)?);
     }
     if let Some(reason @ (StopReason::CanceledByUser | StopReason::BookingChanged)) = call.stop_reason {
-        // As long as the first record: the row may be restored to a time before the cancellation as long as it can become due.
-        let kept_from = call.plan.as_ref().map_or(now, |plan| plan.due_at.max(now));
-        left.extend(unreadable(stack.inbox.record_cancellation(&call.call_id, reason, kept_from, now).await)?);
+        let due_at = call.plan.as_ref().map(|plan| plan.due_at);
+        left.extend(unreadable(stack.inbox.record_cancellation(&call.call_id, reason, due_at, now).await)?);
     }
     for event in call.held_events() {
         left.extend(refill_event(stack, call, &event).await?);

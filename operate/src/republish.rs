@@ -151,7 +151,7 @@ pub async fn plan(
     if plan.skipped_count > not_folded && plan.items.iter().any(|item| item.action == Action::DeleteRelayFailure) {
         // Without the messages, nobody would find again what this version cannot read.
         plan.items.retain(|item| item.action != Action::DeleteRelayFailure);
-        let kept = "the messages of the relay stay in their queue, because something was skipped. They name its time";
+        let kept = "the messages of the relay stay in their queue, because a row or an event cannot be read";
         plan.warnings.push(kept.to_owned());
     }
     plan.store(stack).await?;

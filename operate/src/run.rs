@@ -300,7 +300,7 @@ impl Held<'_> {
             | Verb::Forget => usize::try_from(self.run.rate).unwrap_or(PAGE_MAX).clamp(1, PAGE_MAX),
         };
         let mut end = (self.run.position + size).min(items.len());
-        // What tells of unpublished calls is deleted last, and only if no call was left alone.
+        // The messages that tell of unpublished calls are deleted last, and only if no call was left alone.
         let first_failure = items.iter().position(|item| item.action == Action::DeleteRelayFailure);
         if let Some(first) = first_failure.filter(|first| *first > self.run.position) {
             end = end.min(first);

@@ -184,7 +184,7 @@ struct First {
     has_own_key: bool,
 }
 
-/// Fills in defaults and the key. A row with the content of an earlier one is refused unless both have keys of their own: it is likely a
+/// Fills in defaults and the key. A row with the content of an earlier one is refused, unless both have keys of their own. It is likely a
 /// mistake, and a person would be called twice.
 fn complete(row: &mut Row, name: &str, defaults: &Defaults<'_>, firsts: &mut BTreeMap<String, First>) {
     let own_key = row.body.remove(KEY_FIELD);
@@ -280,7 +280,7 @@ fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, RowsError> {
     Ok(rows)
 }
 
-/// Returns the line of the first quoted cell that does not end as it should, and what is wrong. The CSV reader accepts such a cell, and takes the
+/// Returns the line of the first quoted cell that does not end as it should, and the problem. The CSV reader accepts such a cell, and takes the
 /// rows up to the next quotation mark as a part of it. Their calls would not be created.
 fn wrong_quotation(text: &str) -> Option<(u64, &'static str)> {
     let mut line = 1;

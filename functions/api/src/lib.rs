@@ -164,9 +164,8 @@ impl Api {
 
     /// Records in the inbox that the user canceled a call. So the call stays canceled if its row is lost.
     async fn record_cancellation(&self, call: &Call) -> Result<(), Error> {
-        let now = self.clock.now();
-        let kept_from = call.plan.as_ref().map_or(now, |plan| plan.due_at.max(now));
-        self.inbox.record_cancellation(&call.call_id, StopReason::CanceledByUser, kept_from, now).await
+        let due_at = call.plan.as_ref().map(|plan| plan.due_at);
+        self.inbox.record_cancellation(&call.call_id, StopReason::CanceledByUser, due_at, self.clock.now()).await
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {

@@ -176,7 +176,7 @@ impl Consumer {
 
     /// Records in the inbox that a call was called off. So it stays so if its row is lost.
     async fn record_call_off(&self, call_id: &CallId, due_at: Timestamp, now: Timestamp) -> Result<(), Error> {
-        self.inbox.record_cancellation(call_id, StopReason::BookingChanged, due_at.max(now), now).await
+        self.inbox.record_cancellation(call_id, StopReason::BookingChanged, Some(due_at), now).await
     }
 
     async fn store_call(&self, transition: &Transition) -> Result<bool, Error> {

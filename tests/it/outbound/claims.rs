@@ -175,7 +175,7 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
             StoreOutcome::Committed
         );
         let (reason, now) = (StopReason::BookingChanged, world.now());
-        world.inbox.record_cancellation(&call_id, reason, now, now).await.unwrap();
+        world.inbox.record_cancellation(&call_id, reason, None, now).await.unwrap();
         world.wait(Duration::from_millis(400)).await;
         world.inbox.lift_cancellation(&call_id).await.unwrap();
         let resumed = world.call("booked").await.resume(None, &policy(), world.now()).unwrap();

@@ -166,7 +166,7 @@ async fn discard_of_an_event_of_an_attempt_that_goes_on_counts_its_phone() {
     assert_eq!((plan.phones, plan.calls), (1, 1));
 }
 
-/// When the plan is made, the call has the event of the dead letter, so nothing holds it. Then its row loses the event.
+/// The call has the event of the dead letter when the plan is made, so nothing holds it. Then its row loses the event.
 #[tokio::test(start_paused = true)]
 async fn discard_frees_no_call_whose_phone_its_plan_did_not_count() {
     let (world, call_id, provider_call_id) = dialled("busy,confirms").await;

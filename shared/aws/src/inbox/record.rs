@@ -154,7 +154,10 @@ impl Inbox {
     }
 
     /// Records that a call was canceled, for this reason. The time of an earlier record stays, and so does its reason, unless the user
-    /// cancels a call that its booking has called off. The record is kept for the retention of the inbox after `kept_from`.
+    /// cancels a call that its booking has called off.
+    ///
+    /// The record is kept for the retention of the inbox after now, or after the call was due if that is later. Until then, a row that is
+    /// restored to a time before the cancellation could become due.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
@@ -162,9 +165,10 @@ impl Inbox {
         &self,
         call_id: &CallId,
         reason: StopReason,
-        kept_from: Timestamp,
+        due_at: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), Error> {
+        let kept_from = due_at.map_or(now, |due_at| due_at.max(now));
         let is_by_user = reason == StopReason::CanceledByUser;
         let because = if is_by_user { ":reason" } else { "if_not_exists(canceled_because, :reason)" };
         let request = self

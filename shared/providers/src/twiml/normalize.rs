@@ -173,8 +173,8 @@ fn event_id(callback: &Callback, kind: &Kind, event_type: &str, webhook: &Verifi
     ids::event_id(provider, &suffix)
 }
 
-/// Ids of the events that the status callbacks of a call have. A subscription to some of the statuses numbers them without gaps, so the number
-/// of a callback is at most that of its status among all.
+/// Ids of the events that the status callbacks of a call have. If only some of the statuses are subscribed to, their callbacks are numbered
+/// without gaps. So a callback never has a higher number than with all of them.
 pub(crate) fn callback_event_ids(provider: Provider, call_sid: &str) -> Vec<EventId> {
     let before = [("queued", 0), ("initiated", 0), ("ringing", 1), ("in-progress", 2)].into_iter();
     let endings = ["completed", "busy", "no-answer", "failed", "canceled"].into_iter().map(|status| (status, 3));

@@ -166,25 +166,9 @@ fn direction(call_type: CallType) -> Option<Direction> {
 /// against the report: that nobody was dialled, or that the conversation broke off. No report may come after the answer to a lookup, so there
 /// only a failure before the dial counts.
 fn is_undecided(message: &Message) -> bool {
-    let depends = match message.ended_reason().map(EndedReason::from_name) {
-        Some(EndedReason::TrunkRefused) => true,
-        Some(EndedReason::Fault | EndedReason::NoAssistant) => !message.is_looked_up(),
-        Some(
-            EndedReason::Conversation
-            | EndedReason::Voicemail
-            | EndedReason::Busy
-            | EndedReason::NoAnswer
-            | EndedReason::CallerHungUp
-            | EndedReason::Stopped
-            | EndedReason::NeverDialled(_)
-            | EndedReason::NeverConnected
-            | EndedReason::DialOrTransfer(_)
-            | EndedReason::WrongNumber
-            | EndedReason::Unclear
-            | EndedReason::Unknown,
-        )
-        | None => false,
-    };
+    let reason = message.ended_reason().map(EndedReason::from_name);
+    let depends = matches!(reason, Some(EndedReason::TrunkRefused))
+        || (matches!(reason, Some(EndedReason::Fault | EndedReason::NoAssistant)) && !message.is_looked_up());
     depends && message.started_at().is_none() && message.ended_at().is_none()
 }
 
