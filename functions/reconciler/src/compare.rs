@@ -338,7 +338,8 @@ mod tests {
     fn record_without_a_reason_disagrees_with_no_reason_of_its_webhook_and_never_outranks_it() {
         let read_elevenlabs = |event: &str, data: &serde_json::Value| {
             let time = (event == "call_initiation_failure").then_some(1_767_225_540);
-            let body = json!({"type": event, "event_timestamp": time, "data": data}).to_string().into_bytes();
+            let body = json!({"type": event, "event_timestamp": time, "looked_up": time.is_none(), "data": data});
+            let body = body.to_string().into_bytes();
             reading(&VerifiedWebhook::from_inbox(Provider::ElevenLabs, String::new(), body, 0))
         };
         let metadata = json!({"start_time_unix_secs": 1_767_225_500, "call_duration_secs": 0, "phone_call": {}});

@@ -23,6 +23,14 @@ pub fn distinct_json(body: &[u8]) -> Result<Value, ReadError> {
     Ok(value.0)
 }
 
+/// Parses JSON of any form, for a document whose author may see its content.
+///
+/// # Errors
+/// The text is no JSON. Or an object names a field twice, at any depth: the error is one of the data, and its text names the field.
+pub(crate) fn distinct_document(json: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(json).map(|Distinct(value)| value)
+}
+
 struct Distinct(Value);
 
 impl<'de> Deserialize<'de> for Distinct {
@@ -40,7 +48,7 @@ impl<'de> Deserialize<'de> for Distinct {
                 let mut fields = Map::new();
                 while let Some(name) = map.next_key::<String>()? {
                     if fields.contains_key(&name) {
-                        return Err(A::Error::custom("a field is named twice"));
+                        return Err(A::Error::custom(format!("the field {name:?} is named twice")));
                     }
                     fields.insert(name, map.next_value::<Distinct>()?.0);
                 }

@@ -67,6 +67,14 @@ pub(crate) fn canonical_form(body: &[u8]) -> String {
     form_urlencoded::Serializer::new(String::new()).extend_pairs(parameters).finish()
 }
 
+/// All names and values of a form without separators. They are sorted by name, and the values of one name are in the order of the form, with
+/// their repetitions.
+pub(crate) fn joined_in_order(body: &[u8]) -> String {
+    let mut parameters: Vec<_> = form_urlencoded::parse(body).collect();
+    parameters.sort_by(|(name, _), (other, _)| name.cmp(other));
+    parameters.iter().flat_map(|(name, value)| [&**name, &**value]).collect()
+}
+
 /// First value of a query parameter. `None` if it is missing or blank.
 pub(crate) fn query_value(query: &str, name: &str) -> Option<String> {
     form_urlencoded::parse(query.as_bytes())
@@ -84,6 +92,12 @@ mod tests {
         let form = Form::parse(b"b=2&a=%2B1+x&b=1&b=2&=&c");
         assert!(form == Form::parse(b"c=&=&b=1&b=2&a=%2b1%20x"));
         assert_eq!(form.joined(), "a+1 xb1b2c");
+    }
+
+    #[test]
+    fn values_of_one_name_keep_their_order() {
+        assert_eq!(joined_in_order(b"b=2&a=%2B1+x&b=1&b=2&=&c"), "a+1 xb2b1b2c");
+        assert_eq!(joined_in_order(b""), "");
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub enum LookupAnswer {
     /// The search covered every call that could be ours, and none is. So the provider does not have the call at this
     /// time. Given only for an attempt without a provider call id.
     NotFound,
-    /// The search cannot tell whether one of the provider's calls is ours.
+    /// The search cannot tell whether one of the provider's calls is ours. Or the call is over, and the answer changes no call: for example,
+    /// it is about another leg.
     Undecided { reason: &'static str },
     /// The search cannot tell yet. The provider shows more about a call that it found some time after the end of the call. Ask again later.
     TooEarly { reason: &'static str },

@@ -160,24 +160,34 @@ pub(crate) fn read_answer(
     body: Vec<u8>,
     now: Timestamp,
 ) -> Option<(VerifiedWebhook, ProviderEvent)> {
-    // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
-    let webhook = VerifiedWebhook::new(config.provider, query, body, 0).decided_by(config.decision());
+    let webhook = as_webhook(config, query, body);
     match read(&webhook, now) {
         Reading::Event(event) => Some((webhook, event)),
         Reading::Recorded { .. } | Reading::Quarantined { .. } => None,
     }
 }
 
+/// The webhook that a provider's answer was rewritten as.
+fn as_webhook(config: &AccountConfig, query: &str, body: Vec<u8>) -> VerifiedWebhook {
+    // Only the provider answers on this connection, so its response is as trustworthy as a signed webhook.
+    VerifiedWebhook::new(config.provider, query, body, 0).decided_by(config.decision())
+}
+
 fn lookup_answer(config: &AccountConfig, parsed: ParsedAnswer, now: Timestamp) -> LookupAnswer {
     match parsed {
-        ParsedAnswer::Ended { others, query, body } => match read_answer(config, &query, body, now) {
-            Some((webhook, event)) => {
-                let others = others.into_iter().filter_map(|body| read_answer(config, "", body, now));
-                let others = others.collect();
-                LookupAnswer::Ended { others, webhook, event: Box::new(event) }
+        ParsedAnswer::Ended { others, query, body } => {
+            let webhook = as_webhook(config, &query, body);
+            match read(&webhook, now) {
+                Reading::Event(event) => {
+                    let others = others.into_iter().filter_map(|body| read_answer(config, "", body, now));
+                    let others = others.collect();
+                    LookupAnswer::Ended { others, webhook, event: Box::new(event) }
+                }
+                // The provider works, and a later answer says no more.
+                Reading::Recorded { .. } => LookupAnswer::Undecided { reason: "no_call_event" },
+                Reading::Quarantined { .. } => LookupAnswer::RetryLater { reason: "unreadable" },
             }
-            None => LookupAnswer::RetryLater { reason: "unreadable" },
-        },
+        }
         ParsedAnswer::Alive { provider_call_id } => LookupAnswer::Alive { provider_call_id },
         ParsedAnswer::NotFound => LookupAnswer::NotFound,
         ParsedAnswer::Undecided(reason) => LookupAnswer::Undecided { reason },

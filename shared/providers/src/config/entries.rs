@@ -41,6 +41,8 @@ pub struct Entries<C> {
     edge: Option<ReadEntry<Edge>>,
     /// Problems of the text that these entries were read from.
     problems: Vec<String>,
+    /// True if there is no text, because the request for it failed.
+    is_unread: bool,
 }
 
 /// Entry of one provider, or of the edge, as it was read. A provider that is missing in the map is not named.
@@ -78,19 +80,32 @@ impl<T: Clone> ReadEntry<T> {
 }
 
 impl<C: Clone> Entries<C> {
-    /// Entries of a text that cannot be read: every provider is disabled.
+    /// Entries of a secret whose request failed: every provider is disabled.
     #[must_use]
-    pub fn unreadable(problem: String) -> Self {
+    pub fn unread(problem: String) -> Self {
+        Self { is_unread: true, ..Self::unreadable(problem) }
+    }
+
+    /// Entries of a text that cannot be read: every provider is disabled.
+    fn unreadable(problem: String) -> Self {
         let doubt = Doubt::Unreadable;
         let by_provider = Provider::ALL.into_iter().map(|provider| (provider, ReadEntry::Unclear(doubt))).collect();
-        Self { by_provider, doubt: Some(doubt), edge: Some(ReadEntry::Unclear(doubt)), problems: vec![problem] }
+        let (edge, problems) = (Some(ReadEntry::Unclear(doubt)), vec![problem]);
+        Self { by_provider, doubt: Some(doubt), edge, problems, is_unread: false }
     }
 
     /// Entries of these providers alone.
     pub(super) fn configured(configured: BTreeMap<Provider, C>, edge: Option<Edge>) -> Self {
         let read = |(provider, config)| (provider, ReadEntry::Configured(config));
         let by_provider = configured.into_iter().map(read).collect();
-        Self { by_provider, doubt: None, edge: edge.map(ReadEntry::Configured), problems: Vec::new() }
+        let edge = edge.map(ReadEntry::Configured);
+        Self { by_provider, doubt: None, edge, problems: Vec::new(), is_unread: false }
+    }
+
+    /// True if the request for the secret failed. Another process may have the secret, and its entries may be right.
+    #[must_use]
+    pub const fn is_unread(&self) -> bool {
+        self.is_unread
     }
 
     /// Entry of the edge. **An entry that is wrong counts as [`Entry::Disabled`], and never as missing.** Otherwise a typo
@@ -223,7 +238,7 @@ impl<C: Clone> Entries<C> {
             }
             edge = edge.or(Some(ReadEntry::Unclear(Doubt::UnknownName)));
         }
-        Self { by_provider, doubt: has_unknown.then_some(Doubt::UnknownName), edge, problems }
+        Self { by_provider, doubt: has_unknown.then_some(Doubt::UnknownName), edge, problems, is_unread: false }
     }
 }
 

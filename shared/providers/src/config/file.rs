@@ -39,7 +39,8 @@ impl ProvidersFile {
     ///
     /// # Errors
     ///
-    /// Every problem of the whole document at once. Each names its provider and field, and none shows a value.
+    /// Every problem of the whole document at once. Each names its provider and field, and none shows a value. A document that is no JSON, or
+    /// that names a field twice, has one problem, with its line.
     pub fn from_json(json: &str) -> Result<Self, ConfigError> {
         Self::parse(json, KeyLengths::Enforced)
     }
@@ -50,7 +51,7 @@ impl ProvidersFile {
     ///
     /// The same as [`Self::from_json`].
     pub fn parse(json: &str, lengths: KeyLengths) -> Result<Self, ConfigError> {
-        let document = parse::document(json)?;
+        let document = parse::new_document(json)?;
         let mut problems = Vec::new();
         let (mut webhook_keys, mut dial_accounts, mut edge) = (BTreeMap::new(), BTreeMap::new(), None);
         for (name, value) in &document {

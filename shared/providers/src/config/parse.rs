@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 use switchhook_domain::{Provider, UnknownProvider};
 
@@ -16,6 +17,7 @@ use super::scheme::SharedKey;
 use super::webhook::{WINDOW_MAX, WebhookConfig};
 use crate::api::{ApiUrl, api_url};
 use crate::configured::EventMapping;
+use crate::distinct::distinct_document;
 use crate::scheme::Scheme;
 use crate::user_decision::DecisionRule;
 
@@ -105,10 +107,25 @@ pub(super) fn unknown_name(unknown: &UnknownProvider) -> String {
     format!("{unknown}, and names such as x-acme, whose entries describe the provider")
 }
 
-/// Reads a document: one object per provider.
+/// Reads a stored document: one object per provider. If a name occurs twice, the last value counts.
 pub(super) fn document(json: &str) -> Result<Map<String, Value>, ConfigError> {
-    let document = serde_json::from_str(json)
-        .map_err(|error| ConfigError::one(format!("not JSON at line {}, column {}", error.line(), error.column())))?;
+    entries(serde_json::from_str(json))
+}
+
+/// Reads a document that is not in use yet: one object per provider. If an object names a field twice, nothing tells which value is meant.
+pub(super) fn new_document(json: &str) -> Result<Map<String, Value>, ConfigError> {
+    entries(distinct_document(json))
+}
+
+fn entries(document: serde_json::Result<Value>) -> Result<Map<String, Value>, ConfigError> {
+    let document = document.map_err(|error| {
+        ConfigError::one(match error.classify() {
+            Category::Io | Category::Syntax | Category::Eof => {
+                format!("not JSON at line {}, column {}", error.line(), error.column())
+            }
+            Category::Data => error.to_string(),
+        })
+    })?;
     match document {
         Value::Object(mut document) => {
             document.remove(SCHEMA);

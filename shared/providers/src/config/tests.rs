@@ -236,6 +236,14 @@ fn dialling_is_configured_per_provider() {
 fn documents_that_are_no_object_are_refused() {
     assert_eq!(problems("{\"retell\": SECRET}"), ["not JSON at line 1, column 12"]);
     assert_eq!(problems("\"SECRET\""), ["not a JSON object"]);
+    for (twice, problem) in [
+        (r#"{"retell":{"keys":["a"]},"retell":{"keys":["b"]}}"#, "\"retell\" is named twice at line 1 column 33"),
+        (r#"{"retell":{"keys":["a"],"keys":["b"]}}"#, "\"keys\" is named twice at line 1 column 30"),
+    ] {
+        assert_eq!(problems(twice), [format!("the field {problem}")]);
+        // The last value of a stored document counts, so that a stack goes on with what it has.
+        assert!(WebhookConfig::parse(&twice.replace("b", "b, as long as a key must be")).problems().is_empty());
+    }
     assert_eq!(problems(r#"{"retell":"SECRET"}"#), ["retell: not an object"]);
     assert_eq!(problems(r#"{"retell":{}}"#), ["retell.keys: missing"]);
     let many = format!(r#"{{"retell":{{"keys":{:?}}}}}"#, ["k"; 9]);

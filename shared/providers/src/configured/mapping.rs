@@ -40,7 +40,7 @@ pub(crate) struct EventMapping {
     pub(crate) booking_rule: Option<BookingRule>,
     /// Values that `webhook.received` repeats, by their names there.
     pub(crate) data: Vec<(String, Place)>,
-    /// The first rule whose conditions hold decides.
+    /// The first rule whose conditions hold decides, unless it is about a call and the body names none.
     pub(crate) rules: Vec<Rule>,
 }
 
@@ -139,9 +139,16 @@ impl Place {
 }
 
 impl EventMapping {
-    /// Returns the first rule whose conditions hold.
-    pub(crate) fn rule(&self, body: &Value) -> Option<&Rule> {
-        self.rules.iter().find(|rule| rule.conditions.iter().all(|condition| condition.holds(body)))
+    /// Returns the first rule whose conditions hold. If the body names no call, a rule about a call counts only if no other rule holds.
+    pub(crate) fn rule(&self, body: &Value, names_call: bool) -> Option<&Rule> {
+        let mut fulfilled =
+            self.rules.iter().filter(|rule| rule.conditions.iter().all(|condition| condition.holds(body)));
+        let first = fulfilled.next()?;
+        let is_of_call = |rule: &&Rule| matches!(rule.meaning, Meaning::OfCall { .. });
+        if names_call || !is_of_call(&first) {
+            return Some(first);
+        }
+        fulfilled.find(|rule| !is_of_call(rule)).or(Some(first))
     }
 }
 

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::payload::{Metadata, Status, may_be_call};
+use super::payload::{LOOKED_UP, Metadata, Status, may_be_call};
 use crate::api::{ApiRequest, Login, echoed_ids, encoded, json_object, object, objects, query, text};
 use crate::config::{Account, AccountConfig, ElevenLabsAccount};
 use crate::dial::{DialRequest, Refusal};
@@ -28,7 +28,9 @@ const DIAL_ID: &str = "switchhook_dial";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
     let account = account(config)?;
+    // Names that begin with `system__` are ElevenLabs' own.
     let mut variables = request.metadata_to_echo();
+    variables.retain(|name, _| !name.starts_with("system__"));
     let dial_id = dial_id(request.call_id.as_str(), request.attempt.as_str());
     variables.insert(DIAL_ID, &dial_id);
     let body = json!({
@@ -226,7 +228,9 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
         Some(Status::Done | Status::Failed) => ParsedAnswer::Ended {
             others: Vec::new(),
             query: String::new(),
-            body: json!({"type": "post_call_transcription", "data": conversation}).to_string().into_bytes(),
+            body: json!({"type": "post_call_transcription", LOOKED_UP: true, "data": conversation})
+                .to_string()
+                .into_bytes(),
         },
         Some(Status::Other) => ParsedAnswer::UnknownValue("status"),
         None => ParsedAnswer::Unreadable,

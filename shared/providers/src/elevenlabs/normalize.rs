@@ -175,8 +175,11 @@ fn ending_of_call(conversation: &Conversation) -> Ending {
 }
 
 /// True if the record of a phone call shows no conversation. Perhaps nobody answered: only `call_initiation_failure` tells.
+///
+/// Such a record may have no `phone_call`: in the SDK's model, that has the id of the stream, which begins when somebody answers.
 fn lacks_reason(conversation: &Conversation) -> bool {
-    conversation.phone_call().is_some_and(|call| call.call_result.is_none())
+    let phone_call = conversation.phone_call();
+    phone_call.map_or_else(|| conversation.began_by_phone(), |call| call.call_result.is_none())
         && conversation.status == Some(Status::Failed)
         && conversation.seconds() == Some(0)
 }

@@ -9,6 +9,9 @@ use crate::correlation::EchoedIds;
 use crate::lenient;
 use crate::user_decision::{CustomData, UserDecision};
 
+/// Name of a field that ElevenLabs does not send: it marks a record of the API, which was looked up and is written as a webhook.
+pub(super) const LOOKED_UP: &str = "looked_up";
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Webhook {
@@ -17,6 +20,9 @@ pub(super) struct Webhook {
     /// Unix seconds. Every webhook has it.
     #[serde(deserialize_with = "lenient::millis")]
     event_timestamp: Option<i64>,
+    /// [`LOOKED_UP`].
+    #[serde(deserialize_with = "lenient::flag")]
+    looked_up: Option<bool>,
     #[serde(deserialize_with = "lenient::object")]
     pub(super) data: Option<Conversation>,
 }
@@ -24,7 +30,7 @@ pub(super) struct Webhook {
 impl Webhook {
     /// True if this is a record of the API, which was looked up. Such a record has no time of its own.
     pub(super) fn is_record(&self) -> bool {
-        self.event_timestamp.is_none()
+        self.looked_up == Some(true)
     }
 
     pub(super) fn occurred_at(&self) -> Option<Timestamp> {
@@ -104,6 +110,12 @@ impl Conversation {
 
     pub(super) fn phone_call(&self) -> Option<&PhoneCall> {
         self.metadata.as_ref()?.phone_call.as_ref()
+    }
+
+    /// True if the conversation began as a phone call, by its own words. A client of ElevenLabs may name any source.
+    pub(super) fn began_by_phone(&self) -> bool {
+        let source = self.metadata.as_ref().and_then(|metadata| metadata.conversation_initiation_source.as_deref());
+        matches!(source, Some("twilio" | "sip_trunk"))
     }
 
     pub(super) fn started_at(&self) -> Option<Timestamp> {

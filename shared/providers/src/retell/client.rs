@@ -42,12 +42,16 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 /// Reads the texts of an error. Retell documents no codes. `Cannot find requested asset under given api key` means a
 /// wrong agent. Two texts are about the calling number, and neither names its field: `Item +14155550100 not found from phone-number`, if the account
 /// does not have it, and `No outbound agent id set up for phone number`.
+///
+/// Only a whole word blames a number, because such a refusal may end the call: `dnc` is also a part of the name of a parameter.
 pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
     let messages = error_messages(body);
     let mention = |words: &[&str]| messages.iter().any(|text| words.iter().any(|word| text.contains(word)));
+    let name = |words: &[&str]| messages.iter().any(|text| words.iter().any(|word| has_word(text, word)));
+    let (names_to, names_from) = (name(&["to_number", "to number"]), name(&["from_number", "from number"]));
     if mention(&["requested asset"]) {
         Some(Refusal::Account("unknown_asset"))
-    } else if mention(&["do_not_call", "do not call", "dnc"]) {
+    } else if name(&["do_not_call", "do not call", "dnc"]) {
         Some(Refusal::Number("do_not_call"))
     } else if mention(&["concurrency", "concurrent"]) {
         Some(Refusal::Capacity("concurrency_limit"))
@@ -55,13 +59,23 @@ pub(crate) fn refusal(body: &[u8]) -> Option<Refusal> {
         Some(Refusal::CallingNumber("unknown_calling_number"))
     } else if mention(&["no outbound agent id"]) {
         Some(Refusal::CallingNumber("no_outbound_agent"))
-    } else if mention(&["to_number", "to number"]) && !mention(&["from_number", "from number"]) {
+    } else if mention(&["international call", "country", "countries"]) && !mention(&["country code"]) {
+        // The account may not call there, or nobody can.
+        Some(Refusal::NumberOrAccount("country_not_enabled"))
+    } else if names_to && !names_from {
         Some(Refusal::Number("invalid_number"))
-    } else if mention(&["from_number", "from number"]) && !mention(&["to_number", "to number"]) {
+    } else if names_from && !names_to {
         Some(Refusal::CallingNumber("invalid_calling_number"))
     } else {
         None
     }
+}
+
+/// True if a text has a word or a phrase, and not as a part of longer words.
+fn has_word(text: &str, word: &str) -> bool {
+    let goes_on = |next: Option<char>| next.is_some_and(|next| next.is_alphanumeric() || next == '_');
+    let mut sides = text.split(word).zip(text.split(word).skip(1));
+    sides.any(|(before, after)| !goes_on(before.chars().next_back()) && !goes_on(after.chars().next()))
 }
 
 /// True if the body of a 422 says that Retell has no such call.

@@ -136,28 +136,32 @@ fn imply_refusal(call: &Call, call_events: &mut CallEventSet) {
 /// Call events of an analysis, which contains how the call ended and perhaps the person's decision.
 ///
 /// The decision is ignored if nobody answered, whatever Retell found in the empty transcript. Nor was a mailbox reached then. It is
-/// also ignored if the analysis says `in_voicemail`, or if the call ended at a mailbox. A machine cannot decide, and a boolean of the
-/// analysis is false if nobody said anything. Only a confirmation counts there if the analysis says that no machine answered: for
-/// example, the person picked up after an assistant that screens calls. A person who asked not to be called again has declined, whatever the
-/// analysis says.
+/// also ignored if the analysis says `in_voicemail`, or if the call ended at a mailbox or at a phone menu. A machine cannot decide, and a
+/// boolean of the analysis is false if nobody said anything. Only a confirmation counts there if the analysis says that no voicemail answered:
+/// for example, the person picked up after an assistant that screens calls. A person who asked not to be called again has declined, whatever
+/// the analysis says.
 fn analyzed(call: &Call, decided: Option<UserDecision>) -> CallEventSet {
     let ending = ending(call);
     let analysis = call.analysis();
     let decision = decided.or_else(|| analysis.custom_analysis_data.and_then(|data| data.decision()));
     let asked_not_to_be_called = call.disconnection_reason == Some(DisconnectionReason::UserRequestedDnc);
+    let ended_at_machine = matches!(ending, Ending::Answered { voicemail: true, .. })
+        || call.disconnection_reason == Some(DisconnectionReason::IvrReached);
     let outcome = match (analysis.in_voicemail, ending) {
         (_, _) if asked_not_to_be_called => None,
         (_, Ending::NotAnswered { .. } | Ending::NeverDialled(_)) => None,
         (Some(true), Ending::Answered { .. } | Ending::Unclear) => Some(EventKind::VoicemailDetected),
-        (None, Ending::Answered { voicemail: true, .. }) => None,
-        (Some(false), Ending::Answered { voicemail: true, .. }) => {
+        (None, Ending::Answered { .. } | Ending::Unclear) if ended_at_machine => None,
+        (Some(false), Ending::Answered { .. } | Ending::Unclear) if ended_at_machine => {
             decision.filter(|decision| *decision == UserDecision::Confirmed).map(UserDecision::event_kind)
         }
-        (Some(false) | None, Ending::Answered { voicemail: false, .. } | Ending::Unclear) => {
-            decision.map(UserDecision::event_kind)
-        }
+        (Some(false) | None, Ending::Answered { .. } | Ending::Unclear) => decision.map(UserDecision::event_kind),
     };
     let mut call_events = ending.implied_with(outcome, call_times(call));
+    if matches!(ending, Ending::Unclear) && call.call_status == Some(CallStatus::Ended) {
+        // The status says that the call is over, as `call_ended` does.
+        call_events.imply(EventKind::Completed, ended_at(call), None);
+    }
     imply_refusal(call, &mut call_events);
     call_events
 }

@@ -8,4 +8,4 @@ mod signature;
 
 pub(crate) use normalize::{callback_event_ids, is_question, read};
 pub(crate) use record::{created_at, parse_call};
-pub(crate) use signature::{candidate_urls, is_json, sign, verify};
+pub(crate) use signature::{candidate_urls, is_json, sign, verify, verify_joined};

@@ -1,6 +1,6 @@
 //! Meaning of callbacks.
 //!
-//! `completed` always means that the call was answered. It is also the only event that is posted unless
+//! `completed` means that the call was answered, except in the webhook of a number. It is also the only event that is posted unless
 //! `StatusCallbackEvent` names more. So each callback implies the earlier events, with its own time as the latest time
 //! at which they can have happened. The SIP response code is ignored: a busy call has been seen with the code of a
 //! canceled one.
@@ -13,6 +13,7 @@ use super::payload::{AnsweredBy, CallStatus, Callback};
 use super::signature::is_json;
 use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
+use crate::ending::{CallTimes, Ending};
 use crate::form::{Form, canonical_form};
 use crate::ids;
 use crate::lenient;
@@ -50,6 +51,12 @@ pub(crate) fn read(
     }
 
     let call_events = match kind {
+        // This webhook knows no other word for a caller who hung up while it rang.
+        Kind::Status(EventKind::Completed)
+            if is_of_number && callback.duration_s() == 0 && callback.answered_by.is_none() =>
+        {
+            Ending::Unclear.reported(CallTimes { started_at: times.began_at, ended_at: times.occurred_at })
+        }
         Kind::Status(kind) => call_events(&callback, Some(kind), times),
         Kind::AnsweringMachineDetection => call_events(&callback, None, times),
         Kind::ChildLeg | Kind::Other => {

@@ -45,9 +45,13 @@ impl Callback {
 
     /// End of a call whose timestamp is its beginning.
     pub(super) fn ended_at(&self) -> Option<Timestamp> {
-        let seconds: u32 = self.call_duration.as_deref().and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0);
         let began_at = self.occurred_at()?;
-        Some(Timestamp::from_millis(began_at.as_millis().saturating_add(i64::from(seconds) * 1000)))
+        Some(Timestamp::from_millis(began_at.as_millis().saturating_add(i64::from(self.duration_s()) * 1000)))
+    }
+
+    /// Duration in seconds. Zero if the callback names none.
+    pub(super) fn duration_s(&self) -> u32 {
+        self.call_duration.as_deref().and_then(|seconds| seconds.trim().parse().ok()).unwrap_or(0)
     }
 
     pub(super) fn sequence(&self) -> Option<u32> {

@@ -2,7 +2,7 @@
 //! parameter.
 //!
 //! * For each distinct parameter name, in byte order, the signed text contains the name and its distinct values, in
-//!   byte order, decoded.
+//!   byte order, decoded. The name stands before each value. (SignalWire has a second rule for repeated names.)
 //! * A JSON body is not part of the signed text. Its hash is, as `bodySHA256` in the query. The query decides whether a
 //!   body is JSON or a form, because it is signed. The content type is not signed.
 //! * "Signature generation on the back end is inconsistent", say Twilio's SDKs. So several forms of the URL are accepted:
@@ -51,18 +51,29 @@ pub(crate) fn verify(
     webhook: &UnverifiedWebhook<'_>,
     matching_key: impl Fn(&[&[u8]]) -> Option<usize>,
 ) -> Result<usize, VerifyError> {
+    verify_joined(public_url, webhook, |body| vec![Form::parse(body).joined()], matching_key)
+}
+
+/// Checks the signature of a webhook as [`verify`] does. `joined` returns the texts that the provider may have made of a form.
+pub(crate) fn verify_joined(
+    public_url: Option<&str>,
+    webhook: &UnverifiedWebhook<'_>,
+    joined: impl FnOnce(&[u8]) -> Vec<String>,
+    matching_key: impl Fn(&[&[u8]]) -> Option<usize>,
+) -> Result<usize, VerifyError> {
     let public_url = public_url.ok_or(VerifyError::MissingPublicUrl)?;
     let body_hashes = body_hashes(webhook.query);
-    let parameters = match body_hashes.as_slice() {
+    let texts = match body_hashes.as_slice() {
         [] if form::has_too_many_parameters(webhook.body) => return Err(VerifyError::TooManyParameters),
-        [] => Form::parse(webhook.body).joined(),
-        [_] => String::new(),
+        [] => joined(webhook.body),
+        [_] => vec![String::new()],
         // With two hashes, it would be unclear which one the body must match.
         [_, _, ..] => return Err(VerifyError::MalformedSignature),
     };
+    let key_of_url = |url: &String| texts.iter().find_map(|text| matching_key(&[url.as_bytes(), text.as_bytes()]));
     let key_index = candidate_urls(public_url, webhook.path, webhook.query)
         .iter()
-        .find_map(|url| matching_key(&[url.as_bytes(), parameters.as_bytes()]))
+        .find_map(key_of_url)
         .ok_or(VerifyError::WrongSignature)?;
     for signed_hash in body_hashes {
         let hash = hex::encode(Sha256::digest(webhook.body));

@@ -163,13 +163,12 @@ fn direction(call_type: CallType) -> Option<Direction> {
 }
 
 /// True if the reason means one failure before the answer and another one after it, and no time says which. A bare `completed` would be evidence
-/// against the report: that nobody was dialled, or that the conversation broke off. No report may come after the answer to a lookup, so there
-/// only a failure before the dial counts.
+/// against the report: that nobody was dialled, or that the conversation broke off. No report may come after the answer to a lookup, so that
+/// answer ends the call.
 fn is_undecided(message: &Message) -> bool {
     let reason = message.ended_reason().map(EndedReason::from_name);
-    let depends = matches!(reason, Some(EndedReason::TrunkRefused))
-        || (matches!(reason, Some(EndedReason::Fault | EndedReason::NoAssistant)) && !message.is_looked_up());
-    depends && message.started_at().is_none() && message.ended_at().is_none()
+    let depends = matches!(reason, Some(EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused));
+    depends && !message.is_looked_up() && message.started_at().is_none() && message.ended_at().is_none()
 }
 
 fn status(kind: EventKind, occurred_at: Option<Timestamp>) -> CallEventSet {
@@ -226,7 +225,11 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::NoAnswer, _) => Ending::NO_ANSWER,
         (EndedReason::CallerHungUp, _) => Ending::CANCELED,
         // A fault or a stop before the answer, or during the conversation.
-        (EndedReason::Stopped | EndedReason::Fault | EndedReason::NoAssistant, false) if !has_times => Ending::Unclear,
+        (EndedReason::Stopped | EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused, false)
+            if !has_times =>
+        {
+            Ending::Unclear
+        }
         (EndedReason::Stopped, true) => Ending::COMPLETED,
         (EndedReason::Stopped, false) => Ending::CANCELED,
         (EndedReason::NeverDialled(reason), _) => Ending::NeverDialled(reason),

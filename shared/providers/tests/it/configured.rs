@@ -137,6 +137,7 @@ fn examples_read_their_payloads() {
     shopify/voided: x-shopify:gid%3A//shopify/Order/820982911946154509:2026-01-01T01%3A02%3A00+01%3A00 of appointment:#1002, attempt -: user_declined 2026-01-01T00:02:00.000Z
     stripe/other: x-stripe:evt_2 of entity:x-stripe:cus_1: received customer.created 2026-01-01T00:01:00.000Z {}
     stripe/paid: x-stripe:evt_1 of appointment:apt_5, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
+    stripe/paid_without_appointment: x-stripe:evt_4 of entity:x-stripe:cs_2: received checkout.session.completed 2026-01-01T00:01:00.000Z {"currency":"eur","status":"complete"}
     stripe/payment: x-stripe:evt_3 of entity:x-stripe:pi_1: received payment_intent.succeeded 2026-01-01T00:01:00.000Z {"amount":4500,"currency":"eur","status":"succeeded"}
     svix/other: x-svix:msg_d92e5030443449cd2524b34be1765faeb893fc3c91eb8542e2c495e893ac1989 of entity:x-svix:inv_1: received invoice.created 2026-01-01T00:00:00.000Z {"status":"open"}
     svix/paid: x-svix:msg_0c9c9b52c37cdb4f46dd8af3e389a14165b4ad1b3b08d94b02b679ee79ee94d5 of appointment:apt_6, attempt -: user_confirmed 2026-01-01T00:01:00.000Z

@@ -371,6 +371,11 @@ fn retells_refusals_are_read_from_their_text() {
         (400, error("from_number and to_number must be in E.164 format")),
         (400, error("Invalid request format, please check API reference.")),
         (400, error("The contact is marked do_not_call.")),
+        (400, error("The number is on the DNC list")),
+        (400, error("honor_internal_dnc must be a boolean")),
+        (400, error("Calls to numbers need a verified account")),
+        (400, error("International calls to numbers outside the US are not enabled")),
+        (400, error("to_number must begin with its country code")),
         (402, error("Trial has ended, please add payment method.")),
         (403, error("Concurrency limit reached")),
         (500, error("Concurrency limit reached")),
@@ -384,6 +389,11 @@ fn retells_refusals_are_read_from_their_text() {
     400 {"message":"from_number and to_number must be in E.164 format","status":"error"} -> account: bad_request
     400 {"message":"Invalid request format, please check API reference.","status":"error"} -> account: bad_request
     400 {"message":"The contact is marked do_not_call.","status":"error"} -> number: do_not_call
+    400 {"message":"The number is on the DNC list","status":"error"} -> number: do_not_call
+    400 {"message":"honor_internal_dnc must be a boolean","status":"error"} -> account: bad_request
+    400 {"message":"Calls to numbers need a verified account","status":"error"} -> account: bad_request
+    400 {"message":"International calls to numbers outside the US are not enabled","status":"error"} -> number or account: country_not_enabled
+    400 {"message":"to_number must begin with its country code","status":"error"} -> number: invalid_number
     402 {"message":"Trial has ended, please add payment method.","status":"error"} -> account: payment_required
     403 {"message":"Concurrency limit reached","status":"error"} -> too many calls: concurrency_limit
     500 {"message":"Concurrency limit reached","status":"error"} -> in doubt

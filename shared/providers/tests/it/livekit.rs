@@ -10,7 +10,7 @@ use switchhook_providers::{
     ApiRequest, CallSearch, ClientError, DialRequest, Lookup, LookupAnswer, SearchStep, VerifyError, dial_api_request,
 };
 
-use crate::api::{NOW, config, dial_request, job, lookup_request, shown};
+use crate::api::{Job, NOW, config, dial_request, job, lookup_request, shown};
 use crate::dialling::answers;
 use crate::signatures::{self, LIVEKIT_BODY, Request};
 use crate::tokens::made_token;
@@ -150,6 +150,26 @@ fn livekit_is_told_to_call() {
     assert_eq!(request.base_url.as_deref(), Some("https://name.livekit.example"));
     let body: Value = serde_json::from_slice(&request.body).unwrap();
     assert!(body["room_name"].as_str().unwrap().starts_with("calls-") && body["ringing_timeout"].is_null(), "{body}");
+}
+
+/// A request that sets such a name may be refused, and that would count as a problem of the account.
+#[test]
+fn names_that_are_a_providers_own_are_not_sent_to_it() {
+    let job = Job::new(&[("sip.callStatus", "active"), ("system__caller_id", "theirs")]);
+    for (provider, place, own, other) in [
+        (Provider::LiveKit, "/participant_attributes", "sip.callStatus", "system__caller_id"),
+        (
+            Provider::ElevenLabs,
+            "/conversation_initiation_client_data/dynamic_variables",
+            "system__caller_id",
+            "sip.callStatus",
+        ),
+    ] {
+        let request = dial_api_request(provider, &config(provider), &job.request()).unwrap();
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let sent = body.pointer(place).unwrap();
+        assert!(sent.get(own).is_none() && sent.get(other).is_some(), "{provider}: {sent}");
+    }
 }
 
 /// Name of the room of an attempt.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, EventKind, Provider, ProviderEvent};
 use switchhook_providers::{
     CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash, read,
+    read_with_notes,
 };
 
 use crate::api::{DIALLED, NOW, config, job, lookup_request, shown};
@@ -232,6 +233,28 @@ fn retell_tells_how_a_call_ended() {
     ");
 }
 
+/// Nothing says whether anybody answered. The status says that the call is over.
+#[test]
+fn retell_analysis_of_an_unclear_ending_ends_the_call() {
+    let mut call = retell_call("ended");
+    call["start_timestamp"] = Value::Null;
+    call["call_analysis"] = json!({"call_summary": "…"});
+    for reason in [Value::Null, json!("a_reason_of_next_year")] {
+        call["disconnection_reason"] = reason;
+        let event = event(answer(Provider::Retell, Some("c1"), &call));
+        assert_eq!(event.event_type, "call_analyzed");
+        assert_eq!(event.call_events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Completed]);
+    }
+}
+
+#[test]
+fn ended_call_that_changes_no_call_is_no_failed_request() {
+    // Another leg of a call.
+    let mut call = twilio_call("completed");
+    call["parent_call_sid"] = "CA0".into();
+    assert_eq!(answer(Provider::Twilio, Some("CA1"), &call), LookupAnswer::Undecided { reason: "no_call_event" });
+}
+
 #[test]
 fn half_of_a_character_in_an_answer_hides_no_call() {
     let answer_of_text = |provider: Provider, id: Option<&str>, body: &str| {
@@ -360,10 +383,12 @@ fn vapi_lookup_without_a_result_is_not_the_status_update() {
     // Without its times, the call of a lookup says no more than the status update.
     assert_eq!(event(answer(Provider::Vapi, Some("v1"), &call)).event_id, *update.event_id());
     // The webhook with this reason is only recorded, and its report follows. A lookup must tell that the call is over.
-    call["endedReason"] = "worker-shutdown".into();
-    let looked_up = event(answer(Provider::Vapi, Some("v1"), &call));
-    assert_eq!(looked_up.event_id, *update.event_id());
-    assert_eq!(looked_up.call_events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Completed]);
+    for reason in ["worker-shutdown", "call.in-progress.error-providerfault-outbound-sip-401-unauthorized"] {
+        call["endedReason"] = reason.into();
+        let looked_up = event(answer(Provider::Vapi, Some("v1"), &call));
+        assert_eq!(looked_up.event_id, *update.event_id());
+        assert_eq!(looked_up.call_events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Completed]);
+    }
 }
 
 #[test]
@@ -440,6 +465,25 @@ fn session_of_a_web_page_is_never_found() {
     assert_eq!(answer(Provider::Vapi, None, &json!([vapi])), undecided);
     let responses = vec![(200, conversations(&["c1"], None)), (200, elevenlabs)];
     assert_eq!(play(Provider::ElevenLabs, None, responses).1.unwrap(), undecided);
+}
+
+/// The SDK's model of a phone call needs the id of a stream, so a call that nobody answered may have none.
+#[test]
+fn elevenlabs_call_that_never_connected_does_not_tell_why() {
+    for (metadata, kinds, lacks_detail) in [
+        (json!({"phone_call": {}}), vec![EventKind::Ringing, EventKind::NoAnswer], true),
+        (json!({"conversation_initiation_source": "twilio"}), vec![EventKind::Ringing, EventKind::NoAnswer], true),
+        (json!({"conversation_initiation_source": "sip_trunk"}), vec![EventKind::Ringing, EventKind::NoAnswer], true),
+        (json!({"conversation_initiation_source": "js_sdk"}), vec![EventKind::Failed], false),
+    ] {
+        let mut call = conversation("c1", "failed");
+        call["metadata"] = metadata;
+        call["metadata"]["call_duration_secs"] = 0.into();
+        let answer = answer(Provider::ElevenLabs, Some("c1"), &call);
+        let LookupAnswer::Ended { webhook, event, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(event.call_events.iter().map(|event| event.kind).collect::<Vec<_>>(), kinds, "{call}");
+        assert_eq!(read_with_notes(&webhook, NOW).1.lacks_detail, lacks_detail, "{call}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::signatures::Request;
 
 const BODY: &[u8] = br#"{"event_type":"calling.call.state","params":{"call_id":"c","call_state":"answered"}}"#;
 const HEADER: &str = "x-signalwire-signature";
+const TWILIO_HEADER: &str = "x-twilio-signature";
 
 fn tag(parts: &[&[u8]]) -> Vec<u8> {
     let mut mac: Hmac<Sha1> = Mac::new_from_slice(b"key").unwrap();
@@ -90,9 +91,47 @@ fn signalwire_signs_path_and_query_of_a_form() {
     ] {
         assert_eq!(spoilt.error(), Some(VerifyError::WrongSignature));
     }
-    // Twilio's header is not SignalWire's.
-    let other = form.with(|request| request.headers[0].0 = "x-twilio-signature");
-    assert_eq!(other.error(), Some(VerifyError::MissingSignature));
+}
+
+/// SignalWire's SDK accepts Twilio's header from the callbacks of cXML. The signature is a test vector of the SDK.
+#[test]
+fn signalwire_callback_may_have_the_header_of_twilio() {
+    let form = Request::signed(Provider::SignalWire, b"").with(|request| {
+        request.keys = vec!["12345".to_owned()];
+        request.public_url = "https://mycompany.com".to_owned();
+        request.path = "/myapp.php".to_owned();
+        request.query = "foo=1&bar=2".to_owned();
+        request.body =
+            b"CallSid=CA1234567890ABCDE&Caller=%2B14158675309&Digits=1234&From=%2B14158675309&To=%2B18005551212"
+                .to_vec();
+        request.headers = vec![(TWILIO_HEADER, "RSOYDt4T1cUTdK1PDd93/VVr8B8=".to_owned())];
+    });
+    assert_eq!(form.verify().unwrap().query(), "foo=1&bar=2");
+    assert_eq!(form.with(|request| request.body.push(b'3')).error(), Some(VerifyError::WrongSignature));
+    assert_eq!(form.set(TWILIO_HEADER, "").error(), Some(VerifyError::MissingSignature));
+    // SignalWire's own header counts alone.
+    assert_eq!(form.set(HEADER, "WRONG").error(), Some(VerifyError::MalformedSignature));
+    // JSON of SWML never comes with Twilio's header.
+    let swml = swml().with(|request| request.headers[0].0 = TWILIO_HEADER);
+    assert_eq!(swml.error(), Some(VerifyError::MalformedSignature));
+}
+
+/// SignalWire's SDK keeps the order of the values of one name, and their repetitions. Twilio has another rule, which is accepted too.
+#[test]
+fn signalwire_form_may_repeat_a_name() {
+    let form = Request::signed(Provider::SignalWire, b"a=2&a=1&a=1").with(|request| {
+        request.keys = vec!["12345".to_owned()];
+        request.path = "/webhooks/signalwire".to_owned();
+        request.query.clear();
+    });
+    // Over …a2a1a1, as the SDK makes it, and over …a1a2.
+    for signature in ["jAxTNDKpN5t5f5an2ITkUoPISD8=", "2NzZU4EvEP8ypwi2UtOKCc11j4M="] {
+        assert_eq!(form.set(HEADER, signature).error(), None, "{signature}");
+        assert_eq!(form.without(HEADER).set(TWILIO_HEADER, signature).error(), None, "{signature}");
+    }
+    let in_other_order =
+        form.set(HEADER, "jAxTNDKpN5t5f5an2ITkUoPISD8=").with(|request| request.body = b"a=1&a=2&a=1".to_vec());
+    assert_eq!(in_other_order.error(), Some(VerifyError::WrongSignature));
 }
 
 /// Both schemes sign one text: the URL, and what follows. So the joined values of a form must not pass as a body with the same signature.

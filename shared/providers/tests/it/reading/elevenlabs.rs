@@ -129,11 +129,15 @@ fn call_that_never_became_a_conversation_is_told_by_its_record_alone() {
         json!({"conversation_id": "c", "status": "failed", "metadata": metadata})
     };
     let record = |data: Value| {
-        let body = json!({"type": "post_call_transcription", "data": data});
+        let body = json!({"type": "post_call_transcription", "looked_up": true, "data": data});
         kinds(&read_body(Provider::ElevenLabs, "", body.to_string().as_bytes()))
     };
     assert_eq!(record(data(json!({}))), "~ringing no_answer");
     assert_eq!(kinds(&transcription(data(json!({})))), "failed");
+    for odd in [json!(1_760_962_525.5), Value::Null] {
+        let body = json!({"type": "post_call_transcription", "event_timestamp": odd, "data": data(json!({}))});
+        assert_eq!(kinds(&read_body(Provider::ElevenLabs, "", body.to_string().as_bytes())), "failed", "{odd}");
+    }
     assert_eq!(record(data(json!({"call_result": "busy"}))), "~ringing busy");
     assert_eq!(record(data(Value::Null)), "failed");
 }

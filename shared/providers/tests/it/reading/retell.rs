@@ -162,6 +162,7 @@ fn retell_person_who_asks_not_to_be_called_declines_and_is_blocked() {
 fn retell_analysis_does_not_end_a_call_that_may_not_be_over() {
     assert_eq!(kinds(&retell("call_analyzed", json!({"call_id": "c"}))), "recorded");
     assert_eq!(kinds(&retell("call_analyzed", json!({"call_id": "c", "call_status": "ongoing"}))), "recorded");
+    assert_eq!(kinds(&retell("call_analyzed", json!({"call_id": "c", "call_status": "ended"}))), "~completed");
 }
 
 #[test]
@@ -288,6 +289,25 @@ fn retell_mailbox_decides_nothing() {
     }
     // Only an analysis that says that no machine answered can have heard a confirmation.
     assert_eq!(meaning(json!(null), json!({"outcome": "confirmed"})), voicemail);
+}
+
+/// A phone menu is a machine too. No analysis calls it a mailbox.
+#[test]
+fn retell_phone_menu_declines_nothing() {
+    let meaning = |in_voicemail: Value, data: Value| {
+        let analysis = json!({"in_voicemail": in_voicemail, "custom_analysis_data": data});
+        let call = json!({"call_id": "c", "disconnection_reason": "ivr_reached", "call_analysis": analysis});
+        kinds(&retell("call_analyzed", call))
+    };
+    let connected = "~ringing ~in_progress ~completed";
+    for in_voicemail in [json!(null), json!(false)] {
+        assert_eq!(meaning(in_voicemail.clone(), json!({"appointment_confirmed": false})), connected);
+        assert_eq!(meaning(in_voicemail, json!({"outcome": "declined"})), connected);
+    }
+    // A person may have answered after the menu.
+    let confirmed = "~ringing ~in_progress user_confirmed ~completed";
+    assert_eq!(meaning(json!(false), json!({"outcome": "confirmed"})), confirmed);
+    assert_eq!(meaning(json!(null), json!({"outcome": "confirmed"})), connected);
 }
 
 #[test]

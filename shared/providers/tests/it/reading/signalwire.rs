@@ -60,6 +60,10 @@ fn signalwire_number_reports_its_inbound_calls() {
     let failed = into_event(callback("", &format!("{form}&CallStatus=failed&CallDuration=0&AudioInMos=")));
     assert_eq!(failed.direction, Some(Direction::Inbound));
     assert_eq!(times(&failed), ["failed 2025-10-20T12:14:07.000Z"]);
+    // A caller who hung up while it rang is reported as completed too, so nothing says that anybody answered.
+    let unclear = into_event(callback("", &format!("{form}&CallStatus=completed&CallDuration=0&AudioInMos=")));
+    assert_eq!(unclear.direction, Some(Direction::Inbound));
+    assert_eq!(times(&unclear), ["completed 2025-10-20T12:14:07.000Z"]);
 
     // Each of these is another callback.
     for other in [
@@ -76,7 +80,9 @@ fn signalwire_number_reports_its_inbound_calls() {
     assert_eq!(into_event(twilio).direction, None);
     // An answer of the API has no account.
     let record = form.replace("AccountSid=a&", "");
-    assert_eq!(into_event(callback("", &format!("{record}&CallStatus=completed"))).direction, None);
+    let record = callback("", &format!("{record}&CallStatus=completed"));
+    assert_eq!(kinds(&record), "~ringing ~in_progress completed");
+    assert_eq!(into_event(record).direction, None);
 }
 
 #[test]
