@@ -4,14 +4,14 @@ EventBridge posts each domain event to it, as infra/forward.yaml says, waits fiv
 24 hours. So the server only stores the event and answers, and the work follows. Files are enough for that, and need no other package:
 `waiting` holds the events to process, and `done` those that were processed. An event is stored under the hash of its id, so one
 that arrives again is recognised. If the work fails, the file stays and the work is done again later. If the process dies between the
-work and the move of the file, the work is done twice. If the other system accepts idempotency keys, pass it the id.
+work and the move of the file, or the move fails, the work is done twice. If the other system accepts idempotency keys, pass it the id.
 
 Environment variables:
     SWITCHHOOK_KEYS     The value of the parameter ForwardKey. During a change of the key, the old and the new one, separated by a comma.
     EVENTS_FOLDER       Folder of the files, which must survive a restart.
     PORT                Port on the loopback interface. Let a web server with a public certificate lead https requests to it.
     KEY_HEADER          Header that carries the key (x-switchhook-key by default).
-    RETRY_SECONDS       Pause before failed work is done again (60 by default).
+    RETRY_SECONDS       Longest pause before failed work is done again (60 by default). The arrival of another event ends it.
 
 Responses, and what EventBridge does with them:
     200                 The event is stored, or was stored before.
@@ -119,19 +119,23 @@ def store(event_id: str, body: bytes):
 
 
 def work_off():
-    """Processes events until the process ends."""
+    """Processes events until the process ends. An error must not end it: events would be accepted and never processed."""
     while True:
         stored.clear()
         failed = False
-        for path in [path for path in WAITING.iterdir() if path.suffix != ".new"]:
+        try:
+            waiting = [path for path in WAITING.iterdir() if path.suffix != ".new"]
+        except OSError as error:
+            print(f"the waiting events could not be listed: {error}", file=sys.stderr, flush=True)
+            waiting, failed = [], True
+        for path in waiting:
             try:
                 work(json.loads(path.read_bytes()))
+                with files:
+                    path.rename(DONE / path.name)
             except Exception as error:
                 print(f"the work failed and will be done again: {error!r}", file=sys.stderr, flush=True)
                 failed = True
-                continue
-            with files:
-                path.rename(DONE / path.name)
         stored.wait(RETRY_SECONDS if failed else None)
 
 

@@ -21,7 +21,8 @@ For each provider it prints the circuit, the rate, the calls in flight, due and 
 in doubt, the claims that were not used in time, and the calls that are due next. In flight and in doubt are counted among the
 200 open calls that are examined: first those with a claim, among which are the calls in doubt.
 
-Exit status: 0 if every circuit is closed and no call is in doubt, 1 if not, 2 if the stack could not be read.";
+Exit status: 0 if every circuit is closed, no call is in doubt and every row could be read, 1 if not, 2 if the stack could not be
+read.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,14 +45,20 @@ pub(crate) enum DialsError {
 }
 
 impl Dials {
-    /// Returns true if every circuit is closed and no call is in doubt.
+    /// Returns true if every circuit is closed, no call is in doubt and every row could be read.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DialsError> {
         let connection = self.stack.connect()?;
         let report = connection.block_on(dials(&connection.stack))?;
         let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
         printed.map_err(DialsError::Print)?;
-        Ok(report.in_doubt.is_empty() && report.providers.iter().all(|provider| provider.open.is_none()))
+        Ok(is_clean(&report))
     }
+}
+
+/// True if every circuit is closed, no call is in doubt and every row could be read.
+fn is_clean(report: &DialReport) -> bool {
+    let is_open = |dials: &ProviderDials| dials.open.is_some();
+    report.in_doubt.is_empty() && report.unreadable.is_empty() && !report.providers.iter().any(is_open)
 }
 
 fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
@@ -71,6 +78,12 @@ fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
     for call in &report.next {
         writeln!(out, "  {}  {}  {}", call.due_at, call.call_id, call.provider)?;
     }
+    if !report.unreadable.is_empty() {
+        writeln!(out)?;
+    }
+    for id in &report.unreadable {
+        writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
+    }
     if report.more {
         writeln!(out, "\nThere are more open calls than the {} that were examined.", report.examined)?;
     }
@@ -79,6 +92,7 @@ fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
 
 fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
     let plus = |more: bool| if more { "+" } else { "" };
+    let is_partial = !report.is_complete();
     let limit = |most: Option<u64>| most.map_or_else(String::new, |most| format!("/{most}"));
     let since = |at: Timestamp| duration(report.at.millis_since(at));
     let circuit = match (&dials.open, dials.paused_until) {
@@ -90,10 +104,10 @@ fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
         dials.provider.to_string(),
         circuit,
         dials.per_second.map_or("none".to_owned(), |rate| format!("{} % of {rate}/s", dials.rate / 10)),
-        format!("{}{}{}", dials.in_flight, plus(report.more), limit(dials.calls_max)),
+        format!("{}{}{}", dials.in_flight, plus(is_partial), limit(dials.calls_max)),
         format!("{}{}", dials.due, plus(dials.more_due)),
         dials.oldest_due.map_or("-".to_owned(), since),
-        format!("{}{}", dials.in_doubt, plus(report.more)),
+        format!("{}{}", dials.in_doubt, plus(is_partial)),
         dials.open.as_ref().map_or("-".to_owned(), |open| open.cause.clone()),
     ]
 }
@@ -110,4 +124,31 @@ fn print_stuck(title: &str, calls: &[StuckCall], out: &mut impl Write) -> io::Re
         writeln!(out, "    next  {}{at}{late}", call.next)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::CallId;
+
+    use super::*;
+
+    #[test]
+    fn call_that_cannot_be_read_is_named() {
+        let report = DialReport {
+            at: Timestamp::from_millis(1_760_961_600_000),
+            providers: Vec::new(),
+            in_doubt: Vec::new(),
+            expired_claims: Vec::new(),
+            next: Vec::new(),
+            unreadable: vec![CallId::new("call-1")],
+            examined: 1,
+            more: false,
+        };
+        let mut out = Vec::new();
+        print(&report, &mut out).unwrap();
+        let printed = String::from_utf8(out).unwrap();
+        assert!(printed.contains("call-1 could not be read"), "{printed}");
+        assert!(!is_clean(&report));
+        assert!(is_clean(&DialReport { unreadable: Vec::new(), ..report }));
+    }
 }

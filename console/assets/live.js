@@ -7,12 +7,31 @@ let saidAt = 0;
 let latest = null;
 let pause = 0;
 let skipped = 0;
+let readAt = 0;
+// Time of what is shown, by the clock of the stack.
+let shownAt = find("#live time");
+// Less than five minutes, because a version may come a moment early.
+const longestPause = 290000;
 
+/** Shows whether the page is live. If it is not, the time of what it shows stands beside it. */
 const light = (text, on) => {
   const live = find("#live");
   live.classList.toggle("on", on);
-  const span = find("span", live);
-  if (span.textContent !== text) span.textContent = text;
+  const parts = on ? [text] : [`${text}, as of `, shownAt];
+  find("span", live).replaceChildren(...parts);
+  showTimes(live);
+};
+
+/** Says that the session is over. The new link makes the page live again, when it is shown next. */
+const endSession = () => {
+  source?.close();
+  light("session over", false);
+  if (find("main > .over")) return;
+  const problem = document.createElement("div");
+  problem.className = "problem over";
+  problem.setAttribute("role", "alert");
+  problem.textContent = "This session is over. Press Enter in the terminal of the console, and open the new link.";
+  find("main").prepend(problem);
 };
 
 const isSelected = (node) => {
@@ -167,15 +186,19 @@ export const refresh = async (isAsked) => {
   while (busy && isAsked) await new Promise(requestAnimationFrame);
   if (busy || document.hidden || !isAsked && find(".range")) return;
   busy = true;
+  readAt = Date.now();
+  let status;
   const slow = setTimeout(() => light("reading…", true), 2000);
   try {
     const response = await fetch(location.href, { headers: { accept: "text/html" } });
-    if (!response.ok) throw new Error(response.status);
+    status = response.status;
+    if (!response.ok) throw new Error(status);
     const page = policy.createHTML(await response.text());
     const next = new DOMParser().parseFromString(page, "text/html");
     for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
     showTimes(next);
     latest = find("main", next);
+    shownAt = document.importNode(find("#live time", next), true);
     // AWS has throttled a read: the next one waits twice as long.
     pause = find("[data-kind=throttled]", latest) ? Math.min(2 * pause + 1, 31) : 0;
     const before = find("main").textContent;
@@ -189,10 +212,10 @@ export const refresh = async (isAsked) => {
       saidAt = Date.now();
       say(moved ? `${moved} changed.` : "Updated.");
     }
-    light("live", true);
+    light(pause ? "throttled" : "live", !pause);
     document.dispatchEvent(new Event("refreshed"));
   } catch {
-    light("not reached", false);
+    status === 403 ? endSession() : light("not reached", false);
   }
   clearTimeout(slow);
   busy = false;
@@ -204,11 +227,11 @@ const policy = globalThis.trustedTypes?.createPolicy("switchhook", { createHTML:
 const listen = () => {
   source = new EventSource(`/live?page=${encodeURIComponent(location.pathname)}`);
   source.addEventListener("version", () => {
-    if (skipped < pause) { skipped++; return; }
+    if (skipped < pause && Date.now() - readAt < longestPause) { skipped++; return; }
     skipped = 0;
     refresh();
   });
-  source.onopen = () => light("live", true);
+  source.onopen = () => { if (!pause) light("live", true); };
   // 204 closes the stream.
   source.onerror = () => { if (source?.readyState !== EventSource.CLOSED) light("not reached", false); };
 };

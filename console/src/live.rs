@@ -35,7 +35,7 @@ pub(crate) async fn stream(State(console): State<Console>, uri: Uri) -> Response
 
 /// Returns the time between two reads of a page. `None` if the page does not change by itself.
 ///
-/// The metrics of a deployed stack cost most: an hour of Health, read once a minute, costs less than $0.01.
+/// The metrics of a deployed stack cost most: an hour of Health, read once a minute, costs less than $0.04.
 fn interval(page: &str, is_local: bool) -> Option<Duration> {
     let seconds = match (page, is_local) {
         ("/", true) => 5,

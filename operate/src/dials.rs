@@ -8,10 +8,10 @@ use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
 use switchhook_aws::calls::{Found, WakeEntry, WakeQueue};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{Call, CallId, PhoneNumber, Provider, ProviderHealth, STUCK_AFTER, Timestamp};
+use switchhook_domain::{CallId, PhoneNumber, Provider, ProviderHealth, STUCK_AFTER, Timestamp};
 use switchhook_providers::Pacing;
 
-use crate::calls::{StuckCall, StuckKind, judge};
+use crate::calls::{OpenCalls, StuckCall, StuckKind, judge};
 use crate::error::Error;
 use crate::providers::{OpenCircuit, is_in_flight, view};
 use crate::stack::Stack;
@@ -77,10 +77,20 @@ pub struct DialReport {
     pub expired_claims: Vec<StuckCall>,
     /// Calls that become due next, the earliest first.
     pub next: Vec<DueCall>,
+    /// Calls whose row cannot be read. Any of them may be in doubt.
+    pub unreadable: Vec<CallId>,
     /// Number of open calls whose rows were read.
     pub examined: usize,
     /// True if there are more open calls.
     pub more: bool,
+}
+
+impl DialReport {
+    /// True if the rows of all open calls were read.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.unreadable.is_empty() && !self.more
+    }
 }
 
 /// Due calls of one provider.
@@ -98,7 +108,7 @@ struct Due {
 /// The health of a provider, the index or a row could not be read.
 pub async fn dials(stack: &Stack) -> Result<DialReport, Error> {
     let now = stack.now();
-    let (calls, more) = open_calls(stack).await?;
+    let OpenCalls { calls, unreadable, examined, more } = open_calls(stack).await?;
     let stuck: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, STUCK_AFTER)).collect();
     let of_kind = |kind| {
         let mut found: Vec<StuckCall> = stuck.iter().filter(|call| call.kind == kind).cloned().collect();
@@ -141,7 +151,7 @@ pub async fn dials(stack: &Stack) -> Result<DialReport, Error> {
     }
     next.sort_by(|a, b| (a.due_at, &a.call_id).cmp(&(b.due_at, &b.call_id)));
     next.truncate(NEXT_MAX);
-    Ok(DialReport { at: now, providers, in_doubt, expired_claims, next, examined: calls.len(), more })
+    Ok(DialReport { at: now, providers, in_doubt, expired_claims, next, unreadable, examined, more })
 }
 
 /// True if the number may not be called.
@@ -153,9 +163,8 @@ pub async fn is_blocked(stack: &Stack, number: &PhoneNumber) -> Result<bool, Err
 }
 
 /// Reads at most [`EXAMINED_MAX`] rows of the calls that the reconciler watches. The claims come first, and the calls in doubt are among
-/// them. Then come the calls that it wakes first. Returns true with them if there are more. A row that cannot be read is left out,
-/// because the list of stuck calls names it.
-async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
+/// them. Then come the calls that it wakes first.
+async fn open_calls(stack: &Stack) -> Result<OpenCalls, Error> {
     let range = Timestamp::from_millis(0)..=Timestamp::MAX;
     let limit = i32::try_from(EXAMINED_MAX).unwrap_or(i32::MAX);
     let shards =
@@ -179,18 +188,22 @@ async fn open_calls(stack: &Stack) -> Result<(Vec<Call>, bool), Error> {
     more |= entries.len() > EXAMINED_MAX;
     entries.truncate(EXAMINED_MAX);
     let mut rows = stream::iter(entries)
-        .map(|(_, entry)| async move { stack.calls.get_eventual(&entry.call_id).await })
+        .map(|(_, entry)| async move {
+            let found = stack.calls.get_eventual(&entry.call_id).await;
+            (entry.call_id, found)
+        })
         .buffered(CONCURRENCY);
-    let mut calls = Vec::new();
-    while let Some(found) = rows.next().await {
+    let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
+    while let Some((call_id, found)) = rows.next().await {
         match found {
             Ok(Found::Call(call)) => calls.push(*call),
             Ok(Found::Alias(_) | Found::Nothing) => {}
-            Err(error) if error.is_unreadable() => {}
+            Err(error) if error.is_unreadable() => unreadable.push(call_id),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok((calls, more))
+    let examined = calls.len();
+    Ok(OpenCalls { calls, unreadable, examined, more })
 }
 
 /// Reads the calls that wait to be placed through a provider: counts those that are due, and names those that are due next.

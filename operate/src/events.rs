@@ -5,6 +5,8 @@ mod path;
 mod tail;
 mod unfolded;
 
+use std::time::Duration;
+
 use serde::Serialize;
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_aws::inbox::{Note, StoredEvent};
@@ -22,6 +24,8 @@ pub use path::{Announced, Conflict, DiffLine, EventPath, FoldedEntry, Retries, s
 pub use tail::{Tail, TailItem};
 pub use unfolded::{UnfoldedPage, unfolded};
 
+/// Time by which the time of receipt of an event may be ahead of the time of a reader: the clocks of AWS differ a little.
+const AHEAD: Duration = Duration::from_secs(60);
 /// Concurrent requests.
 const CONCURRENCY: usize = 16;
 

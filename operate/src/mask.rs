@@ -1,13 +1,17 @@
 //! Payloads without what identifies a person.
 //!
-//! **A value is shown only if its field is known to be harmless and the value looks harmless.** Everything else is masked, so a field
-//! that a provider adds tomorrow is masked too. Equal values get equal letters, so that two payloads can be compared.
+//! **A text or a number is shown only if its field is known to be harmless. A text must look harmless too.** All others are masked,
+//! so a field that a provider adds tomorrow is masked too. `true`, `false` and `null` are shown. Equal values get equal letters, so
+//! that two payloads can be compared.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use switchhook_domain::PhoneNumber;
 
 /// Fields whose values are shown, in lower case and without `_` and `-`. None of them holds what a person said or is called.
-const SHOWN_FIELDS: [&str; 101] = [
+const SHOWN_FIELDS: [&str; 123] = [
+    "acceptedtimeunixsecs",
     "accountsid",
     "agentid",
     "agentversion",
@@ -17,11 +21,15 @@ const SHOWN_FIELDS: [&str; 101] = [
     "appointmentid",
     "assistantid",
     "attempt",
+    "beforeminutes",
+    "billeddurationsecs",
     "callbacksource",
     "callcontrolid",
     "callduration",
+    "calldurationsecs",
     "callid",
     "calllegid",
+    "calllength",
     "callsessionid",
     "callsid",
     "callstatus",
@@ -35,20 +43,26 @@ const SHOWN_FIELDS: [&str; 101] = [
     "created",
     "createdat",
     "currency",
+    "departuretimeout",
     "dialledprovider",
     "direction",
     "disconnectionreason",
     "duration",
     "durationms",
+    "durationsec",
     "durationseconds",
+    "emptytimeout",
     "end",
     "endedat",
     "endedreason",
     "endtime",
     "endtimestamp",
+    "endts",
     "errorcode",
     "event",
     "eventid",
+    "eventtimestamp",
+    "eventts",
     "eventtype",
     "hangupcause",
     "hangupsource",
@@ -56,9 +70,11 @@ const SHOWN_FIELDS: [&str; 101] = [
     "implied",
     "intwilioidempotencytoken",
     "invoicemail",
+    "joinedat",
     "kind",
     "machinedetectionduration",
     "max",
+    "maxduration",
     "min",
     "neverdialled",
     "num",
@@ -89,26 +105,35 @@ const SHOWN_FIELDS: [&str; 101] = [
     "recordtype",
     "result",
     "role",
+    "samplerate",
+    "schemaversion",
     "secondsfromstart",
     "sequence",
     "sequencenumber",
     "sid",
     "siphangupcause",
+    "sipnotifyresponse",
     "sipresponsecode",
+    "sipstatuscode",
     "start",
     "startedat",
     "starttime",
     "starttimestamp",
+    "starttimeunixsecs",
+    "startts",
     "state",
     "status",
     "switchhookattempt",
     "switchhookcallid",
     "time",
+    "timeincallsecs",
     "timestamp",
     "toolcallid",
     "totaldurationseconds",
     "transfertype",
     "type",
+    "version",
+    "waittimesecs",
 ];
 /// Ends of the names of fields whose objects and lists a team defines: only our ids are shown in them.
 const FREE_ENDS: [&str; 21] = [
@@ -148,15 +173,15 @@ const DATE_WORDS: [&str; 25] = [
     "mon", "tue", "wed", "thu", "fri", "sat", "sun", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
     "oct", "nov", "dec", "gmt", "utc", "t", "z", "am", "pm",
 ];
-/// Fields with a number of this many digits hold a time or a counter if they are shown, and may hold a phone number if not.
+/// A text with this many digits may be a phone number.
 const PHONE_DIGITS_MIN: usize = 7;
 const PHONE_DIGITS_MAX: usize = 15;
 
 /// Masks payloads. One masker gives equal values equal letters.
 #[derive(Debug, Default)]
 pub struct Masker {
-    numbers: Vec<String>,
-    texts: Vec<String>,
+    numbers: BTreeMap<String, usize>,
+    texts: BTreeMap<String, usize>,
 }
 
 impl Masker {
@@ -169,15 +194,23 @@ impl Masker {
     /// its length is shown.
     #[must_use]
     pub fn body(&mut self, body: &[u8]) -> Vec<String> {
+        self.first_lines(body, usize::MAX)
+    }
+
+    /// Returns at most this many of the lines that [`Self::body`] returns. It masks no more values than these lines show.
+    #[must_use]
+    pub fn first_lines(&mut self, body: &[u8], lines_max: usize) -> Vec<String> {
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
-            let masked = self.json(value);
-            return format!("{masked:#}").lines().map(str::to_owned).collect();
+            // One line more, so that the last one ends as it does in the whole body.
+            let masked = self.value("", value, false, &mut lines_max.saturating_add(1));
+            return format!("{masked:#}").lines().take(lines_max).map(str::to_owned).collect();
         }
         let is_form = !body.is_empty() && body.contains(&b'=') && body.iter().all(|byte| (33..127).contains(byte));
         if is_form {
             let fields = form_urlencoded::parse(body).into_owned();
             return fields
-                .map(|(name, value)| format!("{} = {}", self.text(&name), self.field(&name, &value)))
+                .take(lines_max)
+                .map(|(name, value)| format!("{} = {}", self.name(&name), self.field(&name, &value)))
                 .collect();
         }
         vec![format!("‹{} bytes that are neither JSON nor a form›", body.len())]
@@ -186,7 +219,8 @@ impl Masker {
     /// Returns a JSON value without what identifies a person.
     #[must_use]
     pub fn json(&mut self, value: Value) -> Value {
-        self.value("", value, false)
+        let mut lines_left = usize::MAX;
+        self.value("", value, false, &mut lines_left)
     }
 
     /// Returns the value of a named field without what identifies a person.
@@ -217,35 +251,46 @@ impl Masker {
         self.hidden(number.canonical().as_str())
     }
 
-    fn value(&mut self, name: &str, value: Value, is_free: bool) -> Value {
+    /// Masks a value and all that is in it, until no line is left. Each value takes at least one line.
+    fn value(&mut self, name: &str, value: Value, is_free: bool, lines_left: &mut usize) -> Value {
+        *lines_left = lines_left.saturating_sub(1);
         match value {
             Value::Null | Value::Bool(_) => value,
-            Value::Number(number) if is_free && !FREE_SHOWN.contains(&normalized(name).as_str()) => {
-                self.hidden(&number.to_string()).into()
-            }
             Value::Number(number) => {
-                let digits = number.to_string().chars().filter(char::is_ascii_digit).count();
-                let is_shown = digits < PHONE_DIGITS_MIN || SHOWN_FIELDS.contains(&normalized(name).as_str());
-                let is_fraction = number.as_i64().is_none() && number.as_u64().is_none();
-                if is_shown || is_fraction { Value::Number(number) } else { self.hidden(&number.to_string()).into() }
+                let shown: &[&str] = if is_free { &FREE_SHOWN } else { &SHOWN_FIELDS };
+                if shown.contains(&normalized(name).as_str()) {
+                    Value::Number(number)
+                } else {
+                    self.hidden(&number.to_string()).into()
+                }
             }
             Value::String(text) if is_free && !is_shown_in_free(&normalized(name), &text) => self.hidden(&text).into(),
             Value::String(text) => self.field(name, &text).into(),
-            Value::Array(items) => items.into_iter().map(|item| self.value(name, item, is_free)).collect(),
+            Value::Array(items) => items
+                .into_iter()
+                .map_while(|item| (*lines_left > 0).then(|| self.value(name, item, is_free, lines_left)))
+                .collect(),
             Value::Object(fields) => {
                 // A turn of a conversation. What a tool returns in it is up to the team.
                 let is_turn = fields.contains_key("role");
-                let masked: Map<String, Value> = fields
-                    .into_iter()
-                    .map(|(name, value)| {
-                        let is_free = is_free || holds_free(&name, &value) || (is_turn && name == "result");
-                        let value = self.value(&name, value, is_free);
-                        (self.text(&name), value)
-                    })
-                    .collect();
+                let mut masked = Map::new();
+                for (name, value) in fields {
+                    if *lines_left == 0 {
+                        break;
+                    }
+                    let is_free = is_free || holds_free(&name, &value) || (is_turn && name == "result");
+                    let value = self.value(&name, value, is_free, lines_left);
+                    masked.insert(self.name(&name), value);
+                }
                 Value::Object(masked)
             }
         }
+    }
+
+    /// Returns the name of a field. A name that is no identifier may be the name of a person.
+    fn name(&mut self, name: &str) -> String {
+        let is_identifier = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:[]".contains(c));
+        if is_identifier { self.text(name) } else { self.hidden(name) }
     }
 
     /// Returns the text that replaces a hidden value. Of a phone number it keeps the country and the last three digits.
@@ -266,11 +311,9 @@ impl Masker {
 }
 
 /// Returns the letter of a value: A for the first one seen, then B.
-fn letter(seen: &mut Vec<String>, value: &str) -> String {
-    let index = seen.iter().position(|known| known == value).unwrap_or_else(|| {
-        seen.push(value.to_owned());
-        seen.len() - 1
-    });
+fn letter(seen: &mut BTreeMap<String, usize>, value: &str) -> String {
+    let next = seen.len();
+    let index = *seen.entry(value.to_owned()).or_insert(next);
     let mut rest = index;
     let mut letters = Vec::new();
     loop {
@@ -292,8 +335,8 @@ fn holds_free(name: &str, value: &Value) -> bool {
     let is_free = FREE_FIELDS.contains(&name.as_str()) || FREE_ENDS.iter().any(|free| name.ends_with(free));
     match value {
         Value::Object(fields) => {
-            let is_envelope = fields.keys().any(|field| ENVELOPE_FIELDS.contains(&normalized(field).as_str()));
-            is_free && !(name == "data" && is_envelope)
+            let is_envelope = || fields.keys().any(|field| ENVELOPE_FIELDS.contains(&normalized(field).as_str()));
+            is_free && !(name == "data" && is_envelope())
         }
         Value::Array(_) => is_free,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,

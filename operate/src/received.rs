@@ -70,6 +70,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) queries: usize,
     /// Minutes so far, the latest first.
     pub(crate) minutes: Vec<MinuteCount>,
+    /// Minutes that were read and not returned, the latest first. They are before the minute of `until`.
     ahead: VecDeque<Minute>,
 }
 
@@ -82,26 +83,30 @@ impl<'a> Walk<'a> {
     /// at the end, and when no query is left.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<ReceivedEvent>>, Error> {
         if self.ahead.is_empty() {
-            self.read_ahead().await?;
+            self.ahead = self.read_ahead(usize::MAX).await?.into();
+        } else if !is_start_of_minute(self.until) {
+            // The rest of a busy minute comes before the minutes that were read with it.
+            match self.read_ahead(1).await?.pop() {
+                Some(rest) => self.ahead.push_front(rest),
+                None => return Ok(None),
+            }
         }
         let Some(Minute { mut events, complete_since }) = self.ahead.pop_front() else { return Ok(None) };
         self.until = complete_since;
-        if !is_start_of_minute(complete_since) {
-            // The rest of a busy minute comes next.
-            self.ahead.clear();
-        }
         events.retain(|event| event.received_at >= self.since);
         Ok(Some(events))
     }
 
-    async fn read_ahead(&mut self) -> Result<(), Error> {
+    /// Reads the minutes before `until`, at most so many, and counts their events. Returns none at the end, and if no query is
+    /// left.
+    async fn read_ahead(&mut self, minutes_max: usize) -> Result<Vec<Minute>, Error> {
         let of_minute = self.scope.queries_of_minute(self.stack).max(1);
         let left = QUERIES_MAX.saturating_sub(self.queries).min(CONCURRENCY.max(of_minute)) / of_minute;
         if self.until <= self.since || left == 0 {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let newest = minute_of(Timestamp::from_millis(self.until.as_millis() - 1));
-        let minutes = (minute_of(self.since)..=newest).rev().take(left);
+        let minutes = (minute_of(self.since)..=newest).rev().take(left.min(minutes_max));
         let (stack, scope, until) = (self.stack, &self.scope, self.until);
         let read: Vec<Minute> = stream::iter(minutes)
             .map(|minute| read_minute(stack, minute, scope, until, BUCKET_LIMIT))
@@ -123,8 +128,7 @@ impl<'a> Walk<'a> {
                 }),
             }
         }
-        self.ahead.extend(read);
-        Ok(())
+        Ok(read)
     }
 }
 

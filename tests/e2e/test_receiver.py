@@ -170,6 +170,32 @@ def test_work_that_failed_is_done_again_without_another_delivery_and_after_a_res
         receiver.expect("call-2/1")
 
 
+def test_an_event_that_cannot_be_moved_is_moved_later_and_stops_no_other(sample, tmp_path):
+    done, away = tmp_path / "events" / "done", tmp_path / "away"
+    with running(sample, tmp_path) as receiver:
+        done.rename(away)
+        assert receiver.post(EVENT) == 200
+        wait_for("the move fails", lambda: "will be done again" in (tmp_path / "log").read_text(), every=0.05)
+        away.rename(done)
+        assert receiver.post(EVENT | {"id": "call-2/1"}) == 200
+        wait_for("both are done", lambda: len(list(done.iterdir())) == 2, every=0.05)
+        assert set(receiver.done()) == {EVENT["id"], "call-2/1"}
+
+
+def test_a_listing_of_the_waiting_events_that_fails_is_repeated(tmp_path):
+    """Node ends its process instead, so whoever watches that starts it again."""
+    waiting, away = tmp_path / "events" / "waiting", tmp_path / "away"
+    (tmp_path / "broken").touch()
+    with running("receiver.py", tmp_path) as receiver:
+        assert receiver.post(EVENT) == 200
+        wait_for("the work fails", lambda: "will be done again" in (tmp_path / "log").read_text(), every=0.05)
+        waiting.rename(away)
+        wait_for("the listing fails", lambda: "could not be listed" in (tmp_path / "log").read_text(), every=0.05)
+        (tmp_path / "broken").unlink()
+        away.rename(waiting)
+        receiver.expect(EVENT["id"])
+
+
 def test_an_event_that_cannot_be_stored_is_repeated_by_eventbridge(sample, tmp_path):
     with running(sample, tmp_path) as receiver:
         # A file in place of the folder: not even root can write into it.

@@ -14,6 +14,7 @@ use switchhook_operate::search::parse_pasted;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
+use crate::pages::calls::unreadable;
 use crate::pages::plan::refuse_form;
 use crate::pages::repair::{ago, span};
 use crate::parts;
@@ -82,6 +83,7 @@ fn frame() -> Frame {
 fn content(report: &DialReport) -> Markup {
     html! {
         h1 { "Dials" }
+        (unreadable(&report.unreadable))
         @if report.providers.is_empty() {
             (parts::empty(&html! { "No provider is asked to place calls. The parameter " code { "DialRates" } " names those that are." }))
         } @else {
@@ -104,13 +106,13 @@ fn content(report: &DialReport) -> Markup {
     }
 }
 
-/// Text of a section without calls. It speaks of all calls only if all open ones were examined.
+/// Text of a section without calls. It speaks of all calls only if the rows of all open ones were read.
 fn nothing(report: &DialReport, of_all: &str, is_so: &str) -> String {
-    if report.more {
-        format!("No call among the {EXAMINED_MAX} that were examined {is_so}. There are more open calls.")
-    } else {
-        of_all.to_owned()
+    if report.is_complete() {
+        return of_all.to_owned();
     }
+    let others = if report.more { "There are more open calls" } else { "Others could not be read" };
+    format!("No call among the {} that were read {is_so}. {others}.", report.examined)
 }
 
 fn providers(report: &DialReport) -> Markup {
@@ -124,7 +126,7 @@ fn providers(report: &DialReport) -> Markup {
 }
 
 fn row(dials: &ProviderDials, report: &DialReport) -> Markup {
-    let plus = if report.more { "+" } else { "" };
+    let plus = if report.is_complete() { "" } else { "+" };
     html! {
         tr {
             th scope="row" data-label="Provider" { (dials.provider.as_str()) }

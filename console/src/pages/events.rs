@@ -9,6 +9,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::{Origin, Timestamp};
 use switchhook_operate::events::{EventLine, EventPage, Filter, MinuteCount, STATUSES, UnreadableEvent, list};
+use switchhook_operate::selection::refuse_empty_span;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -46,13 +47,19 @@ pub(crate) async fn show(State(console): State<Console>, uri: Uri) -> Response {
         let stack = reader.stack();
         let now = stack.now();
         let filter = wanted.filter(now, stack.inbox_retention());
-        let (found, providers) = tokio::join!(list(stack, &filter), provider_names(stack));
+        let is_empty = refuse_empty_span(filter.since, filter.until).is_err();
+        let read = async { if is_empty { None } else { Some(list(stack, &filter).await) } };
+        let (found, providers) = tokio::join!(read, provider_names(stack));
         html! {
             h1 { "Events" }
             (fields(&wanted, providers))
             @match found {
-                Ok(page) => (content(&reader, &wanted, &page)),
-                Err(error) => (parts::problem("the list of events", &error)),
+                None => p.refused role="alert" {
+                    "No time lies between " (parts::date_and_time(&filter.since.to_string())) " and "
+                    (parts::date_and_time(&filter.until.to_string())) " " (parts::zone()) ". Choose an earlier Since, or a later Until."
+                },
+                Some(Ok(page)) => (content(&reader, &wanted, &page)),
+                Some(Err(error)) => (parts::problem("the list of events", &error)),
             }
         }
     })

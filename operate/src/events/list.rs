@@ -11,7 +11,7 @@ use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
-use super::{CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
+use super::{AHEAD, CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
 use crate::attention;
 use crate::concurrent::concurrently;
 use crate::error::Error;
@@ -40,7 +40,7 @@ pub struct Filter {
     pub call: Option<CallId>,
     /// Earliest time of receipt. For a status that [`mark_of`] knows, the earliest time of the trouble.
     pub since: Timestamp,
-    /// Time of receipt, or of the trouble, before which events are shown.
+    /// Time of receipt, or of the trouble, before which events are shown. Nothing is looked for in the future.
     pub until: Timestamp,
     /// Number of events to show. A page never ends between two events of one millisecond, so it may have a few more.
     pub limit: usize,
@@ -84,6 +84,9 @@ pub fn mark_of(status: &str) -> Option<AttentionKind> {
 /// # Errors
 /// A read failed.
 pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
+    // No query is spent on minutes that have not come.
+    let until = filter.until.min(stack.now().plus(AHEAD)).max(filter.since);
+    let filter = &Filter { until, ..filter.clone() };
     let Some(call_id) = &filter.call else {
         return match filter.status.as_deref().and_then(mark_of) {
             Some(kind) => by_mark(stack, kind, filter).await,

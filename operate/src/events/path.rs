@@ -101,16 +101,12 @@ pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Re
     let stored = &fate.stored;
     let body = stack.inbox.read_body(stored).await?;
     let conflict = stack.inbox.get_conflict(id).await?;
-    let mut lines = masker.body(&body);
+    let mut lines = masker.first_lines(&body, SHOWN_LINES_MAX + 1);
     let body_is_cut = lines.len() > SHOWN_LINES_MAX;
     lines.truncate(SHOWN_LINES_MAX);
     let conflict = conflict.map(|conflict| Conflict {
         received_at: conflict.received_at.to_string(),
-        diff: {
-            let mut later = masker.body(&conflict.body);
-            later.truncate(SHOWN_LINES_MAX);
-            diff(&lines, &later)
-        },
+        diff: diff(&lines, &masker.first_lines(&conflict.body, SHOWN_LINES_MAX)),
     });
     let is_webhook = stored.origin != Origin::Switchhook && !stored.from_lookup;
     let source = match (stored.origin, stored.from_lookup) {

@@ -13,15 +13,13 @@ use std::time::Duration;
 use serde::Serialize;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
-use super::{EventLine, Filter, UnreadableEvent, is_unreadable, list};
+use super::{AHEAD, EventLine, Filter, UnreadableEvent, is_unreadable, list};
 use crate::concurrent::concurrently;
 use crate::error::Error;
 use crate::stack::Stack;
 
 /// Time after its receipt within which an event becomes visible in the index and in its call.
 const SETTLING: Duration = Duration::from_secs(15);
-/// Time by which the time of receipt of an event may be ahead of the time of the poll: the clocks of AWS differ a little.
-const AHEAD: Duration = Duration::from_secs(60);
 /// Events of one page.
 const PAGE_LIMIT: usize = 200;
 /// Pages of one poll. So the events of a poll fit into memory, and it ends even if events arrive faster than they are read.

@@ -115,6 +115,10 @@ fn values_that_look_personal_are_masked_in_every_field() {
         "event": "call for +44 7700 900123",
         "unknown": "harmless",
         "phone": 447_700_900_123_i64,
+        "phone_f": 447_700_900_123.0,
+        "otp": 123_456,
+        "lat": 51.5,
+        "Ada Smith": true,
         "timestamp": 1_760_962_437_211_i64,
         "metadata": {"appointment_id": "appt_1", "note": "busy", "+447700900123": true},
         "tel": "tel:+447700900123",
@@ -122,15 +126,19 @@ fn values_that_look_personal_are_masked_in_every_field() {
     assert_eq!(
         masked,
         json!({
-            "id": "‹text B, 19 characters›",
+            "id": "‹text C, 19 characters›",
             "call_id": "+44…123 A",
-            "status": "‹text D, 15 characters›",
-            "event": "‹text A, 24 characters›",
-            "unknown": "‹text F, 8 characters›",
+            "status": "‹text G, 15 characters›",
+            "event": "‹text B, 24 characters›",
+            "unknown": "‹text I, 8 characters›",
             "phone": "…123 B",
+            "phone_f": "…230 C",
+            "otp": "‹text F, 6 characters›",
+            "lat": "‹text D, 4 characters›",
+            "‹text A, 9 characters›": true,
             "timestamp": 1_760_962_437_211_i64,
-            "metadata": {"appointment_id": "appt_1", "note": "‹text C, 4 characters›", "+44…123 A": true},
-            "tel": "‹text E, 17 characters›",
+            "metadata": {"appointment_id": "appt_1", "note": "‹text E, 4 characters›", "+44…123 A": true},
+            "tel": "‹text H, 17 characters›",
         })
     );
 }
@@ -207,7 +215,22 @@ fn body_that_cannot_be_read_shows_its_length_alone() {
 
 #[test]
 fn letters_go_on_after_z() {
-    let mut seen = Vec::new();
+    let mut seen = BTreeMap::new();
     let letters: Vec<String> = (0..28).map(|n| letter(&mut seen, &n.to_string())).collect();
     assert_eq!([&letters[0], &letters[25], &letters[26], &letters[27]], ["A", "Z", "AA", "AB"]);
+}
+
+#[test]
+fn large_body_is_masked_as_far_as_it_is_shown() {
+    let texts: Vec<String> = (0..60_000).map(|n| format!("text {n:065}")).collect();
+    let body = serde_json::to_vec(&json!({"id": "a", "list": [&texts[..2], &texts], "other": "b"})).unwrap();
+    assert!(body.len() > 4 << 20, "{}", body.len());
+    let mut masker = Masker::new();
+    let shown = masker.first_lines(&body, 100);
+    assert!(shown.len() == 100 && masker.texts.len() <= 100, "{} lines, {} values", shown.len(), masker.texts.len());
+    // They are the lines of the whole body.
+    let whole = Masker::new().body(&body);
+    assert_eq!((whole.len(), &whole[..100]), (texts.len() + 12, shown.as_slice()));
+    let form = "a=b&".repeat(1 << 20);
+    assert_eq!(Masker::new().first_lines(form.as_bytes(), 2), ["a = ‹text A, 1 character›"; 2]);
 }

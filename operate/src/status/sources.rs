@@ -22,8 +22,9 @@ const PERIOD: u32 = 300;
 /// Time in which the usual pauses of a provider are looked for. It is a week and a long weekend: until Monday morning, the pause of the
 /// weekend before must be in it from its beginning.
 pub(super) const PAUSES_IN: Duration = Duration::from_secs(10 * 24 * 60 * 60);
-/// Seconds that one value of the webhooks' metrics covers.
-const MINUTE: u32 = 60;
+/// Seconds that one value covers of the webhooks' metrics, and of those that are judged by their last ten minutes. Values of five
+/// minutes would leave out up to half of that time.
+pub(super) const MINUTE: u32 = 60;
 /// Concurrent reads of the index.
 const CONCURRENCY: usize = 16;
 /// Ids that a count names.
@@ -198,10 +199,11 @@ async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Me
     // The stack names an alias, and Lambda counts the invocations of all versions under the name before the colon.
     let of_lambda = |function: &str, name: &str| {
         let function = function.split(':').next().unwrap_or_default();
-        MetricQuery::new("AWS/Lambda", name, &[("FunctionName", function)], "Sum", PERIOD)
+        MetricQuery::new("AWS/Lambda", name, &[("FunctionName", function)], "Sum", MINUTE)
     };
     let of_queue = |url: &str| MetricQuery::of_queue(url, "ApproximateAgeOfOldestMessage", "Maximum", PERIOD);
-    let by_minute = |name: &str| MetricQuery { period: MINUTE, ..of_function("ingress", name, "Sum") };
+    let of_minute = |function: &str, name: &str| MetricQuery { period: MINUTE, ..of_function(function, name, "Sum") };
+    let by_minute = |name: &str| of_minute("ingress", name);
     let with = |query: MetricQuery, name: &str, value: &str| {
         let mut query = query;
         query.dimensions.push((name.to_owned(), value.to_owned()));
@@ -220,8 +222,8 @@ async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Me
         of_function("dialer", "dial_in_doubt", "Sum"),
         of_function("reconciler", "drifted", "Sum"),
         of_function("reconciler", "unfolded_ms", "Maximum"),
-        of_function("secret", "secret_refresh_failed", "Sum"),
-        of_function("secret", "provider_disabled", "Sum"),
+        of_minute("secret", "secret_refresh_failed"),
+        of_minute("secret", "provider_disabled"),
         of_queue(&stack.names.events_queue_url),
         of_queue(&stack.names.dial_queue_url),
         of_function("reconciler", "stuck_dialing", "Maximum"),

@@ -170,6 +170,10 @@ async fn events_are_on_one_page_each_and_quiet_times_are_told() {
     assert!(all.first().unwrap().html.contains("<rect"));
     let none = browser.get("/events?status=quarantined&since=2026-01-01T00:00").await;
     assert!(none.links("/event").is_empty() && none.html.contains("Without the filters"), "{}", none.html);
+    let ahead = browser.get("/events?until=2026-01-09T00:00").await;
+    assert_eq!(ahead.links("/event").len(), 25, "no query is spent on minutes that have not come: {}", ahead.html);
+    let empty = browser.get("/events?since=2026-01-02T00:00&until=2026-01-01T00:00").await;
+    assert!(empty.contains("No time lies between") && !empty.contains("No event"), "{}", empty.html);
 }
 
 /// Number of rows that were read, and of queries. No request may be a scan.

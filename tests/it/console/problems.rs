@@ -203,4 +203,9 @@ async fn unreadable_event_or_call_is_named_and_hides_no_other_event() {
     let event = browser.get("/event?id=generic:of-c2").await;
     assert!(event.contains("Payload, masked") && event.contains("schema version 9999 is newer"), "{}", event.html);
     assert!(event.contains("nothing says so, and the row of its call cannot be read"), "{}", event.html);
+    // Its call may be in doubt.
+    let dials = browser.get("/dials").await;
+    assert!(dials.contains("1 calls could not be read") && dials.contains("/call?id=c2"), "{}", dials.html);
+    let doubt = "No call among the 2 that were read is in doubt. Others could not be read.";
+    assert!(dials.contains(doubt) && !dials.contains("No call is in doubt"), "{}", dials.html);
 }

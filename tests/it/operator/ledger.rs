@@ -3,14 +3,24 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use serde_dynamo::AttributeValue;
 use serde_json::Value;
-use switchhook_domain::Provider;
+use switchhook_aws::dynamodb::shard_of;
+use switchhook_aws::inbox::minute_of;
+use switchhook_aws::shards::SHARDS_DEFAULT;
+use switchhook_domain::{Origin, Provider, Timestamp};
+use switchhook_local::INBOX_TABLE;
 use switchhook_operate::cost::Spent;
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::{audit, events, status};
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::{MINUTE, World, generic};
 
-use super::{carry_out, stack};
+use super::{HOUR, carry_out, stack};
+
+/// Selects all events that arrived in this time.
+const fn between(since: Timestamp, until: Timestamp) -> events::Filter {
+    events::Filter { status: None, provider: None, event_type: None, call: None, since, until, limit: 10 }
+}
 
 #[tokio::test(start_paused = true)]
 async fn ledger_holds_every_request() {
@@ -18,17 +28,8 @@ async fn ledger_holds_every_request() {
     let stack = stack(&world);
     drop(world.requests());
     status::status(&stack).await;
-    let since = world.now().minus(MINUTE);
-    let filter = events::Filter {
-        status: None,
-        provider: None,
-        event_type: None,
-        call: None,
-        since,
-        until: world.now(),
-        limit: 10,
-    };
-    events::list(&stack, &filter).await.unwrap();
+    let now = world.now();
+    events::list(&stack, &between(now.minus(MINUTE), now)).await.unwrap();
     let sent = world.requests();
 
     let mut recorded: BTreeMap<String, u64> = BTreeMap::new();
@@ -70,4 +71,42 @@ async fn list_reads_no_more_entries_than_it_shows() {
     assert_eq!(audit::list(&stack, 1).await.unwrap().len(), 1);
     let limits = limits.lock().unwrap();
     assert!(!limits.is_empty() && limits.iter().all(|limit| *limit == 1), "{limits:?}");
+}
+
+/// One query returns a hundred events of a shard and a minute, and minutes are read ahead.
+#[tokio::test(start_paused = true)]
+async fn events_of_a_busy_minute_and_of_those_before_it_are_counted_once() {
+    let world = World::stopped();
+    let event_id = world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    let item = world.item(INBOX_TABLE, event_id.as_str()).await;
+    world.wait(MINUTE * 10).await;
+    let copy = |minute: i64, n: i64| {
+        let at = 60_000 * minute + 7 * n;
+        let bucket = format!("{minute}#{}", shard_of("c1", SHARDS_DEFAULT));
+        vec![
+            ("event_id", AttributeValue::S(format!("generic:{minute}-{n}"))),
+            ("received_at", AttributeValue::N(at.to_string())),
+            ("received_bucket", AttributeValue::S(bucket)),
+        ]
+    };
+    let busy = minute_of(world.now()) - 1;
+    let copies = (0..10).map(|n| copy(busy - 1, n)).chain((0..250).map(|n| copy(busy, n)));
+    world.store_copies(INBOX_TABLE, &item, copies);
+    let all = between(world.now().minus(MINUTE * 30), world.now());
+    // No event is one of this provider, so the page goes on through all minutes.
+    let other = events::Filter { provider: Some(Origin::Provider(Provider::Twilio)), ..all };
+    let page = events::list(&stack(&world), &other).await.unwrap();
+    let counts: Vec<(usize, bool)> =
+        page.minutes.iter().filter(|minute| minute.events > 0).map(|minute| (minute.events, minute.more)).collect();
+    assert_eq!((counts.as_slice(), page.next_until), ([(250, false), (10, false), (1, false)].as_slice(), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn list_of_events_spends_no_query_on_the_future() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 0)).await;
+    let now = world.now();
+    let page = events::list(&stack(&world), &between(now.minus(MINUTE), now.plus(HOUR * 24))).await.unwrap();
+    assert_eq!((page.events.len(), page.next_until), (1, None));
+    assert!(page.queries <= 16, "{} queries", page.queries);
 }

@@ -1,7 +1,10 @@
+use std::collections::BTreeMap;
+
 use switchhook_domain::{Provider, ProviderHealth};
 
 use super::*;
 use crate::error::{ErrorKind, Explanation};
+use crate::status::sources::MINUTE;
 use crate::status::{Question, Subject};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_961_600_000);
@@ -161,6 +164,31 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         (Sources { quarantined: Ok(Count { number: 1, ..Count::default() }), ..fine() }, "quarantined", Level::Watch),
     ] {
         assert_eq!(evidence(&sources, name).level, level, "{name}: {}", evidence(&sources, name).text);
+    }
+}
+
+/// CloudWatch adds up by whole periods, and shows a value up to four minutes later.
+#[test]
+fn last_ten_minutes_are_judged_alike_at_every_second() {
+    let period = i64::from(MINUTE) * 1_000;
+    for offset in 0..300 {
+        let now = NOW.plus(Duration::from_secs(offset));
+        // Values of something that happens once in this time, and is shown late.
+        let every = |seconds: u64| {
+            let mut values = BTreeMap::<i64, f64>::new();
+            for at in (1..10).map(|n| now.minus(Duration::from_secs(239 + n * seconds)).as_millis()) {
+                *values.entry(at - at.rem_euclid(period)).or_default() += 1.0;
+            }
+            Series(values.into_iter().rev().map(|(at, value)| (Timestamp::from_millis(at), value)).collect())
+        };
+        let mut sources = fine();
+        let metrics = sources.metrics.as_mut().unwrap();
+        metrics.scheduler_runs = Runs { scheduled: every(60), invocations: every(60), errors: Series::default() };
+        metrics.disabled = every(300);
+        let lines = healthy(&sources, now);
+        let level = |name: &str| lines.iter().find(|line| line.name == name).map(|line| line.level);
+        let levels = (level("scheduler runs"), level("disabled providers"));
+        assert_eq!(levels, (Some(Level::Ok), Some(Level::Act)), "{offset} s after the start of a period");
     }
 }
 
