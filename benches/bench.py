@@ -313,7 +313,7 @@ async def make_cases(ingress: Process, consumer: Process) -> list:
         Case("consumer", "1 duplicate of a call with 5", [batch(of_one[1:2])], answers=ended_row, is_right=folds_all),
         Case("relay", "row with new domain events", [stream_record(first_row["Item"])], is_right=folds_all),
         Case("scheduler", "nothing is due", [sample("scheduler-tick")]),
-        Case("dialer", "two claims that are void", [sample("dialer-batch")], per_event=2, is_right=folds_all),
+        Case("dialer", "two claims that are void", [sample("dialer-batch")], per_event=2, is_right=lambda answer: answer is None),
         # Its tables are empty, so each run is a first one, which sweeps the last hour.
         Case("reconciler", "a first run, nothing is due", [sample("reconciler-tick")], invocations=10),
         Case("reconciler", "sweep of 100 calls with 5 events", [sweep_work()], answers=sweep, per_event=100, is_right=lambda answer: answer is None),

@@ -1,5 +1,6 @@
 //! Parts that all changing commands share: their options, the printed plan, and the run with its progress bar.
 
+mod consequences;
 mod go_on;
 
 use std::io::{self, Write};
@@ -16,6 +17,7 @@ use switchhook_operate::plan::{
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
 use switchhook_operate::{Error, Stack, selection};
 
+use self::consequences::print_consequences;
 use self::go_on::{Stage, print_how_to_go_on, print_next_plan, print_resume};
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::table::aligned;
@@ -397,12 +399,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
     if blocked > 0 {
         writeln!(out, "Numbers that would be blocked, if BlockOnRequest is on: {blocked}.")?;
     }
-    let changed = plan.effects.iter().filter(|effect| effect.before != effect.after).count();
-    writeln!(
-        out,
-        "Calls that change state: {changed}. Domain events: {}, corrections among them: {}. Phones that could ring: {}.",
-        plan.domain_events, plan.corrections, plan.phones
-    )?;
+    print_consequences(plan, out)?;
     let seconds = plan.steps().div_ceil(u64::from(rate.max(1)));
     let cost = &plan.cost;
     writeln!(
@@ -549,6 +546,19 @@ mod tests {
         for verb in ["republish", "redrive", "stop", "verify", "replay"] {
             assert_eq!(ended_of(&capped, verb, 0, "finished"), Ended::NotFound, "{verb}");
         }
+    }
+
+    /// Whatever is copied, the plan counts no phone.
+    #[test]
+    fn plan_to_copy_rows_says_that_phones_may_ring() {
+        let copied = |table: &str| -> Plan {
+            let table = json!({"table": table, "from": "restored", "items": 1, "parts": 1, "sample": ["a"]});
+            Plan { verb: Verb::Copy, tables: vec![serde_json::from_value(table).unwrap()], ..plan(0) }
+        };
+        let calls = printed(&copied("calls"));
+        assert!(calls.contains("Calls that are due are dialled as soon as they are copied"), "{calls}");
+        assert!(calls.contains("DIALER_FUNCTION_NAME") && !calls.contains("Phones that could ring"), "{calls}");
+        assert!(!printed(&copied("inbox")).contains("dialled"), "the inbox alone makes no phone ring");
     }
 
     #[test]

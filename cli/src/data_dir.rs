@@ -83,6 +83,16 @@ impl DataDir {
         fs::write(self.providers_path(), document)
     }
 
+    /// Keys that `switchhook dev` generated. `None` if it generated none for this directory.
+    pub(crate) fn keys(&self) -> io::Result<Option<String>> {
+        read_if_there(&self.keys_path())
+    }
+
+    /// Replaces the file of the generated keys. A kill or a power cut leaves the old file or the new one.
+    pub(crate) fn write_keys(&self, text: &str) -> io::Result<()> {
+        replace_file(&self.keys_path(), text)
+    }
+
     /// Reads the file of the clock. Without one, the clock is the system's.
     pub(crate) fn clock(&self) -> io::Result<ClockFile> {
         match read_if_there(&self.clock_path())? {
@@ -128,6 +138,10 @@ impl DataDir {
 
     fn providers_path(&self) -> PathBuf {
         self.0.join("providers.json")
+    }
+
+    fn keys_path(&self) -> PathBuf {
+        self.0.join("generated-keys.json")
     }
 
     fn clock_path(&self) -> PathBuf {

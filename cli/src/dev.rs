@@ -77,7 +77,7 @@ Routes:
   GET  /event/status?id={event_id}   show how an event was processed
   PUT, DELETE /do-not-call?number={number}   block or unblock a number
 and, only in this local stack:
-  GET  /domain-events                stream all domain events, as server-sent events
+  GET  /domain-events                stream the last 100,000 domain events and all new ones, as server-sent events
   GET  /stack                        show the names of the tables, the queues, the bus and the secrets
   GET  /clock                        show the time of the stack: --freeze stops it, and the page Try can skip ahead
   POST /aws                          answer AWS requests to these resources; any credentials are accepted
@@ -130,8 +130,8 @@ pub(crate) struct Dev {
     /// Name of this machine in the link to the pages
     #[arg(long, value_name = "NAME", default_value = OWN_NAME)]
     host: PagesHost,
-    /// JSON file with the keys of the providers; without it, the keys that `providers put` stored in --data, else providers.json of
-    /// --data, else keys that are generated for this run
+    /// JSON file with the keys of the providers, which are then kept in --data; without it, the keys that an earlier --providers or
+    /// `providers put` left in --data, else providers.json of --data, else generated keys, which --data keeps too
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
     /// Calls per second that each provider is asked to place; calls of another provider wait
@@ -146,7 +146,8 @@ pub(crate) struct Dev {
     /// Directory for all data, from which a later run continues; without it, data is kept in memory
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Only look at the data: the clock stands still where `switchhook demo --data` ended, and nothing runs or can be changed
+    /// Only look at the data: the clock stands still where `switchhook demo --data` ended, and nothing runs or can be changed; refused
+    /// once a run without --freeze has gone on from there
     #[arg(long, requires = "data")]
     freeze: bool,
     /// Faults of the fake provider in delivering webhooks
@@ -168,6 +169,12 @@ pub(crate) enum DevError {
     GenerateKeys(#[source] getrandom::Error),
     #[error("could not use the generated keys")]
     UseGeneratedKeys(#[source] ConfigError),
+    #[error("could not read or keep the generated keys in {}: check --data", path.display())]
+    KeepKeys {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
     #[error("could not open the stack in {}: check --data", path.display())]
     OpenDataDir {
         path: PathBuf,
@@ -196,6 +203,11 @@ pub(crate) enum DevError {
     },
     #[error("{} holds no finished demo: write one into a new directory with `switchhook demo --data DIR`", .0.display())]
     NotADemo(PathBuf),
+    #[error(
+        "the stack in {} has gone on from the end of its demo: start it without --freeze, or write the demo into a new directory",
+        .0.display()
+    )]
+    GoneOn(PathBuf),
     #[error(transparent)]
     UnfinishedDemo(#[from] UnfinishedDemo),
     #[error("could not start the stack")]
@@ -231,15 +243,18 @@ impl Dev {
         let (providers, generated) = match &file {
             Some(path) => (providers_file::read(path)?, None),
             None => {
-                let keys = GeneratedKeys::generate().map_err(DevError::GenerateKeys)?;
+                let keys = self.generated_keys()?;
                 let document = keys.providers(&base_url).to_string();
                 (ProvidersFile::from_json(&document).map_err(DevError::UseGeneratedKeys)?, Some(keys))
             }
         };
-        let cloud = self.open(providers.clone(), clock)?;
+        let cloud = self.open(providers, clock)?;
         self.keep_clock(&clock)?;
         let generated = generated.filter(|_| !cloud.services().secrets_manager().is_restored());
-        self.choose_secrets(&cloud, &providers, errors).map_err(DevError::Print)?;
+        if let Some(keys) = &generated {
+            self.keep_keys(keys)?;
+        }
+        self.name_secrets(&cloud, errors).map_err(DevError::Print)?;
         if frozen {
             self.restore_metrics(cloud.metrics())?;
         }
@@ -299,17 +314,35 @@ impl Dev {
         }
     }
 
-    /// Says which keys a stack has whose data directory holds stored ones. Those of `--providers` replace them for this run.
-    fn choose_secrets(&self, cloud: &Cloud, providers: &ProvidersFile, errors: &mut impl Write) -> io::Result<()> {
+    /// Returns the generated keys that the data directory keeps, or new ones. With the same account, a later run can tell whether a
+    /// dial of this run was made.
+    fn generated_keys(&self) -> Result<GeneratedKeys, DevError> {
+        let generate = || GeneratedKeys::generate().map_err(DevError::GenerateKeys);
+        let Some(path) = &self.data else { return generate() };
+        let read = || -> io::Result<Option<GeneratedKeys>> {
+            Ok(DataDir::new(path).keys()?.map(|text| serde_json::from_str(&text)).transpose()?)
+        };
+        let kept = read().map_err(|source| DevError::KeepKeys { path: path.clone(), source })?;
+        kept.map_or_else(generate, Ok)
+    }
+
+    /// Keeps generated keys for later runs. The data directory must be locked.
+    fn keep_keys(&self, keys: &GeneratedKeys) -> Result<(), DevError> {
+        let Some(path) = self.data.as_ref().filter(|_| !self.freeze) else { return Ok(()) };
+        let keep = || -> io::Result<()> { DataDir::new(path).write_keys(&serde_json::to_string(keys)?) };
+        keep().map_err(|source| DevError::KeepKeys { path: path.clone(), source })
+    }
+
+    /// Says which keys a stack has whose data directory held keys of an earlier run.
+    fn name_secrets(&self, cloud: &Cloud, errors: &mut impl Write) -> io::Result<()> {
         let Some(data) = self.data.as_deref().filter(|_| cloud.services().secrets_manager().is_restored()) else {
             return Ok(());
         };
         let data = data.display();
         if self.providers.is_some() {
-            cloud.services().store_secrets(providers);
-            return writeln!(errors, "Keys of --providers, in place of those that `providers put` stored in {data}.");
+            return writeln!(errors, "Keys of --providers, in place of those in {data}.");
         }
-        writeln!(errors, "Keys that `providers put` stored in {data}.")
+        writeln!(errors, "Keys in {data}, from an earlier --providers or `providers put`.")
     }
 
     /// Returns the clock of the stack, and true if it is stopped. The stack of a demo goes on from the end of the demo. Otherwise its calls
@@ -328,6 +361,10 @@ impl Dev {
             return Ok((Clock::ahead_by_ms(ahead_ms), false));
         }
         let ended_ms = file.ended_ms.ok_or_else(|| DevError::NotADemo(path.clone()))?;
+        // The stopped clock would show rows of its future.
+        if file.ahead_ms.is_some() {
+            return Err(DevError::GoneOn(path.clone()));
+        }
         Ok((Clock::stopped(UNIX_EPOCH + Duration::from_millis(ended_ms)), true))
     }
 
@@ -380,6 +417,7 @@ impl Dev {
     fn open(&self, providers: ProvidersFile, clock: Clock) -> Result<Cloud, DevError> {
         let options = CloudOptions {
             providers,
+            replaces_secrets: self.providers.is_some(),
             reads_secrets: true,
             dial_rates: self.dial_rates.clone(),
             inactivity_timeout: self.inactivity_timeout,

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use clap::Args;
 use serde_json::Value;
+use switchhook_operate::Error;
 use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::reconcile::Schedule;
 
@@ -44,7 +45,7 @@ pub(crate) enum ReconcileError {
     #[error(transparent)]
     Stack(#[from] StackChoiceError),
     #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
+    Operate(#[from] Error),
     #[error("could not print the result")]
     Print(#[source] io::Error),
 }
@@ -58,9 +59,18 @@ impl Reconcile {
         let report = connection.block_on(async {
             let (stack, subject) = (&connection.stack, Subject { items: 1, ..Subject::default() });
             let begun = audit::begin(stack, direct, self.reason.as_deref(), subject).await?;
-            let report = stack.run(schedule).await?;
-            audit::finish(stack, begun, Counts { done: 1, ..Counts::default() }).await?;
-            Ok::<_, switchhook_operate::Error>(report)
+            let report = stack.run(schedule).await;
+            let counts = match &report {
+                Ok(_) => Counts { done: 1, ..Counts::default() },
+                Err(Error::FunctionFailed { .. } | Error::Refused { status: 400..=499, .. }) => {
+                    Counts { skipped: 1, ..Counts::default() }
+                }
+                // The answer was lost, so nobody knows whether the run was made.
+                Err(_) => return report,
+            };
+            let finished = audit::finish(stack, begun, counts).await;
+            let report = report?;
+            finished.map(|()| report)
         })?;
         let printed = if self.json { writeln!(out, "{report}") } else { self.print(&report, out) };
         printed.map_err(ReconcileError::Print)?;

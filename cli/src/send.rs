@@ -31,8 +31,8 @@ that is the provider's usual way.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, the first shared key of Twilio, and the
 signature of a configured provider, whose name begins with x-. If the file has only a public key of a pair that you made, add
 the private key: `--key \"$(cat private.pem)\"`.
-It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path. An unknown --sample prints the list of
-samples.
+It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path, or with /webhooks/PROVIDER/inbound. An
+unknown --sample prints the list of samples.
 
 Exit status: 0 if the response is 2xx, 1 if it is not, 2 if the webhook could not be sent.";
 
@@ -48,7 +48,7 @@ pub(crate) struct Send {
     content: Content,
     #[command(flatten)]
     stack: StackChoice,
-    /// URL that goes into the signature of a Twilio webhook, if it differs from the URL of the stack
+    /// URL that goes into a signature that covers it (Twilio, Plivo, SignalWire, and their schemes), if it differs from the URL of the stack
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
 }
@@ -133,11 +133,12 @@ impl Send {
         to: &str,
         now: Timestamp,
     ) -> Result<Request<Vec<u8>>, SendError> {
-        let url = self.webhook_url(to)?;
+        let route = route(self.provider, to)?;
+        let url = webhook_url(self.provider, to, &route)?;
         let signed_url = match &self.public_url {
             Some(public_url) => {
                 let query = url.split_once('?').map_or(String::new(), |(_, query)| format!("?{query}"));
-                format!("{}{query}", self.webhook_url(public_url)?)
+                format!("{}{query}", webhook_url(self.provider, public_url, &route)?)
             }
             None => url.clone(),
         };
@@ -155,22 +156,36 @@ impl Send {
         let request = request.body(body).map_err(|source| WebError::Request { url, source });
         Ok(request.map_err(ClientError::from)?)
     }
+}
 
-    /// Returns the URL of the provider's webhook route.
-    fn webhook_url(&self, to: &str) -> Result<String, ClientError> {
-        let uri = client::base_url(to)?;
-        let path = format!("/webhooks/{}", self.provider);
-        let (base, query) = to.split_once('?').map_or((to, None), |(base, query)| (base, Some(query)));
-        let mut url = base.trim_end_matches('/').to_owned();
-        if !uri.path().trim_end_matches('/').ends_with(&path) {
-            url.push_str(&path);
-        }
-        if let Some(query) = query {
-            url.push('?');
-            url.push_str(query);
-        }
-        Ok(url)
+/// Paths of the provider's webhooks: the usual one, and the one for inbound calls.
+fn routes(provider: Provider) -> [String; 2] {
+    let path = format!("/webhooks/{provider}");
+    let inbound = format!("{path}/inbound");
+    [path, inbound]
+}
+
+/// Returns the path of webhooks that the URL ends with, or else the usual one.
+fn route(provider: Provider, to: &str) -> Result<String, ClientError> {
+    let uri = client::base_url(to)?;
+    let [usual, inbound] = routes(provider);
+    Ok(if uri.path().trim_end_matches('/').ends_with(&inbound) { inbound } else { usual })
+}
+
+/// Returns the URL of a webhook route. `to` is the URL of the stack, which may end with a path of the provider's webhooks.
+fn webhook_url(provider: Provider, to: &str, route: &str) -> Result<String, ClientError> {
+    let uri = client::base_url(to)?;
+    let path = uri.path().trim_end_matches('/');
+    let (base, query) = to.split_once('?').map_or((to, None), |(base, query)| (base, Some(query)));
+    let base = base.trim_end_matches('/');
+    let end = routes(provider).into_iter().find(|end| path.ends_with(end));
+    let start = end.and_then(|end| base.strip_suffix(&end)).unwrap_or(base);
+    let mut url = format!("{start}{route}");
+    if let Some(query) = query {
+        url.push('?');
+        url.push_str(query);
     }
+    Ok(url)
 }
 
 /// Source of signatures.
@@ -251,4 +266,35 @@ fn sample(name: &str, provider: Provider) -> Result<Vec<u8>, SendError> {
 
 fn now() -> Timestamp {
     Timestamp::from_millis(jiff::Timestamp::now().as_millisecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn webhook_goes_to_the_path_that_the_url_ends_with() {
+        let sent = |to: &str| webhook_url(Provider::Twilio, to, &route(Provider::Twilio, to).unwrap()).unwrap();
+        for (to, url) in [
+            ("http://h", "http://h/webhooks/twilio"),
+            ("http://h/prod/", "http://h/prod/webhooks/twilio"),
+            ("http://h/webhooks/twilio?a=1", "http://h/webhooks/twilio?a=1"),
+            ("http://h/webhooks/twilio/inbound?a=1", "http://h/webhooks/twilio/inbound?a=1"),
+            ("http://h/prod/webhooks/twilio/inbound/", "http://h/prod/webhooks/twilio/inbound"),
+            ("http://h/inbound", "http://h/inbound/webhooks/twilio"),
+            ("http://h/webhooks/plivo", "http://h/webhooks/plivo/webhooks/twilio"),
+        ] {
+            assert_eq!(sent(to), url, "{to}");
+        }
+        assert!(route(Provider::Twilio, "h").is_err());
+    }
+
+    #[test]
+    fn signed_url_has_the_path_of_the_webhook() {
+        let inbound = route(Provider::Twilio, "http://h/webhooks/twilio/inbound").unwrap();
+        for public in ["https://p", "https://p/webhooks/twilio", "https://p/webhooks/twilio/inbound"] {
+            let url = webhook_url(Provider::Twilio, public, &inbound).unwrap();
+            assert_eq!(url, "https://p/webhooks/twilio/inbound", "{public}");
+        }
+    }
 }

@@ -32,9 +32,9 @@ use switchhook_aws::secret::{DialAccounts, WebhookKeys};
 use switchhook_aws::shards::Shards;
 use switchhook_consumer::Consumer;
 use switchhook_dialer::Dialer;
-use switchhook_domain::{CallDefaults, Policy, ProviderSet, RetryPolicy, Timestamp};
+use switchhook_domain::{CallDefaults, Policy, RetryPolicy, Timestamp};
 use switchhook_ingress::Ingress;
-use switchhook_providers::{DialRates, Entries, ProvidersFile, WebhookConfig, sign_as_configured};
+use switchhook_providers::{DialRates, Entries, ProvidersFile, WebhookConfig};
 use switchhook_reconciler::Reconciler;
 use switchhook_relay::Relay;
 use switchhook_scheduler::Scheduler;
@@ -44,7 +44,7 @@ use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::connector::FakeProviderConnector;
 use crate::error::LocalError;
-use crate::fake::{self, Delivery, DeliveryFaults, FakeProvider, account_url};
+use crate::fake::{self, DeliveryFaults, FakeProvider, account_url};
 use crate::metrics::{MINUTE_MS, Metrics, Sampler};
 use crate::services::{Options, Services};
 use crate::sqs::queue_url;
@@ -69,6 +69,8 @@ const RUNS_PER_DRIFT_CHECK: u32 = 60;
 #[derive(Debug)]
 pub struct CloudOptions {
     pub providers: ProvidersFile,
+    /// True if `providers` replaces the secrets that the data directory holds, and is kept there. False if those count more.
+    pub replaces_secrets: bool,
     /// True if the functions read their half of the providers file from the local Secrets Manager, as on AWS. False if they keep their first copy.
     pub reads_secrets: bool,
     /// Rates of the providers that calls are placed with.
@@ -134,6 +136,7 @@ impl Cloud {
     pub fn open(options: CloudOptions) -> Result<Self, LocalError> {
         let CloudOptions {
             providers,
+            replaces_secrets,
             reads_secrets,
             dial_rates,
             inactivity_timeout,
@@ -164,16 +167,10 @@ impl Cloud {
         };
         let queue = |of, name| QueueClient::new(sdk::sqs(&aws(of)), queue_url(name));
         let clock = || sdk::Clock::from_config(&services.sdk_config());
-        let mut outcome_providers = ProviderSet::reporting_outcome();
-        for provider in providers.outcome_providers() {
-            outcome_providers.insert(provider);
-        }
+        let outcome_providers = services.set_up_secrets(&providers, reads_secrets, replaces_secrets)?;
         let policy = Policy { inactivity_timeout, outcome_providers };
         let journal = services.journal(fake::JOURNAL)?;
         let fake = Arc::new(FakeProvider::open(services.clock(), seed, delivery_faults, journal)?);
-        if !reads_secrets || !services.secrets_manager().is_restored() {
-            services.store_secrets(&providers);
-        }
         let webhook_keys = if reads_secrets {
             WebhookKeys::new(&aws("ingress"), WEBHOOK_KEYS_SECRET.to_owned())
         } else {
@@ -433,24 +430,18 @@ impl Cloud {
     /// that ingress knows then. Without such a key, none is sent. Nor is any of Telnyx, whose signing key ingress does not have.
     async fn deliver_webhooks(&self) -> Infallible {
         loop {
-            let delivery: Delivery = self.0.fake.next_delivery().await;
+            let delivery = self.0.fake.next_delivery().await;
             let now = Timestamp::from_millis(i64::try_from(self.clock().now_ms()).unwrap_or(i64::MAX));
             let keys = self.webhook_keys().await;
-            let provider = delivery.provider();
-            let Some(config) = keys.config(provider) else { continue };
-            let separator = if delivery.query().is_empty() { "" } else { "?" };
-            let path = format!("/webhooks/{provider}{separator}{}", delivery.query());
-            let url = format!("{}{path}", config.public_url().unwrap_or_default());
-            let Some(signed) = sign_as_configured(provider, config, &url, delivery.body().as_bytes(), now) else {
-                continue;
+            let request = keys.config(delivery.provider()).and_then(|config| delivery.signed_request(config, now));
+            let is_refused = match request {
+                Some(request) => !self.request(request).await.status().is_success(),
+                None => false,
             };
-            let mut request = Request::post(path).header(http::header::CONTENT_TYPE, signed.content_type);
-            for (name, value) in &signed.headers {
-                request = request.header(name, value);
-            }
-            let Ok(request) = request.body(Bytes::from(delivery.body().to_owned())) else { continue };
-            if !self.request(request).await.status().is_success() {
+            if is_refused {
                 self.0.fake.retry_delivery(delivery);
+            } else {
+                self.0.fake.finish_delivery(&delivery);
             }
         }
     }

@@ -26,6 +26,12 @@ pub enum LocalError {
         #[source]
         source: std::io::Error,
     },
+    #[error("could not write the secrets to {path}")]
+    WriteSecrets {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
     #[error("the data directory {path} is in use by another process")]
     DataDirInUse { path: PathBuf },
     #[error("the dead-letter queue of queue {queue} does not exist")]
@@ -35,6 +41,8 @@ pub enum LocalError {
         #[source]
         source: DynoxideError,
     },
+    #[error("could not write the new database {path} completely: the disk may be full")]
+    IncompleteDatabase { path: PathBuf },
     #[error("could not describe table {table}")]
     DescribeTable {
         table: String,

@@ -293,7 +293,8 @@ impl FakeProvider {
         }
     }
 
-    /// Waits until the next webhook is due, and returns it.
+    /// Waits until the next webhook is due, and returns it. A restarted provider sends it again, unless it was
+    /// [finished](Self::finish_delivery) or [retried](Self::retry_delivery) before.
     pub async fn next_delivery(&self) -> Delivery {
         loop {
             let mut changed = self.changed.watch();
@@ -330,22 +331,27 @@ impl FakeProvider {
         if let Some(recording) = &mut state.recording {
             recording.webhooks.push(SentWebhook { provider_call_id: provider_call_id.clone(), event, at_ms });
         }
-        state.forget_webhook(number);
+        Some(Delivery { number, ..delivery })
+    }
+
+    /// Forgets a webhook that the receiver accepted, or that nobody can send.
+    pub fn finish_delivery(&self, delivery: &Delivery) {
+        let mut state = lock(&self.state);
+        state.forget_webhook(delivery.number);
         state.save(self.journal.as_ref());
-        Some(delivery)
     }
 
     /// Schedules a webhook again that the receiver did not accept. Gives up after three retries.
     pub fn retry_delivery(&self, mut delivery: Delivery) {
         delivery.failed_sends += 1;
+        let mut state = lock(&self.state);
+        state.forget_webhook(delivery.number);
         if delivery.failed_sends <= RETRIES_MAX {
-            let at = self.now_ms() + millis(RETRY_PAUSE);
-            let mut state = lock(&self.state);
-            state.enqueue(at, delivery);
-            state.save(self.journal.as_ref());
-            drop(state);
-            self.changed.changed();
+            state.enqueue(self.now_ms() + millis(RETRY_PAUSE), delivery);
         }
+        state.save(self.journal.as_ref());
+        drop(state);
+        self.changed.changed();
     }
 
     fn now_ms(&self) -> i64 {

@@ -11,6 +11,8 @@
 //! - A second send with the same group and deduplication id within five minutes gets the response of the first send and
 //!   adds nothing. This holds even if the first message was received or deleted in the meantime.
 //!
+//! A message that is older than the retention of its queue is deleted, even if it is in flight.
+//!
 //! In a standard queue every message forms a group of its own, and nothing is deduplicated. A message may have a delay: it
 //! is then in flight until the delay is over.
 //!
@@ -38,6 +40,7 @@ pub struct QueueSettings {
     pub name: String,
     pub fifo: bool,
     pub visibility_timeout_ms: u64,
+    pub retention_ms: u64,
     pub redrive_policy: Option<RedrivePolicy>,
 }
 
@@ -304,6 +307,16 @@ impl Queue {
             .map(|stored| stored.message.sequence)
             .collect();
         visible.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
+    }
+
+    /// Removes all messages that are older than the retention of the queue, and returns them in order.
+    pub fn remove_expired(&mut self, now_ms: u64) -> Vec<Message> {
+        let retention_ms = self.settings.retention_ms;
+        // A message that comes from another queue counts as sent then, so the first messages are the oldest.
+        let is_expired = |stored: &&StoredMessage| stored.message.sent_at_ms + retention_ms <= now_ms;
+        let expired: Vec<u64> =
+            self.messages.values().take_while(is_expired).map(|stored| stored.message.sequence).collect();
+        expired.into_iter().filter_map(|sequence| self.remove(sequence)).collect()
     }
 
     /// Time of the next receive that may return a message: now, or the end of a visibility timeout. `None` if the queue

@@ -1,7 +1,7 @@
 //! Model of Secrets Manager: secrets with a current and a previous version.
 //!
-//! **Versions that a request stores survive in the data directory.** Secrets that the local cloud sets up itself are in memory only,
-//! until a request stores a version of one: then the file gets all of them.
+//! **Versions that a request stores survive in the data directory, and so do the secrets that a run asks to keep.** Other secrets that the
+//! local cloud sets up itself are in memory only, until a request stores a version of one: then the file gets all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -93,7 +93,7 @@ impl SecretsManager {
         Ok(Self { secrets: Mutex::new(restored.unwrap_or_default()), file, is_restored, clock })
     }
 
-    /// True if the secrets were stored by requests of an earlier run.
+    /// True if an earlier run left the secrets in the data directory.
     pub fn is_restored(&self) -> bool {
         self.is_restored
     }
@@ -101,6 +101,17 @@ impl SecretsManager {
     /// Stores a new version of a secret in memory, and creates the secret if there is none.
     pub fn put(&self, id: &str, text: &str) {
         put(&mut lock(&self.secrets), id, text, self.clock.now_ms());
+    }
+
+    /// Writes all secrets into the data directory, if there is one. The file of a stack whose clock stands still stays as it is.
+    pub(crate) fn keep(&self) -> Result<(), LocalError> {
+        let secrets = lock(&self.secrets);
+        match &self.file {
+            Some(file) if !self.clock.is_stopped() => {
+                write(file, &secrets).map_err(|source| LocalError::WriteSecrets { path: file.clone(), source })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Returns the current text of a secret. `None` if there is no such secret.
@@ -338,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn only_versions_of_requests_survive() {
+    fn versions_of_requests_and_kept_secrets_survive() {
         let directory = std::env::temp_dir().join(format!("switchhook-secrets-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let open = || SecretsManager::open(Some(&directory), Clock::system()).unwrap();
@@ -351,8 +362,19 @@ mod tests {
         assert_eq!((second.is_restored(), second.current(ID).as_deref()), (true, Some("stored")));
         let previous = json!({"SecretId": ID, "VersionStage": PREVIOUS});
         assert_eq!(asked(&second, "GetSecretValue", &previous).1["SecretString"], "set up");
+
+        second.put(ID, "kept");
+        assert_eq!(open().current(ID).as_deref(), Some("stored"));
+        let frozen = SecretsManager::open(Some(&directory), Clock::stopped(std::time::UNIX_EPOCH)).unwrap();
+        frozen.put(ID, "frozen");
+        frozen.keep().unwrap();
+        assert_eq!(open().current(ID).as_deref(), Some("stored"));
+        second.keep().unwrap();
+        assert_eq!(open().current(ID).as_deref(), Some("kept"));
+
         fs::remove_dir_all(&directory).unwrap();
         let (status, _) = asked(&second, "PutSecretValue", &request);
-        assert_eq!((status, second.current(ID).as_deref()), (500, Some("stored")));
+        assert_eq!((status, second.current(ID).as_deref()), (500, Some("kept")));
+        assert!(matches!(second.keep(), Err(LocalError::WriteSecrets { .. })));
     }
 }

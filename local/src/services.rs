@@ -13,7 +13,8 @@ use aws_smithy_runtime_api::client::behavior_version::BehaviorVersion;
 use aws_types::SdkConfig;
 use aws_types::region::Region;
 use serde_json::Value;
-use switchhook_providers::ProvidersFile;
+use switchhook_domain::ProviderSet;
+use switchhook_providers::{ProvidersFile, SecretHalf, WebhookConfig};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -139,9 +140,41 @@ impl Services {
         &self.bus
     }
 
-    /// Stores the halves of a providers file in the secrets of the stack, for this run. A secret that has the half already stays as
-    /// it is.
-    pub fn store_secrets(&self, providers: &ProvidersFile) {
+    /// Sets up the secrets of the stack, and returns the providers that report an outcome.
+    ///
+    /// With `replaces_secrets`, the secrets become those of `providers`, and the data directory keeps them. Without it, functions that read
+    /// secrets go on with those that the data directory holds, and other secrets are for this run.
+    ///
+    /// # Errors
+    /// The secrets could not be written to the data directory.
+    pub(crate) fn set_up_secrets(
+        &self,
+        providers: &ProvidersFile,
+        reads_secrets: bool,
+        replaces_secrets: bool,
+    ) -> Result<ProviderSet, LocalError> {
+        let mut outcome_providers = ProviderSet::reporting_outcome();
+        if reads_secrets && !replaces_secrets && self.secrets_manager.is_restored() {
+            let stored = WebhookConfig::parse(&self.secrets_manager.current(WEBHOOK_KEYS_SECRET).unwrap_or_default());
+            for provider in stored.named() {
+                if stored.config(provider).is_some_and(WebhookConfig::reports_outcome) {
+                    outcome_providers.insert(provider);
+                }
+            }
+            return Ok(outcome_providers);
+        }
+        self.store_secrets(providers);
+        if replaces_secrets {
+            self.secrets_manager.keep()?;
+        }
+        for provider in providers.outcome_providers() {
+            outcome_providers.insert(provider);
+        }
+        Ok(outcome_providers)
+    }
+
+    /// Stores the halves of a providers file in the secrets of the stack, in memory. A secret that has the half already stays as it is.
+    fn store_secrets(&self, providers: &ProvidersFile) {
         let halves = [
             (WEBHOOK_KEYS_SECRET, providers.webhook_keys_document()),
             (DIAL_ACCOUNTS_SECRET, providers.dial_accounts_document()),
@@ -227,14 +260,21 @@ fn create_dir(path: &Path) -> std::io::Result<()> {
 /// Opens the database file, and creates it first if it does not exist.
 ///
 /// **A database under its final name has all its tables.** Creating them takes several transactions, so the file gets
-/// its final name afterwards. If the first start is killed before, the next start deletes the unfinished file.
+/// its final name afterwards. If the first start is killed before, the next start deletes the unfinished file. It also deletes a
+/// write-ahead log without its database: SQLite would replay it into the new one.
 fn open_database(data_dir: &DataDir) -> Result<(Database, Disk), LocalError> {
     let path = data_dir.path.join("switchhook.sqlite");
     let open = |source| LocalError::OpenDatabase { source };
     let create = |source| LocalError::CreateDataDir { path: data_dir.path.clone(), source };
     if !path.exists() {
         let unfinished = data_dir.path.join("unfinished.sqlite");
-        for file in ["unfinished.sqlite", "unfinished.sqlite-wal", "unfinished.sqlite-shm"] {
+        for file in [
+            "unfinished.sqlite",
+            "unfinished.sqlite-wal",
+            "unfinished.sqlite-shm",
+            "switchhook.sqlite-wal",
+            "switchhook.sqlite-shm",
+        ] {
             match std::fs::remove_file(data_dir.path.join(file)) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -246,8 +286,7 @@ fn open_database(data_dir: &DataDir) -> Result<(Database, Disk), LocalError> {
         for table in [sqs::JOURNAL, bus::JOURNAL, fake::JOURNAL] {
             Journal::open(&database, table)?;
         }
-        // Closing the database moves the content of the write-ahead log into the file itself.
-        drop(database);
+        close(database, &unfinished)?;
         std::fs::rename(unfinished, &path).map_err(create)?;
     }
     let database = Database::file(&path).map_err(open)?;
@@ -255,4 +294,35 @@ fn open_database(data_dir: &DataDir) -> Result<(Database, Disk), LocalError> {
     // The names of the files must be on the disk too.
     File::open(&data_dir.path).and_then(|dir| dir.sync_all()).map_err(create)?;
     Ok((database, disk))
+}
+
+/// Closes a database. This moves the content of the write-ahead log into the file itself, and deletes the log.
+///
+/// # Errors
+/// The log is still there, so a part of the content may be in it alone. Closing reports no error itself.
+fn close(database: Database, path: &Path) -> Result<(), LocalError> {
+    drop(database);
+    if path.with_extension("sqlite-wal").exists() {
+        return Err(LocalError::IncompleteDatabase { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn database_whose_log_is_left_is_not_complete() {
+        let directory = std::env::temp_dir().join(format!("switchhook-close-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("unfinished.sqlite");
+        let database = Database::file(&path).unwrap();
+        tables::create_tables(&database, INBOX_TABLE, CALLS_TABLE).unwrap();
+        // The connection of the clone stays open, so the log is not moved into the file.
+        let other = database.clone();
+        assert!(matches!(close(database, &path), Err(LocalError::IncompleteDatabase { .. })));
+        close(other, &path).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
 }

@@ -120,6 +120,7 @@ impl Sqs {
     ) -> Result<Vec<ReceivedMessage>, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
+        self.expire(&mut state, queue, now_ms)?;
         let source = state.queue(queue)?;
         let outcome = source.receive(now_ms, messages_max, visibility_timeout_ms);
         let redrive = source.settings().redrive_policy.clone();
@@ -188,12 +189,16 @@ impl Sqs {
 
     pub fn depth(&self, queue: &str) -> Result<Depth, QueueError> {
         let now_ms = self.clock.now_ms();
-        Ok(lock(&self.state).queue(queue)?.depth(now_ms))
+        let mut state = lock(&self.state);
+        self.expire(&mut state, queue, now_ms)?;
+        Ok(state.queue(queue)?.depth(now_ms))
     }
 
     /// Time at which the oldest message was sent that counts for `ApproximateAgeOfOldestMessage`. `None` if there is none.
     pub fn oldest_sent_at(&self, queue: &str) -> Result<Option<u64>, QueueError> {
-        Ok(lock(&self.state).queue(queue)?.oldest_sent_at())
+        let mut state = lock(&self.state);
+        self.expire(&mut state, queue, self.clock.now_ms())?;
+        Ok(state.queue(queue)?.oldest_sent_at())
     }
 
     /// Messages that were sent, received and deleted since the start, by queue and name of the metric.
@@ -207,7 +212,9 @@ impl Sqs {
 
     /// Returns all messages in order, without receiving them.
     pub fn messages(&self, queue: &str) -> Result<Vec<Message>, QueueError> {
-        Ok(lock(&self.state).queue(queue)?.messages().cloned().collect())
+        let mut state = lock(&self.state);
+        self.expire(&mut state, queue, self.clock.now_ms())?;
+        Ok(state.queue(queue)?.messages().cloned().collect())
     }
 
     /// Deletes all messages. Returns their number.
@@ -229,6 +236,7 @@ impl Sqs {
     pub fn redrive(&self, dead_letter_queue: &str, destination: Option<&str>) -> Result<usize, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
+        self.expire(&mut state, dead_letter_queue, now_ms)?;
         if let Some(destination) = destination {
             state.queue(destination)?;
         }
@@ -289,6 +297,12 @@ impl Sqs {
                 () = self.clock.sleep_until(until_ms) => {}
             }
         }
+    }
+
+    /// Deletes the messages of a queue that are older than its retention.
+    fn expire(&self, state: &mut State, queue: &str, now_ms: u64) -> Result<(), QueueError> {
+        let expired = state.queue(queue)?.remove_expired(now_ms);
+        if expired.is_empty() { Ok(()) } else { self.erase(&expired) }
     }
 
     /// Adds the message at the end of `queue`.

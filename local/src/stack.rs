@@ -70,24 +70,34 @@ pub(crate) const DUE_VISIBILITY_TIMEOUT_MS: u64 = 300_000;
 pub(crate) const REPAIR_VISIBILITY_TIMEOUT_MS: u64 = 60_000;
 /// SQS's default, for queues whose template does not set a timeout.
 const DEFAULT_VISIBILITY_TIMEOUT_MS: u64 = 30_000;
+/// Retention of the queues whose messages only an operator or their function deletes: 14 days, the longest of SQS.
+const RETENTION_MS: u64 = 14 * 24 * 60 * 60 * 1_000;
+/// Retention of the dial queue. The claim of an older message has expired.
+const DIAL_RETENTION_MS: u64 = 60 * 60 * 1_000;
+/// Retention of the queue of due calls. The schedule finds the call of an older message.
+const DUE_RETENTION_MS: u64 = 5 * 60 * 1_000;
+/// Retention of the repair queue. The next run finds the work of an older message.
+const REPAIR_RETENTION_MS: u64 = 2 * 60 * 1_000;
 /// Default of the template's `MaxReceiveCount`.
 pub const MAX_RECEIVE_COUNT: u32 = 20;
 
 /// Returns the settings of the stack's queues.
 pub fn stack_queues(max_receive_count: u32) -> Vec<QueueSettings> {
-    let queue = |name: &str, fifo, visibility_timeout_ms, redrive_policy| QueueSettings {
+    let queue = |name: &str, fifo, visibility_timeout_ms, retention_ms| QueueSettings {
         name: name.to_owned(),
         fifo,
         visibility_timeout_ms,
-        redrive_policy,
+        retention_ms,
+        redrive_policy: None,
     };
     let redrive_policy = RedrivePolicy { dead_letter_queue: EVENTS_DEAD_LETTER_QUEUE.to_owned(), max_receive_count };
+    let events = queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, RETENTION_MS);
     vec![
-        queue(EVENTS_QUEUE, true, VISIBILITY_TIMEOUT_MS, Some(redrive_policy)),
-        queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, None),
-        queue(DUE_QUEUE, false, DUE_VISIBILITY_TIMEOUT_MS, None),
-        queue(REPAIR_QUEUE, true, REPAIR_VISIBILITY_TIMEOUT_MS, None),
-        queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
-        queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, None),
+        QueueSettings { redrive_policy: Some(redrive_policy), ..events },
+        queue(DIAL_QUEUE, true, DIAL_VISIBILITY_TIMEOUT_MS, DIAL_RETENTION_MS),
+        queue(DUE_QUEUE, false, DUE_VISIBILITY_TIMEOUT_MS, DUE_RETENTION_MS),
+        queue(REPAIR_QUEUE, true, REPAIR_VISIBILITY_TIMEOUT_MS, REPAIR_RETENTION_MS),
+        queue(EVENTS_DEAD_LETTER_QUEUE, true, DEFAULT_VISIBILITY_TIMEOUT_MS, RETENTION_MS),
+        queue(RELAY_FAILURES_QUEUE, false, DEFAULT_VISIBILITY_TIMEOUT_MS, RETENTION_MS),
     ]
 }

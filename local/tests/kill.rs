@@ -69,6 +69,23 @@ async fn killed_first_start_leaves_a_directory_that_opens() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// SQLite replays the log that it finds beside a database, even if the log belongs to another one.
+#[tokio::test]
+async fn log_without_its_database_is_not_replayed() {
+    let dir = std::env::temp_dir().join(format!("switchhook-local-{}-log", std::process::id()));
+    drop(std::fs::remove_dir_all(&dir));
+    let _alone = ONE_AT_A_TIME.lock().await;
+    run_and_kill(&dir, ROWS, Duration::ZERO);
+    assert!(std::fs::metadata(dir.join("switchhook.sqlite-wal")).unwrap().len() > 0);
+    std::fs::remove_file(dir.join("switchhook.sqlite")).unwrap();
+
+    let services = Services::open(Options::new(Clock::system()).data_dir(&dir)).unwrap();
+    assert!(services.sqs().messages(EVENTS_QUEUE).unwrap().is_empty());
+    let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
+    assert_eq!(dynamodb.scan().table_name(CALLS_TABLE).send().await.unwrap().count(), 0);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 /// The process that is killed. Step `n` writes version `n / ROWS` of row `n % ROWS`, sends message `n`, and prints `n`.
 #[tokio::test]
 #[ignore = "runs as the child process of the other test, which kills it"]

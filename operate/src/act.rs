@@ -12,9 +12,13 @@ use crate::recover;
 use crate::republish;
 use crate::stack::Stack;
 
-/// Stores the next row of a call. Returns false if the call changed at the same time. Lists the accounts of its plan first. If the table was
-/// lost, so was their list. Then no list of calls would show a call that waits for an account.
-pub(crate) async fn store_row(stack: &Stack, transition: &Transition) -> Result<bool, Error> {
+/// Stores the next row of a call, for this action. Returns false if the call changed at the same time. Lists the accounts of its plan first. If
+/// the table was lost, so was their list. Then no list of calls would show a call that waits for an account.
+pub(crate) async fn store_row(stack: &Stack, action: Action, transition: &Transition) -> Result<bool, Error> {
+    if action == Action::Stop {
+        // A process that is killed after it leaves a call that cannot be dialled. The other way round, a lost row would come back as one that can.
+        recover::record_stop(stack, &transition.call).await?;
+    }
     if let Some(plan) = &transition.call.plan
         && stack.calls.unlisted_account(&plan.providers).await?.is_some()
     {

@@ -9,7 +9,7 @@ use switchhook_domain::{CallId, Timestamp};
 use crate::concurrent::concurrently;
 use crate::cost::{Cost, Work};
 use crate::error::Error;
-use crate::forecast::{Forecast, Step, forecast, sends_event};
+use crate::forecast::{Forecast, NOT_FOLDED, Step, forecast, sends_event};
 use crate::plan::{
     Action, EFFECTS_MAX, NAMED_MAX, NotFound, Plan, PlanId, PlanItem, Skipped, Subject, VALID_FOR, Verb,
 };
@@ -67,6 +67,7 @@ impl Draft {
             unaffected: 0,
             skipped: Vec::new(),
             skipped_count: 0,
+            not_folded_count: 0,
             not_found: self.not_found,
             warnings: Vec::new(),
             effects: Vec::new(),
@@ -197,6 +198,7 @@ impl Plan {
                 Step::ReadsDifferently(None) => {}
                 Step::Skip(reason) => {
                     self.skipped_count += 1;
+                    self.not_folded_count += usize::from(reason == NOT_FOLDED);
                     if self.skipped.len() < NAMED_MAX {
                         let name = item.name().to_owned();
                         self.skipped.push(Skipped { item: name, call_id: item.call_id, reason });

@@ -310,6 +310,9 @@ pub struct Plan {
     /// Matching items that cannot be processed, the first [`NAMED_MAX`] of them. They are not among the items.
     pub skipped: Vec<Skipped>,
     pub skipped_count: usize,
+    /// Number of these items whose event is not folded yet. The relay never had its domain event.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub not_folded_count: usize,
     /// Ids that the operator named and that nothing was found under, and what to do. The items are those of the other ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_found: Vec<NotFound>,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::json;
 use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::inbox::{NewEvent, PutOutcome, Reread, StoredEvent};
-use switchhook_domain::{Call, CallId, Disposition, Job, ProviderEvent, StopReason, Timestamp, TraceId};
+use switchhook_domain::{Call, CallId, Disposition, Job, ProviderEvent, Timestamp, TraceId};
 
 use crate::concurrent::concurrently;
 use crate::draft::Draft;
@@ -137,10 +137,7 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
     for dial in call.dials() {
         left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, now).await)?);
     }
-    if let Some(reason @ (StopReason::CanceledByUser | StopReason::BookingChanged)) = call.stop_reason {
-        let due_at = call.plan.as_ref().map(|plan| plan.due_at);
-        left.extend(unreadable(stack.inbox.record_cancellation(&call.call_id, reason, due_at, now).await)?);
-    }
+    left.extend(unreadable(record_stop(stack, call).await)?);
     for event in call.held_events() {
         left.extend(refill_event(stack, call, &event).await?);
         // A restored inbox may hold the event as it was before the person was forgotten.
@@ -149,6 +146,13 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
         }
     }
     Ok(left.into_iter().next())
+}
+
+/// Records in the inbox why a call was canceled or stopped. So it stays so if its row is lost. The inbox records no other reason.
+pub(crate) async fn record_stop(stack: &Stack, call: &Call) -> Result<(), switchhook_aws::Error> {
+    let Some(reason) = call.stop_reason.filter(|reason| reason.is_recorded()) else { return Ok(()) };
+    let due_at = call.plan.as_ref().map(|plan| plan.due_at);
+    stack.inbox.record_cancellation(&call.call_id, reason, due_at, stack.now()).await
 }
 
 /// Writes one event of a row into the inbox. Returns why it does not get its meaning back, or why the stored event cannot be read.

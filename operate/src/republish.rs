@@ -20,7 +20,6 @@ use crate::concurrent::concurrently;
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::forecast::NOT_FOLDED;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
@@ -146,9 +145,8 @@ pub async fn plan(
     let not_found = Vec::new();
     let draft = Draft { verb: Verb::Republish, filter, items, capped, continue_at, examined, not_found };
     let mut plan = draft.work_out(stack).await?;
-    // The relay never had the domain event of an event that is not folded.
-    let not_folded = plan.skipped.iter().filter(|skipped| skipped.reason == NOT_FOLDED).count();
-    if plan.skipped_count > not_folded && plan.items.iter().any(|item| item.action == Action::DeleteRelayFailure) {
+    let deletes_messages = plan.items.iter().any(|item| item.action == Action::DeleteRelayFailure);
+    if deletes_messages && plan.skipped_count > plan.not_folded_count {
         // Without the messages, nobody would find again what this version cannot read.
         plan.items.retain(|item| item.action != Action::DeleteRelayFailure);
         let kept = "the messages of the relay stay in their queue, because a row or an event cannot be read";

@@ -75,6 +75,9 @@ pub struct Run {
     pub counts: Counts,
     /// Items that were skipped, the first [`NAMED_MAX`] of them.
     pub skipped: Vec<Skipped>,
+    /// True if an item of a call was skipped, which has domain events that nobody has published.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    left_call: bool,
     /// Process that carries the run out.
     holder: String,
 }
@@ -150,6 +153,7 @@ pub async fn start(
         items: plan.items.len(),
         counts: Counts::default(),
         skipped: Vec::new(),
+        left_call: false,
         holder: stack.random_ids.hex::<8>()?,
     };
     let content = serde_json::to_vec(&run).map_err(Error::Encode)?;
@@ -245,13 +249,9 @@ impl Run {
         self.counts.to_string()
     }
 
-    /// True if an item of a call was left alone, which has domain events that nobody has published.
-    fn has_left_call(&self) -> bool {
-        self.skipped.iter().any(|skipped| skipped.call_id.is_some() && skipped.reason != NOT_FOLDED)
-    }
-
     fn skip(&mut self, item: &PlanItem, reason: String) {
         self.counts.skipped += 1;
+        self.left_call |= item.call_id.is_some() && reason != NOT_FOLDED;
         if self.skipped.len() < NAMED_MAX {
             let item = (item.name().to_owned(), item.call_id.clone());
             self.skipped.push(Skipped { item: item.0, call_id: item.1, reason });
@@ -334,8 +334,9 @@ impl Held<'_> {
         for (planned, (items, forecast)) in groups.into_iter().zip(forecasts) {
             self.check(planned.len(), &items, forecast, &mut work).await?;
         }
+        work.mark_unfolded(self.stack).await?;
         for (item, transition) in &work.rows {
-            if act::store_row(self.stack, transition).await? {
+            if act::store_row(self.stack, item.action, transition).await? {
                 self.run.counts.done += 1;
             } else {
                 self.run.skip(item, "the call changed at the same time: plan again".to_owned());
@@ -380,6 +381,7 @@ impl Held<'_> {
         let planned = call_id.and_then(|call_id| self.plan.effect_on(call_id));
         let objection = if changes_call { plan::objection } else { plan::uncounted_phone };
         let objection = effect.and_then(|effect| objection(planned, &effect));
+        let stores_row = steps.iter().any(|step| matches!(step, Step::Store(_)));
         let has_added_refold = items.len() > planned_items;
         for (index, (item, step)) in items.iter().zip(steps).enumerate() {
             match (&objection, step) {
@@ -424,6 +426,9 @@ impl Held<'_> {
                         trace_id.clone_from(&stored.trace_id);
                         let was_quarantined = stored.disposition == Some(Disposition::Quarantined) || self.repeats_page;
                         work.replayed.extend(Some(item.clone()).filter(|_| was_quarantined));
+                        if stores_row {
+                            work.unfolded.push((event.call_id.clone(), *stored));
+                        }
                     }
                     let run = self.run.id.to_string();
                     work.finishing.extend(Some(item.clone()).filter(|item| item.action.is_finished_after_fold()));
@@ -436,7 +441,7 @@ impl Held<'_> {
                     self.run.counts.done += 1;
                 }
                 (None, Step::Act) if item.action == Action::CopyPart => work.copies.push(item.clone()),
-                (None, Step::Act) if item.action == Action::DeleteRelayFailure && self.run.has_left_call() => {
+                (None, Step::Act) if item.action == Action::DeleteRelayFailure && self.run.left_call => {
                     self.run.skip(item, "the message stays, because a call was left alone".to_owned());
                 }
                 (None, Step::Act) => {
@@ -489,5 +494,33 @@ impl Held<'_> {
             counts: *counts,
         };
         audit::record(self.stack, &record).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use switchhook_domain::CallId;
+
+    use super::*;
+
+    /// The messages of the relay may be all that names the call, and a run names only the first items that it skipped.
+    #[test]
+    fn run_remembers_a_call_that_it_left_alone_after_many_other_items() {
+        let mut run: Run = serde_json::from_value(json!({
+            "id": "r-1", "plan_id": "p-1", "verb": "republish", "who": "ada", "reason": "a test", "rate": 50,
+            "state": "unfinished", "started_at": "2026-11-22T15:58:04Z", "updated_at": "2026-11-22T15:58:04Z",
+            "position": 0, "items": 200, "counts": {"done": 0, "unchanged": 0, "skipped": 0}, "skipped": [],
+            "holder": "h",
+        }))
+        .unwrap();
+        let item = |id: &str| PlanItem::of_call(Action::Republish, CallId::new(id));
+        for _ in 0..NAMED_MAX {
+            run.skip(&item("entity:x-pay:pi_1"), NOT_FOLDED.to_owned());
+        }
+        assert!(!run.left_call, "nothing of these items was ever published");
+        run.skip(&item("c1"), "the row cannot be read".to_owned());
+        let stored: Run = serde_json::from_slice(&serde_json::to_vec(&run).unwrap()).unwrap();
+        assert_eq!((stored.left_call, stored.skipped.len()), (true, NAMED_MAX));
     }
 }

@@ -424,9 +424,9 @@ fn forgotten(row: &Call, rebuilt: &Call) -> Vec<NamedDifference> {
             found.push(NamedDifference { name: FORGOTTEN_DIAL, text });
         }
     }
-    let is_canceled = matches!(rebuilt.stop_reason, Some(StopReason::CanceledByUser | StopReason::BookingChanged));
+    let is_canceled = rebuilt.stop_reason.is_some_and(StopReason::is_recorded);
     if row.stop_reason.is_none() && is_canceled {
-        let text = "the inbox records that the call was canceled, and the row does not".to_owned();
+        let text = "the inbox records that the call was canceled or stopped, and the row does not".to_owned();
         found.push(NamedDifference { name: FORGOTTEN_CANCELLATION, text });
     }
     found

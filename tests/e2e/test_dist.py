@@ -89,7 +89,7 @@ def without_failures(answer: dict) -> bool:
         ("consumer", "consumer-batch", without_failures),
         ("relay", None, without_failures),
         ("scheduler", "scheduler-tick", lambda answer: "claimed" in answer),
-        ("dialer", "dialer-batch", without_failures),
+        ("dialer", "dialer-batch", lambda answer: answer is None),
         ("reconciler", "reconciler-tick", lambda answer: "swept_minutes" in answer),
         ("api", "api-call", lambda answer: answer["statusCode"] in (200, 404)),
     ],

@@ -634,7 +634,8 @@ def test_the_dialer_takes_one_claim_at_a_time_and_its_concurrency_is_bounded():
     mapping = properties("DialerMapping")
     assert mapping["EventSourceArn"] == DIALS
     assert mapping["BatchSize"] == 1
-    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    # No claim is worth a second delivery.
+    assert "FunctionResponseTypes" not in mapping
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": ref("DialerMaxConcurrency")}
     assert TEMPLATE["Parameters"]["DialerMaxConcurrency"]["Default"] == 30
     # The scheduler claims no more calls than these dialers can place.
@@ -651,6 +652,23 @@ def test_a_shard_has_one_worker_and_no_message_outlives_the_next_schedules():
     assert mapping["EventSourceArn"] == get_att("RepairQueue", "Arn")
     assert mapping["BatchSize"] == 1
     assert 2 <= mapping["ScalingConfig"]["MaximumConcurrency"] <= 10
+
+
+def test_a_function_that_sends_messages_to_itself_is_not_stopped_as_a_loop():
+    """By default Lambda drops an invocation after some 16 in a row. A loop may also lead through the queues of other functions."""
+    reads, sends = {}, {}
+    for function in FUNCTIONS:
+        mappings = [each for each in of_type("AWS::Lambda::EventSourceMapping").values() if each["FunctionName"] == alias(function)]
+        reads[function] = {json.dumps(each["EventSourceArn"]) for each in mappings}
+        granted = [each for each in statements(properties(f"{function.capitalize()}Role")) if "sqs:SendMessage" in as_list(each["Action"])]
+        sends[function] = {json.dumps(queue) for each in granted for queue in as_list(each["Resource"])}
+    invokes = {function: {other for other in FUNCTIONS if sends[function] & reads[other]} for function in FUNCTIONS}
+    for _ in FUNCTIONS:
+        invokes = {function: others.union(*(invokes[other] for other in others)) for function, others in invokes.items()}
+    loops = {function for function in FUNCTIONS if function in invokes[function]}
+    assert loops == {"scheduler", "reconciler"}
+    for function in FUNCTIONS:
+        assert properties(name_of(function)).get("RecursiveLoop") == ("Allow" if function in loops else None), function
 
 
 def test_the_relay_gives_up_before_the_stream_forgets_and_says_so():
@@ -995,5 +1013,7 @@ def test_nothing_that_is_not_there_sets_off_an_alarm():
         assert metrics_of(alarm)[0] == ("AWS/Lambda", "AsyncEventsReceived", {"FunctionName": function})
         assert metrics_of(alarm)[1] == ("AWS/Lambda", "Invocations", {"FunctionName": function})
         assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 2)
-        assert [query["Expression"] for query in alarm["Metrics"] if "Expression" in query] == ["MIN([SUM([runs, 0 * waiting]), SUM([invocations, 0 * waiting])])"]
-        assert metrics_of(alarm)[2] == ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": get_att("EventsQueue", "QueueName")})
+        assert metrics_of(alarm)[2] == ("AWS/Lambda", "Errors", {"FunctionName": function})
+        (expression,) = [query["Expression"] for query in alarm["Metrics"] if "Expression" in query]
+        assert expression == "MIN([SUM([runs, 0 * waiting]), SUM([invocations, 0 - errors, 0 * waiting])])"
+        assert metrics_of(alarm)[3] == ("AWS/SQS", "ApproximateNumberOfMessagesVisible", {"QueueName": get_att("EventsQueue", "QueueName")})

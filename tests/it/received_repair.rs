@@ -10,7 +10,7 @@ use switchhook_domain::{CallId, Disposition, ENTITY_EVENTS_MAX, EventId};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::Stack;
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
-use switchhook_operate::plan::Plan;
+use switchhook_operate::plan::{NAMED_MAX, Plan};
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
 use switchhook_operate::republish::{self, RepublishFilter, failures};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
@@ -64,6 +64,31 @@ async fn events_that_the_relay_gave_up_are_published() {
     // A stale event was never announced.
     assert_eq!(published, ["x-pay:e1", "x-pay:e3", "x-pay:e4"]);
     assert_eq!(left, Vec::<String>::new());
+    assert!(failures(&stack).await.unwrap().is_empty());
+}
+
+/// A plan names only the first of them. The relay never had their domain events.
+#[tokio::test(start_paused = true)]
+async fn messages_of_the_relay_are_deleted_however_many_events_are_not_folded() {
+    let mut world = World::with_secret(&secret());
+    world.cloud.bus().fail_entries(Some(Arc::new(|_| Some("ThrottlingException".to_owned()))));
+    store(&world, &[("e0", 1)]).await;
+    world.skip(HOUR * 22).await;
+    world.wait(HOUR).await;
+    world.clear_faults();
+    world.quiesce().await;
+    world.stop();
+    for second in 10..=10 + u32::try_from(NAMED_MAX).unwrap() {
+        post(&world, &payment(&format!("e{second}"), second)).await;
+    }
+    let stack = stack_of(&world);
+    assert!(!failures(&stack).await.unwrap().is_empty());
+    let plan = republish::plan(&stack, &RepublishFilter::Failed(None), MAX, &mut |_, _| {}).await.unwrap();
+    assert_eq!(
+        (plan.skipped_count, plan.not_folded_count, plan.skipped.len()),
+        (NAMED_MAX + 1, NAMED_MAX + 1, NAMED_MAX)
+    );
+    carry_out(&stack, &plan).await;
     assert!(failures(&stack).await.unwrap().is_empty());
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use switchhook_domain::Provider;
 use switchhook_local::fake::Mode;
 use switchhook_local::{CloudOptions, DIAL_ACCOUNTS_SECRET, WEBHOOK_KEYS_SECRET};
-use switchhook_tests::{KEY, MINUTE, World, all_providers, generic, options};
+use switchhook_tests::{KEY, MINUTE, World, all_providers, down, generic, options};
 
 use crate::outbound::{call_request, create};
 
@@ -85,6 +85,54 @@ async fn changed_signature_is_accepted_within_ten_seconds() {
     world.wait(Duration::from_secs(11)).await;
     assert_eq!(world.send(with_new_header()).await.0, StatusCode::OK);
     assert_eq!(world.send(signed()).await.0, StatusCode::UNAUTHORIZED);
+}
+
+/// A provider does not send again what is answered 404.
+#[tokio::test(start_paused = true)]
+async fn added_provider_is_accepted_within_ten_seconds() {
+    let world = world();
+    let mut keys = options(&all_providers()).providers.webhook_keys_document();
+    keys.remove("generic").unwrap();
+    put(&world, WEBHOOK_KEYS_SECRET, &Value::from(keys).to_string());
+    assert_eq!(post_retell(&world).await, StatusCode::OK);
+    put(&world, WEBHOOK_KEYS_SECRET, &keys_with("generic", json!({"keys": [KEY]})));
+    // The secret was read less than ten seconds ago.
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::NOT_FOUND);
+    world.wait(Duration::from_secs(11)).await;
+    let body = generic("c1", "e1", "RINGING", 1);
+    let mut request = world.signed(Provider::Generic, KEY, "", body.as_bytes(), world.now());
+    *request.uri_mut() = "/webhooks/generic/inbound".parse().unwrap();
+    assert_eq!(world.send(request).await.0, StatusCode::OK);
+    assert_eq!(post(&world, KEY, "e2").await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn added_source_address_is_allowed_within_ten_seconds() {
+    let world = world();
+    let allowing = |sources: Value| keys_with("generic", json!({"keys": [KEY], "allowed_sources": sources}));
+    put(&world, WEBHOOK_KEYS_SECRET, &allowing(json!(["10.0.0.0/8"])));
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::FORBIDDEN);
+    // The local gateway reports 127.0.0.1 as the source.
+    put(&world, WEBHOOK_KEYS_SECRET, &allowing(json!(["10.0.0.0/8", "127.0.0.1"])));
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::FORBIDDEN);
+    world.wait(Duration::from_secs(11)).await;
+    assert_eq!(post(&world, KEY, "e1").await, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn invented_names_have_the_secret_read_once_in_ten_seconds() {
+    let world = world();
+    assert_eq!(post_retell(&world).await, StatusCode::OK);
+    world.wait(Duration::from_secs(11)).await;
+    let reads = |world: &World| world.requests().remove("GetSecretValue").unwrap_or_default();
+    reads(&world);
+    for name in ["x-invented", "retell-invented", "x-other"] {
+        let body = generic("c1", "e1", "RINGING", 1);
+        let mut request = world.signed(Provider::Generic, KEY, "", body.as_bytes(), world.now());
+        *request.uri_mut() = format!("/webhooks/{name}").parse().unwrap();
+        assert_eq!(world.send(request).await.0, StatusCode::NOT_FOUND, "{name}");
+    }
+    assert_eq!(reads(&world), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,6 +260,31 @@ async fn call_of_a_provider_whose_account_is_wrong_or_missing_waits_for_it() {
     ] {
         let causes = causes_with_accounts(text).await;
         assert!(!causes.is_empty() && causes.iter().all(|found| found == cause), "{text}: {causes:?}");
+    }
+}
+
+/// Another dialer may have the accounts, and the provider works.
+#[tokio::test(start_paused = true)]
+async fn dialer_that_cannot_read_its_secret_opens_no_circuit() {
+    let world = world();
+    world.set_fault_hook(|request| {
+        (request.operation == "GetSecretValue" && request.sender == Some("dialer")).then(down)
+    });
+    let mut call_ids = Vec::new();
+    for _ in 0..5 {
+        call_ids.push(create(&world, &call_request("confirms")).await);
+    }
+    world.wait(MINUTE * 3).await;
+    let released = world.logged("dial_released");
+    assert!(released.iter().all(|line| line["cause"] == "accounts_unread"), "{released:?}");
+    assert!((10..=35).contains(&released.len()), "each call is tried about once a minute: {}", released.len());
+    assert_eq!((world.logged("circuit_open").len(), world.logged("dial_withdrawn").len()), (0, 0));
+    world.clear_faults();
+    // The secret is read again after 30 seconds, and the calls are due after a minute at most.
+    world.wait(MINUTE * 3).await;
+    assert_eq!(world.cloud.fake().dials().len(), call_ids.len());
+    for call_id in call_ids {
+        assert_eq!(world.call(&call_id).await.attempts().len(), 1);
     }
 }
 

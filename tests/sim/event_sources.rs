@@ -108,7 +108,7 @@ impl Sim {
             self.world.cloud.fake().crash_next(crash_point);
         }
         let dialer = self.world.cloud.dialer();
-        let response = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
+        let done = self.invoke(DIALER_TIMEOUT, async move { dialer.handle(batch).await }).await;
         if self.has_mutation(Mutation::LostAnswerWithdrawn) {
             self.without_faults(self.withdraw_unanswered(|_| true)).await;
         }
@@ -119,7 +119,7 @@ impl Sim {
         if self.has_mutation(Mutation::RefusalFails) {
             self.without_faults(self.fail_refused()).await;
         }
-        response.is_some_and(|response| response.batch_item_failures.is_empty())
+        done.is_some()
     }
 
     /// Polls the queue of due calls and invokes the scheduler.

@@ -35,6 +35,7 @@ const SHARDS: &str = "2";
 pub fn options(secret: &Value) -> CloudOptions {
     CloudOptions {
         providers: ProvidersFile::from_json(&secret.to_string()).unwrap_or_else(|error| panic!("{error}")),
+        replaces_secrets: false,
         reads_secrets: false,
         dial_rates: dial_rates(secret, DIAL_RATE),
         inactivity_timeout: INACTIVITY_TIMEOUT,

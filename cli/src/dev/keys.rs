@@ -1,7 +1,8 @@
-//! Keys that `switchhook dev` generates when it gets no `--providers`, and the commands that it prints with them.
+//! Keys that `switchhook dev` generates when it has no others, and the commands that it prints with them.
 
 use std::io::{self, Write};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::shell::program;
@@ -9,7 +10,9 @@ use crate::shell::program;
 /// Size of a generated key: 192 bits.
 const KEY_BYTES: usize = 24;
 
-/// Keys for one run.
+/// Keys of a stack. A data directory keeps them for later runs.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct GeneratedKeys {
     retell: String,
     /// API key for the fake provider.
@@ -42,7 +45,7 @@ impl GeneratedKeys {
     /// Prints commands that use the keys. They name the program as the user called it, so that they can be pasted.
     pub(super) fn print_commands(&self, base_url: &str, errors: &mut impl Write) -> io::Result<()> {
         let program = program();
-        writeln!(errors, "Keys for this run, with commands to try:")?;
+        writeln!(errors, "Keys of this stack, with commands to try:")?;
         for (provider, key, sample) in [
             ("retell", &self.retell, "retell/call_ended"),
             ("twilio", &self.twilio, "twilio/completed"),

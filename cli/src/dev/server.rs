@@ -92,7 +92,7 @@ async fn forward(State(state): State<AppState>, request: Request) -> Response {
     }
 }
 
-/// Streams all domain events, past and future. With `Last-Event-ID`, the stream starts after that event.
+/// Streams the domain events that the bus has kept, and all new ones. With `Last-Event-ID`, the stream starts after that event.
 async fn domain_events(
     State(state): State<AppState>,
     headers: HeaderMap,
@@ -119,10 +119,12 @@ async fn domain_events(
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// Returns the index that follows the last event with this domain event id. `None` if there is no such event.
+/// Returns the index that follows the first event with this domain event id. `None` if there is no such event.
+///
+/// `switchhook republish` publishes an event again under its id. Events between the two may be new to the subscriber.
 fn index_after(cloud: &Cloud, id: &str) -> Option<u64> {
     let events = cloud.bus().events_since(0);
-    events.iter().rfind(|event| domain_event_id(event).as_deref() == Some(id)).map(|event| event.index + 1)
+    events.iter().find(|event| domain_event_id(event).as_deref() == Some(id)).map(|event| event.index + 1)
 }
 
 fn sse_event(event: &BusEvent) -> Event {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchhook_operate::audit::Direct;
 
+use crate::fake_aws::FakeAws;
 use crate::stack::{CREATE_CALL, PERSON, Scratch, Stack, text};
 
 fn records(stack: &Stack) -> Vec<Value> {
@@ -77,6 +78,27 @@ fn every_change_without_a_plan_leaves_two_records() {
     let published = stack.domain_events(None);
     let published = published.iter().filter(|(_, event_type, _)| event_type == "operator.action");
     assert_eq!(published.count(), records.len());
+}
+
+/// A record without a result would tell of an interruption.
+#[test]
+fn run_that_fails_or_is_refused_has_a_result_and_one_without_an_answer_has_none() {
+    let stack = Stack::start(&["--tick", "1h"]);
+    let failed = json!({"errorType": "Runtime.ExitError", "errorMessage": "exit status 1"}).to_string();
+    let refused = json!({"message": "not authorized to perform lambda:InvokeFunction"}).to_string();
+    let mut started = 0;
+    for (status, answer, finished) in [(200, failed, 1), (403, refused, 2), (500, "{}".to_owned(), 2)] {
+        let output = FakeAws::start(&stack, &[("Invoke", status, answer)]).run(&["reconcile"], &[]);
+        assert_eq!(output.status.code(), Some(2), "{status}");
+        assert!(text(&output.stderr).contains("reconciler") || status != 200, "{}", text(&output.stderr));
+        started += 1;
+        let records = records(&stack);
+        let of = |moment: &str| records.iter().filter(|record| record["moment"] == moment).collect::<Vec<_>>();
+        assert_eq!((of("started").len(), of("finished").len()), (started, finished), "{status}: {records:?}");
+        for record in of("finished") {
+            assert_eq!(record["counts"], json!({"done": 0, "unchanged": 0, "skipped": 1}));
+        }
+    }
 }
 
 #[test]

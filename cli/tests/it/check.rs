@@ -5,7 +5,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::fake_aws::{FakeAws, NAME, account, described, xml_list};
-use crate::stack::{KEY, Scratch, Stack, switchhook, text};
+use crate::stack::{KEY, Scratch, Stack, aws, switchhook, text};
 
 /// Answers, by the names of their operations, that make one step fail.
 type Answers<'a> = &'a [(&'a str, u16, String)];
@@ -318,6 +318,28 @@ fn parts_that_are_wrong_are_told_together_and_the_walk_goes_on() {
     assert_eq!(output.status.code(), Some(0), "a note is no failure: {steps:#?}");
     assert_eq!(with_result(&steps, "note"), ["stack", "alarm topic", "key"]);
     assert!(!text(&output.stdout).contains("hunter2"));
+}
+
+/// The stack had four shards, and the parameter says one.
+#[test]
+fn calls_in_shards_that_are_no_longer_read_are_a_failure() {
+    let (_scratch, stack) = dev();
+    let names = stack.get("/stack").expect("names");
+    assert_eq!(stack.switchhook(&["reconcile", "--drift"]).status.code(), Some(0));
+    let smaller = described("CREATE_COMPLETE", Some(&names), &[("IndexShards", "1")]);
+    let fake = FakeAws::start(&stack, &[("DescribeStacks", 200, smaller)]);
+    let healthy = steps(&fake.run(&["check", "--json"], &[]));
+    assert_eq!(with_result(&healthy, "failed"), [""; 0], "the other shards have no call: {healthy:#?}");
+    let hidden = json!({"TableName": names["calls_table"], "Item": {
+        "call_id": {"S": "hidden"}, "wake_key": {"S": "dial.retell#2"}, "wake_at": {"N": "4102444800000"},
+    }});
+    aws(&stack.url, "DynamoDB_20120810.PutItem", &hidden);
+    let output = fake.run(&["check", "--json"], &[]);
+    let steps = steps(&output);
+    assert_eq!(output.status.code(), Some(1), "{steps:#?}");
+    assert!(with_result(&steps, "failed").contains(&"parameters"), "{steps:#?}");
+    let (_, _, told) = steps.iter().find(|(name, _, _)| name == "parameters").expect("the step");
+    assert!(told.contains("with IndexShards=1") && told.contains("deploy with IndexShards=4"), "{told}");
 }
 
 #[test]

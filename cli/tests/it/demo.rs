@@ -169,6 +169,11 @@ fn finished_stack_is_kept_and_looked_at() {
     drop(stack);
     let again = now(&Stack::start(&["--data", data]));
     assert!(again > started && again[..11] == ended[..11], "{started}, then {again}");
+
+    // The clock of the demo's end would show rows of its future.
+    let frozen = switchhook(&["dev", "--port", "0", "--data", data, "--freeze"]);
+    assert_eq!(frozen.status.code(), Some(2), "{}", text(&frozen.stdout));
+    assert!(text(&frozen.stderr).contains("has gone on from the end of its demo"), "{}", text(&frozen.stderr));
 }
 
 #[test]

@@ -220,11 +220,61 @@ fn keys_that_were_stored_survive_in_the_data_directory() {
     assert_eq!(sent(&stack), Some(0));
     stack.kill();
 
-    // A file that the user names counts more.
+    // A file that the user names counts more, and is kept in turn.
     let other = scratch.0.join("other.json");
     std::fs::write(&other, r#"{"retell":{"keys":["another key for Retell"]}}"#).expect("the file is written");
-    let stack = Stack::start(&["--data", &data, "--providers", &path(&other)]);
+    let mut stack = Stack::start(&["--data", &data, "--providers", &path(&other)]);
     assert_eq!(sent(&stack), Some(1));
+    stack.kill();
+    let mut stack = Stack::start(&["--data", &data]);
+    assert_eq!(sent(&stack), Some(1));
+    stack.kill();
+
+    let mut stack = Stack::start(&["--data", &data, "--providers", &file]);
+    let stored = stack.switchhook(&["providers", "put", &file, "--yes"]);
+    assert!(text(&stored.stdout).contains("the secrets hold this already"), "{}", text(&stored.stdout));
+    stack.kill();
+    assert_eq!(sent(&Stack::start(&["--data", &data])), Some(0));
+}
+
+#[test]
+fn configured_provider_that_reports_an_outcome_does_so_after_a_restart() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("data");
+    let data = data.to_str().expect("UTF-8");
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/providers/elevenlabs.json");
+    let providers =
+        |stack: &Stack| stack.get("/stack").expect("the names")["settings"]["outcome_providers"].to_string();
+    let mut stack = Stack::start(&["--data", data]);
+    assert!(!providers(&stack).contains("x-elevenlabs"));
+    let stored = stack.switchhook(&["providers", "put", example, "--yes"]);
+    assert_eq!(stored.status.code(), Some(0), "{}", text(&stored.stderr));
+    stack.kill();
+    let stack = Stack::start(&["--data", data]);
+    assert!(providers(&stack).contains("x-elevenlabs"), "{}", providers(&stack));
+}
+
+#[test]
+fn subscriber_misses_nothing_after_a_republish() {
+    let (_scratch, stack) = with_known_keys();
+    send(&stack, "retell/call_analyzed", "a key for Retell");
+    shown(&stack, "appointment:appt_201", "completed");
+    let all_of_the_call = || {
+        let events = stack.domain_events(None);
+        if events.len() >= 7 { Ok(events) } else { Err(format!("{events:?}")) }
+    };
+    let last_seen = wait_for("the domain events of the call", all_of_the_call)[1].0.clone();
+    let (code, answer) = send(&stack, "generic/busy", KEY);
+    assert_eq!(code, Some(0), "{answer}");
+    let before = wait_for("the domain events of another call", || {
+        let events = stack.domain_events(None);
+        if events.len() > 7 { Ok(events) } else { Err(format!("{events:?}")) }
+    });
+    let republish = ["republish", "--call", "appointment:appt_201", "--yes", "--reason", "a test"];
+    let output = stack.switchhook(&republish);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rest = stack.domain_events(Some(&last_seen));
+    assert!(before[2..].iter().all(|event| rest.contains(event)), "{rest:?}");
 }
 
 #[test]

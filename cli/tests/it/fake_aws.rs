@@ -218,7 +218,12 @@ async fn answer(State(fake): State<Arc<Fake>>, request: Request) -> Response {
         .collect();
     let answer = move || fake.answer(parts.method.as_str(), &path, &headers, &body);
     let (status, body) = tokio::task::spawn_blocking(answer).await.expect("an answer");
-    Response::builder().status(status).header("content-type", JSON).body(Body::from(body)).expect("a response")
+    let mut response = Response::builder().status(status).header("content-type", JSON);
+    if body.contains("errorMessage") {
+        // Lambda answers 200 to an invocation that failed.
+        response = response.header("x-amz-function-error", "Unhandled");
+    }
+    response.body(Body::from(body)).expect("a response")
 }
 
 impl Fake {
@@ -284,6 +289,7 @@ fn operation(target: Option<&str>, path: &str, body: &str) -> String {
     }
     let form = form_urlencoded::parse(body.as_bytes()).find(|(name, _)| name == "Action");
     let of_path = || match path {
+        path if path.ends_with("/invocations") => "Invoke".to_owned(),
         path if path.contains("/functions/") => "GetFunction".to_owned(),
         path if path.contains("/event-source-mappings/") => "GetEventSourceMapping".to_owned(),
         path if path.contains("/account-settings") => "GetAccountSettings".to_owned(),

@@ -7,7 +7,7 @@ use switchhook_domain::{Provider, Timestamp};
 use switchhook_providers::{Key, sign};
 
 use crate::playground::Browser;
-use crate::stack::{CREATE_CALL, KEY, Scratch, Stack, agent, text, wait_for};
+use crate::stack::{CREATE_CALL, KEY, Scratch, Stack, agent, pasted, text, wait_for};
 
 const SENDERS: u64 = 4;
 const KILLS: usize = 3;
@@ -109,6 +109,37 @@ fn restarted_stack_rings_no_phone_again() {
     });
     let attempts = shown["attempts"].as_array().expect("attempts");
     assert_eq!((attempts.len(), &attempts[0]["number"]), (1, &json!(1)), "{shown:#}");
+    assert_eq!((&shown["lifecycle"], &shown["outcome"]), (&json!("completed"), &json!("confirmed")), "{shown:#}");
+}
+
+/// Only the account that may have made a dial can tell that there was none.
+#[test]
+fn dial_in_doubt_that_was_not_made_is_made_after_a_restart_with_generated_keys() {
+    let scratch = Scratch::new();
+    let data = scratch.0.join("data");
+    let start = || Stack::start(&["--data", data.to_str().expect("UTF-8"), "--tick", "1s"]);
+    let mut stack = start();
+    // The provider answers no request and carries out none.
+    Browser::open(&stack).press("set&faults=none&mode=unresponsive&crash=never");
+    let created = stack.switchhook(&[&CREATE_CALL[..7], &["+447700900120", "--json"]].concat());
+    assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
+    let created: Value = serde_json::from_slice(&created.stdout).expect("a call");
+    let path = format!("/call?id={}", created["call_id"].as_str().expect("an id"));
+    wait_for("the dial", || {
+        let shown = stack.get(&path).expect("the call");
+        if shown["attempts"].get(0).is_some() { Ok(()) } else { Err(shown.to_string()) }
+    });
+    stack.kill();
+
+    let mut stack = start();
+    let printed = stack.error_line(" send --provider retell --key ");
+    assert_eq!(pasted(&printed).status.code(), Some(0), "the printed key is the one that ingress has: {printed}");
+    let browser = Browser::open(&stack);
+    let shown = wait_for("the end of the call", || {
+        browser.press("skip 15");
+        let shown = stack.get(&path).expect("the call");
+        if shown["settled"] == true { Ok(shown) } else { Err(shown.to_string()) }
+    });
     assert_eq!((&shown["lifecycle"], &shown["outcome"]), (&json!("completed"), &json!("confirmed")), "{shown:#}");
 }
 

@@ -2,7 +2,7 @@
 
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Call, Circuit, DialSignal, FoldOutcome, Origin, Provider, ProviderEvent, ProviderHealth, Timestamp, Undialled,
+    Call, Circuit, DialSignal, Origin, Provider, ProviderEvent, ProviderHealth, Timestamp, Undialled,
 };
 
 use crate::Consumer;
@@ -11,14 +11,9 @@ impl Consumer {
     /// Updates the health of a provider by the first event that says that an accepted dial reached nobody, and by each event that proves
     /// a [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event updates
     /// the health again.
-    pub(crate) async fn note_dials(
-        &self,
-        call: Option<&Call>,
-        outcomes: &[(&ProviderEvent, FoldOutcome)],
-        now: Timestamp,
-    ) {
-        let folded = outcomes.iter().filter(|(_, outcome)| *outcome == FoldOutcome::Folded);
-        for (event, (provider, signal)) in folded.filter_map(|(event, _)| Some((event, dial_signal(call, event)?))) {
+    pub(crate) async fn note_dials(&self, call: Option<&Call>, folded: &[&ProviderEvent], now: Timestamp) {
+        let signals = folded.iter().filter_map(|event| Some((event, dial_signal(call, event)?)));
+        for (event, (provider, signal)) in signals {
             let change = |health: &ProviderHealth| {
                 let next = health.after_dial(&event.call_id, signal, now)?;
                 let has_changed = next.sequence != health.sequence;

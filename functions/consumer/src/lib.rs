@@ -20,6 +20,7 @@ mod block;
 mod booking;
 mod entity;
 mod failed;
+mod folded;
 mod forget;
 mod health;
 mod refold;
@@ -44,6 +45,7 @@ use switchhook_domain::{
 };
 
 use crate::batch::{FailedTail, Group, read_calls};
+use crate::folded::folded_events;
 use crate::refold::{Refolded, Refolder, added, is_drift_event};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to
@@ -237,6 +239,7 @@ impl Consumer {
         // If the id turns out to be an alias, Switchhook's own events are refused: they concern the call that became the alias.
         let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
+        let mut of_refused_writes: Vec<(EventId, Timestamp)> = Vec::new();
         let started = self.clock.now();
         for race in 0..RACES_MAX {
             let now = self.clock.now();
@@ -279,6 +282,10 @@ impl Consumer {
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
+                        let folded = events.iter().zip(&folded.outcomes);
+                        let folded = folded.filter(|(_, outcome)| **outcome == FoldOutcome::Folded);
+                        let folded = folded.map(|(event, _)| event).chain(added.map(|(event, _)| event));
+                        of_refused_writes.extend(folded.map(|event| (event.event_id.clone(), now)));
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                         continue;
                     }
@@ -290,7 +297,8 @@ impl Consumer {
             outcomes.extend(added);
             self.note_unfolded(&outcomes, now).await?;
             let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
-            self.note_dials(after.or(before), &outcomes, now).await;
+            let new = folded_events(&outcomes, &read, before, &of_refused_writes);
+            self.note_dials(after.or(before), &new, now).await;
             let late = events.iter().chain(&read);
             self.erase_late_events(after.or(before).and_then(|call| call.forgotten_at), late).await?;
             let outcomes = folding.into_iter().chain(refused).zip(outcomes.into_iter().map(|(_, outcome)| outcome));

@@ -12,24 +12,23 @@
 //! **Nobody is dialled while an event of the call waits for its next try, or is a dead letter.** It may tell that the person has answered.
 //!
 //! **If a provider refuses a dial for a reason that is not the number's, the refusal counts in the provider's health.** The dial
-//! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled.
+//! is withdrawn and is no attempt. If the provider takes no calls at the moment, the call is released before it is dialled. So is it if this
+//! dialer could not get the accounts: that tells nothing about the provider, and other dialers may have them.
 //!
 //! **A claim waits for the time of its [place](Place) in the dial rate**, so all dialers together ask the provider at its rate, and one after
 //! the other. A claim that comes long after that time is returned, so that those behind it do not expire.
 //!
-//! A message leaves the queue even if its dial failed. The claim of such a call expires, and the reconciler returns the call to
-//! PENDING. Only messages of a newer schema version stay in the queue.
+//! A message leaves the queue even if its dial failed, or if this version cannot read it. The claim of such a call expires, and the reconciler
+//! returns the call to PENDING. A message that stayed would block its lane for longer than its claim lasts.
 
 mod health;
 mod outcome;
 mod repeated;
 mod undo;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aws_lambda_events::event::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
-use futures_util::future::join_all;
+use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Calls, HealthCache, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
@@ -45,24 +44,21 @@ use switchhook_aws::telemetry::Decision;
 #[cfg(doc)]
 use switchhook_domain::Place;
 use switchhook_domain::{
-    AttemptKey, Call, CallId, DialFailure, DialRecord, DialSignal, DialStarted, EventId, Policy, Provider,
-    ProviderEvent, StopReason, Timestamp,
+    AttemptKey, Call, CallId, DialFailure, DialSignal, DialStarted, EventId, Policy, Provider, ProviderEvent,
+    StopReason, Timestamp,
 };
 use switchhook_providers::{
     AccountConfig, BOOKED_SHARE, DialAnswer, DialRequest, Entries, Entry, derived_call_id, dial_api_request, ids_of,
 };
 
 use crate::outcome::{
-    ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
-    pause_after, signal,
+    ACCOUNT_DISABLED, ACCOUNTS_UNREAD, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes,
+    UNCLEAR_ANSWER, pause_after, signal,
 };
-use crate::repeated::{repeated, repeated_within};
+use crate::repeated::repeated;
 
 /// Maximum number of tries of a conditional write that loses the race against another writer.
 const RACES_MAX: u32 = 5;
-/// Time after which the dialer no longer tries to delete the record of a dial. It is shorter than the SDK's timeout: if the table does not
-/// answer, the time that is left belongs to the withdrawal of the dial.
-const DELETE_TIME: Duration = Duration::from_secs(2);
 /// Longest delay in milliseconds before the call is due again, after the provider did not dial. It may ask for a longer one.
 const BACKOFF_MS: u64 = 60_000;
 
@@ -129,50 +125,34 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Places the calls of a batch: all lanes at once, the calls of one lane one after another.
-    pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
-        let mut lanes: BTreeMap<&str, Vec<&SqsMessage>> = BTreeMap::new();
+    /// Places the calls of a batch, one after another. The event source mapping hands over one claim at a time.
+    pub async fn handle(&self, batch: SqsEvent) {
         for message in &batch.records {
-            let lane = message.attributes.get("MessageGroupId").map_or("", String::as_str);
-            lanes.entry(lane).or_default().push(message);
+            self.handle_claim(message.body.as_deref().unwrap_or_default()).await;
         }
-        let waiting = join_all(lanes.into_values().map(|messages| self.dial_lane(messages))).await;
-        let mut response = SqsBatchResponse::default();
-        response.batch_item_failures = waiting.into_iter().flatten().collect();
-        response
     }
 
-    /// Places the calls of one lane. Returns the messages that stay in the queue: the first one of a newer schema version,
-    /// and all after it.
-    async fn dial_lane(&self, messages: Vec<&SqsMessage>) -> Vec<BatchItemFailure> {
-        let mut waiting = Vec::new();
-        for message in messages {
-            let started = self.clock.now();
-            let decoded = ClaimMessage::decode(message.body.as_deref().unwrap_or_default());
-            if matches!(decoded, Err(Error::NewerSchema(_))) || !waiting.is_empty() {
-                let mut failure = BatchItemFailure::default();
-                failure.item_identifier = message.message_id.clone().unwrap_or_default();
-                waiting.push(failure);
-                continue;
-            }
-            let mut notes = RequestNotes::default();
-            let dialled = match &decoded {
-                Ok(claim) => {
-                    let dialled = self.dial(claim, &mut notes).await;
-                    if dialled.as_ref().is_ok_and(DialOutcome::may_end_probe) {
-                        self.release_probe(claim.provider, &claim.call_id).await;
-                    }
-                    dialled
+    /// Places the call of one claim, and then waits until its lane may dial again.
+    async fn handle_claim(&self, body: &str) {
+        let (started, mut notes) = (self.clock.now(), RequestNotes::default());
+        let (claim, dialled) = match ClaimMessage::decode(body) {
+            Ok(claim) => {
+                let dialled = self.dial(&claim, &mut notes).await;
+                if dialled.as_ref().is_ok_and(DialOutcome::may_end_probe) {
+                    self.release_probe(claim.provider, &claim.call_id).await;
                 }
-                Err(error) => Err(Error::DecodeMessage(error.to_string())),
-            };
-            self.log(decoded.as_ref().ok(), &dialled, notes, started);
-            if let (Some(asked_at), Some(place)) = (notes.asked_at, decoded.ok().and_then(|claim| claim.place)) {
-                let spent = Duration::from_millis(self.clock.now().millis_since(asked_at).unsigned_abs());
-                tokio::time::sleep(place.pause(BOOKED_SHARE).saturating_sub(spent)).await;
+                (Some(claim), dialled)
             }
+            Err(error) => (None, Err(error)),
+        };
+        self.log(claim.as_ref(), &dialled, notes, started);
+        // A dialer without accounts does not take claims faster than one that dials. Otherwise it would get most of them.
+        let is_unread = matches!(dialled, Ok(DialOutcome::AccountsUnread));
+        let pauses_from = notes.asked_at.or_else(|| is_unread.then(|| self.clock.now()));
+        if let (Some(pauses_from), Some(place)) = (pauses_from, claim.and_then(|claim| claim.place)) {
+            let spent = Duration::from_millis(self.clock.now().millis_since(pauses_from).unsigned_abs());
+            tokio::time::sleep(place.pause(BOOKED_SHARE).saturating_sub(spent)).await;
         }
-        waiting
     }
 
     /// Time until this claim may be dialled. A claim that is lost, or that the provider does not take any more, waits for nothing, so that the
@@ -210,7 +190,7 @@ impl Dialer {
                 has_waited = true;
             }
             let now = self.clock.now();
-            let step = self.next_step(&call, claim, &dial_key, now).await?;
+            let step = self.next_step(&call, claim, &accounts, &dial_key, now).await?;
             let Some(transition) = step.transition() else {
                 // The call was called off since it was claimed, or has ended. If it is under way, its dial may be the probe.
                 if call.in_flight.is_none() {
@@ -233,6 +213,7 @@ impl Dialer {
                 NextStep::Postpone(_) => Ok(DialOutcome::WindowClosed),
                 NextStep::Hold(_) => Ok(DialOutcome::Held),
                 NextStep::Release(_) => Ok(DialOutcome::Released),
+                NextStep::AwaitAccounts(_) => Ok(DialOutcome::AccountsUnread),
                 NextStep::GiveUp(_, reason) => Ok(DialOutcome::Stopped(reason)),
                 NextStep::ClaimLost => Ok(DialOutcome::ClaimLost),
             };
@@ -246,6 +227,7 @@ impl Dialer {
         &self,
         call: &Call,
         claim: &ClaimMessage,
+        accounts: &Entries<AccountConfig>,
         dial_key: &str,
         now: Timestamp,
     ) -> Result<NextStep, Error> {
@@ -259,6 +241,11 @@ impl Dialer {
         };
         if call.is_too_late(now) {
             return Ok(give_up(StopReason::TooLate));
+        }
+        if accounts.is_unread() {
+            let release = call.postpone(token, now.plus(backoff()), &self.policy, now);
+            let release = release.map(|release| release.because(ACCOUNTS_UNREAD));
+            return Ok(release.map_or(NextStep::ClaimLost, NextStep::AwaitAccounts));
         }
         if claim.place.is_some_and(|place| place.is_missed(now)) {
             let release = call.release_late(token, &self.policy, now);
@@ -354,7 +341,8 @@ impl Dialer {
             Ok(inbox::DialRecordOutcome::Refused(records)) => {
                 return self.recall(call, attempt, dial_key, records).await;
             }
-            // Perhaps only the answer was lost. Then the inbox would refuse the next dial of this attempt, and this one would be looked up.
+            // Perhaps only the answer was lost. Then the inbox would refuse the next dial of this attempt, and this one would be looked up. If the
+            // deletion fails too, the attempt keeps its number: the inbox may hold an earlier dial of it.
             Err(error) => {
                 self.delete_dial_record(call, &record).await;
                 return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error));
@@ -373,10 +361,7 @@ impl Dialer {
         self.note(provider, &call.call_id, signal).await;
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::NotSent(_)) => {
-                self.delete_dial_record(call, &record).await;
-                return self.withdraw(call, dial_key, NO_CONNECTION, None).await;
-            }
+            Err(SendError::NotSent(_)) => return self.take_back(call, &record, NO_CONNECTION, None, claim).await,
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
         let pause = pause_after(&answer, call.first_due_at().unwrap_or(plan.due_at), self.clock.now());
@@ -400,10 +385,7 @@ impl Dialer {
             | DialAnswer::TooManyCalls { reason, .. }
             | DialAnswer::AccountProblem { reason }
             | DialAnswer::NumberOrAccountProblem { reason }
-            | DialAnswer::CallingNumberProblem { reason } => {
-                self.delete_dial_record(call, &record).await;
-                self.withdraw(call, dial_key, reason, pause).await
-            }
+            | DialAnswer::CallingNumberProblem { reason } => self.take_back(call, &record, reason, pause, claim).await,
             DialAnswer::Rejected { reason } => {
                 self.delete_dial_record(call, &record).await;
                 let rejection = |call: &Call, now| Some(call.reject(dial_key, &self.policy, now)?.because(reason));
@@ -427,23 +409,6 @@ impl Dialer {
         let alias = Alias { call_id: call.call_id.clone(), attempt: attempt.clone() };
         let from = CallId::new(derived_call_id(provider, provider_call_id));
         write_alias_and_adopt(&self.calls, &self.inbox, &self.queue, &from, &alias, None, now).await.map(drop)
-    }
-
-    /// Deletes the record of a dial that the provider did not make. If that fails, the inbox refuses the next dial of the attempt,
-    /// and the reconciler looks for this dial at the provider. That costs time, but nobody is dialled twice.
-    async fn delete_dial_record(&self, call: &Call, dial: &DialRecord) {
-        if let Err(error) = repeated_within(DELETE_TIME, || self.inbox.delete_dial(&call.call_id, dial)).await {
-            let now = self.clock.now();
-            let decision = Decision {
-                function: "dialer",
-                message: "record of a dial that was not made stays in the inbox",
-                action_taken: "record_not_deleted",
-                provider: Some(dial.provider.as_str()),
-                call_id: Some(call.call_id.as_str()),
-                ..Decision::from_error(Some(&error))
-            };
-            decision.log(now, true);
-        }
     }
 
     async fn submit(&self, event: &ProviderEvent, claim: &ClaimMessage) -> Result<(), Error> {
@@ -478,4 +443,9 @@ impl Dialer {
 /// Returns the time for which a call with an event that is not folded `since` then is not dialled. It is the age of the trouble, so it doubles.
 fn hold_pause(since: Timestamp, now: Timestamp) -> Duration {
     Duration::from_millis(now.millis_since(since).unsigned_abs()).clamp(HOLD_MIN, HOLD_MAX)
+}
+
+/// Returns the time after which a call that was not dialled is due again, drawn at random.
+fn backoff() -> Duration {
+    Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS))
 }

@@ -32,8 +32,9 @@ async fn main() -> Result<(), Error> {
     let now = dialer.clock.now();
     tokio::join!(dialer.dial_accounts.warm_up(now), dialer.calls.warm_up(), dialer.queue.warm_up());
     let dialer = &dialer;
-    run(service_fn(
-        move |event: LambdaEvent<SqsEvent>| async move { Ok::<_, Error>(dialer.handle(event.payload).await) },
-    ))
+    run(service_fn(move |event: LambdaEvent<SqsEvent>| async move {
+        dialer.handle(event.payload).await;
+        Ok::<_, Error>(())
+    }))
     .await
 }

@@ -19,6 +19,8 @@ pub(crate) const EVENTS_RECEIVED: &str = "events_received";
 pub(crate) const NOT_CONFIGURED: &str = "not_configured";
 /// The stored account of the provider cannot be read.
 pub(crate) const ACCOUNT_DISABLED: &str = "account_disabled";
+/// The dialer could not get the accounts.
+pub(crate) const ACCOUNTS_UNREAD: &str = "accounts_unread";
 
 /// Result of working on one claim. The texts are causes for the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(crate) enum DialOutcome {
     Held,
     /// Nothing was dialled: the provider takes no calls now, or the claim has missed its place in the dial rate. The call stays due.
     Released,
+    /// Nothing was dialled: this dialer could not get the accounts. The call is tried again later.
+    AccountsUnread,
     /// Nothing was dialled: this call must not be placed, now or later.
     Stopped(StopReason),
     /// Nothing was dialled, for a passing reason. The call is tried again later, and the attempt does not count.
@@ -80,6 +84,7 @@ pub(crate) enum NextStep {
     Postpone(Transition),
     Hold(Transition),
     Release(Transition),
+    AwaitAccounts(Transition),
     GiveUp(Transition, StopReason),
     /// The claim is no longer valid, so there is nothing to store.
     ClaimLost,
@@ -92,6 +97,7 @@ impl NextStep {
             Self::Postpone(transition)
             | Self::Hold(transition)
             | Self::Release(transition)
+            | Self::AwaitAccounts(transition)
             | Self::GiveUp(transition, _) => Some(transition),
             Self::ClaimLost => None,
         }
@@ -105,7 +111,7 @@ impl DialOutcome {
             Self::Accepted => "dialled",
             Self::WindowClosed => "window_closed",
             Self::Held => "dial_held",
-            Self::Released => "dial_released",
+            Self::Released | Self::AccountsUnread => "dial_released",
             Self::Stopped(_) => "dial_stopped",
             Self::Withdrawn(_) => "dial_withdrawn",
             Self::Rejected(_) => "dial_rejected",
@@ -122,6 +128,7 @@ impl DialOutcome {
             | Self::Held
             | Self::Released
             | Self::DialledBefore => None,
+            Self::AccountsUnread => Some(ACCOUNTS_UNREAD),
             Self::Stopped(reason) => Some(reason.as_str()),
             Self::Withdrawn(reason) | Self::Rejected(reason) | Self::InDoubt(reason) => Some(reason),
         }
@@ -131,7 +138,7 @@ impl DialOutcome {
     /// did not take it, or it had a place in the dial rate. Of a lost claim, the row of the call tells.
     pub(crate) const fn may_end_probe(&self) -> bool {
         match self {
-            Self::WindowClosed | Self::Held | Self::Stopped(_) | Self::DialledBefore => true,
+            Self::WindowClosed | Self::Held | Self::AccountsUnread | Self::Stopped(_) | Self::DialledBefore => true,
             Self::ClaimLost
             | Self::Released
             | Self::Accepted

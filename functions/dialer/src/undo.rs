@@ -7,13 +7,57 @@ use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{AttemptKey, Call, DialRecords, StopReason, Timestamp, Transition};
+use switchhook_aws::queue::ClaimMessage;
+use switchhook_aws::telemetry::Decision;
+use switchhook_domain::{AttemptKey, Call, DialRecord, DialRecords, StopReason, Timestamp, Transition};
 
 use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
-use crate::repeated::repeated;
-use crate::{BACKOFF_MS, Dialer, RACES_MAX};
+use crate::repeated::{repeated, repeated_within};
+use crate::{Dialer, RACES_MAX, backoff};
+
+/// Time after which the dialer no longer tries to delete the record of a dial. It is shorter than the SDK's timeout: if the table does not
+/// answer, the time that is left belongs to the withdrawal of the dial.
+const DELETE_TIME: Duration = Duration::from_secs(2);
 
 impl Dialer {
+    /// Takes back a recorded dial that the provider did not make: deletes its record and withdraws the attempt. The call is due again later.
+    ///
+    /// If the record stays, the inbox refuses every further dial of the attempt. So the attempt stays in the row too, and an event withdraws it.
+    /// The next dial has another number.
+    pub(crate) async fn take_back(
+        &self,
+        call: &Call,
+        dial: &DialRecord,
+        reason: &'static str,
+        pause_min: Option<Duration>,
+        claim: &ClaimMessage,
+    ) -> Result<DialOutcome, Error> {
+        if self.delete_dial_record(call, dial).await {
+            return self.withdraw(call, &dial.dial_key, reason, pause_min).await;
+        }
+        let not_made = call.dial_not_found_event(&dial.attempt, self.clock.now());
+        repeated(|| self.submit(&not_made, claim)).await?;
+        Ok(DialOutcome::Withdrawn(reason))
+    }
+
+    /// Deletes the record of a dial that the provider did not make. Returns false if that failed.
+    pub(crate) async fn delete_dial_record(&self, call: &Call, dial: &DialRecord) -> bool {
+        let deleted = repeated_within(DELETE_TIME, || self.inbox.delete_dial(&call.call_id, dial)).await;
+        if let Err(error) = &deleted {
+            let now = self.clock.now();
+            let decision = Decision {
+                function: "dialer",
+                message: "record of a dial that was not made stays in the inbox",
+                action_taken: "record_not_deleted",
+                provider: Some(dial.provider.as_str()),
+                call_id: Some(call.call_id.as_str()),
+                ..Decision::from_error(Some(error))
+            };
+            decision.log(now, true);
+        }
+        deleted.is_ok()
+    }
+
     /// Adds to a row what the inbox records and the row lacks: an earlier dial of this attempt, or the cancellation by the user.
     /// Nothing is dialled.
     pub(crate) async fn recall(
@@ -55,8 +99,7 @@ impl Dialer {
         reason: &'static str,
         pause_min: Option<Duration>,
     ) -> Result<DialOutcome, Error> {
-        let pause =
-            Duration::from_millis(fastrand::u64(BACKOFF_MS / 2..=BACKOFF_MS)).max(pause_min.unwrap_or_default());
+        let pause = backoff().max(pause_min.unwrap_or_default());
         let withdrawal = |call: &Call, now: Timestamp| {
             Some(call.withdraw(dial_key, now.plus(pause), &self.policy, now)?.because(reason))
         };

@@ -42,6 +42,23 @@ impl Answer {
         }
     }
 
+    /// True if an entry that is newer than the one in use could accept the webhook, before its signature is looked at.
+    pub(crate) const fn may_be_of_new_entry(&self) -> bool {
+        match self {
+            Self::UnknownProvider | Self::Forbidden => true,
+            Self::Accepted(_)
+            | Self::AlreadyProcessed { .. }
+            | Self::Quarantined(..)
+            | Self::Recorded(_)
+            | Self::EdgeBypassed
+            | Self::EdgeDisabled
+            | Self::ProviderDisabled
+            | Self::TooLarge
+            | Self::InvalidSignature(..)
+            | Self::StorageFailure(_) => false,
+        }
+    }
+
     pub(crate) fn respond(&self) -> Response<Body> {
         let ok = |status: &str, id: &EventId| (StatusCode::OK, json!({"status": status, "event_id": id}));
         let refuse = |code: StatusCode, error: &str, message: &str| (code, json!({"error": error, "message": message}));

@@ -6,8 +6,8 @@
 //! configured answer.
 //!
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
-//! call, with one exception. If the provider's entry does not accept the signature, the webhook keys are read again, at most once in ten
-//! seconds.
+//! call, with one exception. If the provider has no entry, or its entry accepts neither the source address nor the signature, the webhook
+//! keys are read again, at most once in ten seconds.
 
 mod answer;
 
@@ -31,8 +31,8 @@ use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Provider, Timestamp, TraceId, WebhookQuarantined};
 use switchhook_providers::{
-    DEDUPE_RETENTION, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, is_question,
-    key_number, read_as_configured, verify,
+    DEDUPE_RETENTION, Entries, Entry, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError,
+    WebhookConfig, is_question, key_number, read_as_configured, verify,
 };
 
 use self::answer::{Answer, respond_to_question};
@@ -133,31 +133,20 @@ impl Ingress {
         now: Timestamp,
     ) -> Result<Answer, Error> {
         let keys = self.webhook_keys.current(now).await;
-        let source = match keys.edge() {
-            Entry::Configured(edge) => match edge.forwarded(request.headers()) {
-                Some(forwarded) => forwarded.source,
-                None => return Ok(Answer::EdgeBypassed),
-            },
-            Entry::Unnamed => context.source,
-            Entry::Disabled => return Ok(Answer::EdgeDisabled),
+        let (added_keys, newer_keys);
+        let (provider, mut config) = match admit(&keys, context, request.headers(), notes) {
+            Ok(admitted) => admitted,
+            Err(answer) => {
+                // Somebody may have added the provider, or a source address, a moment ago. Providers repeat neither a 404 nor a 403.
+                let may_be_new = context.provider.is_some() && answer.may_be_of_new_entry();
+                added_keys = if may_be_new { self.webhook_keys.after_rejection(now).await } else { None };
+                let Some(added) = &added_keys else { return Ok(answer) };
+                match admit(added, context, request.headers(), notes) {
+                    Ok(admitted) => admitted,
+                    Err(answer) => return Ok(answer),
+                }
+            }
         };
-        let Some(provider) = context.provider else { return Ok(Answer::UnknownProvider) };
-        // Anybody can invent names of configured providers and accounts, so only those that the secret names reach the log and the metrics.
-        notes.provider = Some(provider).filter(|provider| !provider.is_named() || keys.names(*provider));
-        let newer_keys;
-        let mut config = match keys.entry(provider) {
-            Entry::Configured(config) => config,
-            Entry::Unnamed => return Ok(Answer::UnknownProvider),
-            Entry::Disabled => return Ok(Answer::ProviderDisabled),
-        };
-        // A request without a known source address is refused if there is an allow-list.
-        let allowed = match source {
-            Some(source) => config.allows(source),
-            None => config.allowed_sources().is_empty(),
-        };
-        if !allowed {
-            return Ok(Answer::Forbidden);
-        }
         let (parts, body) = request.into_parts();
         if body.len() > BODY_BYTES_MAX {
             return Ok(Answer::TooLarge);
@@ -379,6 +368,37 @@ impl Ingress {
         decision
             .log(now, matches!(answer, Answer::StorageFailure(_) | Answer::ProviderDisabled | Answer::EdgeDisabled));
     }
+}
+
+/// Returns the provider of a webhook and its entry, or the answer to a request that is refused before its body is looked at.
+fn admit<'a>(
+    keys: &'a Entries<WebhookConfig>,
+    context: &Context,
+    headers: &http::HeaderMap,
+    notes: &mut Notes,
+) -> Result<(Provider, &'a WebhookConfig), Answer> {
+    let source = match keys.edge() {
+        Entry::Configured(edge) => match edge.forwarded(headers) {
+            Some(forwarded) => forwarded.source,
+            None => return Err(Answer::EdgeBypassed),
+        },
+        Entry::Unnamed => context.source,
+        Entry::Disabled => return Err(Answer::EdgeDisabled),
+    };
+    let Some(provider) = context.provider else { return Err(Answer::UnknownProvider) };
+    // Anybody can invent names of configured providers and accounts, so only those that the secret names reach the log and the metrics.
+    notes.provider = Some(provider).filter(|provider| !provider.is_named() || keys.names(*provider));
+    let config = match keys.entry(provider) {
+        Entry::Configured(config) => config,
+        Entry::Unnamed => return Err(Answer::UnknownProvider),
+        Entry::Disabled => return Err(Answer::ProviderDisabled),
+    };
+    // A request without a known source address is refused if there is an allow-list.
+    let allowed = match source {
+        Some(source) => config.allows(source),
+        None => config.allowed_sources().is_empty(),
+    };
+    if allowed { Ok((provider, config)) } else { Err(Answer::Forbidden) }
 }
 
 /// Facts about a request that do not depend on its body.

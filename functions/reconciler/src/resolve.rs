@@ -40,8 +40,69 @@ pub(crate) enum Resolution {
 }
 
 impl Reconciler {
-    /// Looks up an attempt whose inactivity timeout has passed.
+    /// Looks up an attempt whose inactivity timeout has passed. If it is in doubt and not found, looks up the dial that the inbox records too.
     pub(crate) async fn resolve_overdue(
+        &self,
+        call: &Call,
+        attempt: &AttemptState,
+        urgency: Urgency,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        let resolution = self.ask_about_overdue(call, attempt, urgency, lookups, now, trace_id).await?;
+        let record = call.attempt_records.get(attempt.index);
+        match self.with_recorded_dial(call, record, &resolution, now).await? {
+            Some(recorded) => self.ask_about_overdue(&recorded, attempt, urgency, lookups, now, trace_id).await,
+            None => Ok(resolution),
+        }
+    }
+
+    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed. If it is not found, looks up the dial
+    /// that the inbox records too.
+    pub(crate) async fn resolve_doubt(
+        &self,
+        call: &Call,
+        record: &AttemptRecord,
+        dialled_at: Timestamp,
+        lookups: &Lookups<'_>,
+        now: Timestamp,
+        trace_id: &str,
+    ) -> Result<Resolution, Error> {
+        let resolution = self.ask_about_doubt(call, record, dialled_at, lookups, now, trace_id).await?;
+        let Some(recorded) = self.with_recorded_dial(call, Some(record), &resolution, now).await? else {
+            return Ok(resolution);
+        };
+        let dial = recorded.attempt_records.iter().find(|other| other.key == record.key);
+        match dial.and_then(|dial| Some((dial, dial.dialled_at?))) {
+            Some((dial, dialled_at)) => self.ask_about_doubt(&recorded, dial, dialled_at, lookups, now, trace_id).await,
+            None => Ok(resolution),
+        }
+    }
+
+    /// Returns the call with the recorded dial of an attempt in doubt, if the provider does not have the dial of the row. `None` if the inbox
+    /// records no other dial of the attempt.
+    ///
+    /// **A recorded dial of another key shows that the dial of the row was never sent.** The inbox refused to record it, and the dialer died
+    /// before the row got the recorded one back. That one may have rung, so it is looked up before the attempt is withdrawn. A missing record
+    /// proves nothing, because records expire.
+    async fn with_recorded_dial(
+        &self,
+        call: &Call,
+        record: Option<&AttemptRecord>,
+        resolution: &Resolution,
+        now: Timestamp,
+    ) -> Result<Option<Call>, Error> {
+        let is_not_found = matches!(resolution, Resolution::NotFound);
+        let in_doubt = record.filter(|record| is_not_found && call.in_doubt().contains(record));
+        let Some(attempt) = in_doubt.and_then(|record| record.key.as_ref()) else { return Ok(None) };
+        let mut records = self.inbox.dial_records(&call.call_id).await?;
+        records.dials.retain(|dial| dial.attempt == *attempt);
+        records.canceled = None;
+        Ok(Call::rebuild(Some(call), None, &records, &self.policy, now).map(|rebuilt| rebuilt.call))
+    }
+
+    async fn ask_about_overdue(
         &self,
         call: &Call,
         attempt: &AttemptState,
@@ -103,8 +164,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed.
-    pub(crate) async fn resolve_doubt(
+    async fn ask_about_doubt(
         &self,
         call: &Call,
         record: &AttemptRecord,

@@ -341,7 +341,7 @@ impl Reconciler {
         if entity.is_some_and(|entity| entity.includes_event(&event)) {
             return Ok(false);
         }
-        self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
+        self.inbox.mark_unfolded(&stored, stored.received_at, self.clock.now()).await?;
         let trace_id = event.trace_id.as_ref().map_or("", TraceId::as_str);
         self.queue.send(&event, trace_id).await?;
         Ok(true)
@@ -355,7 +355,7 @@ impl Reconciler {
         if alias.is_some() && event.origin == Origin::Switchhook {
             return self.refuse(&event).await.map(|()| false);
         }
-        self.inbox.mark_unfolded(&stored, self.clock.now()).await?;
+        self.inbox.mark_unfolded(&stored, stored.received_at, self.clock.now()).await?;
         match alias {
             Some(alias) => {
                 if let Some((_, error)) = adopt(&self.inbox, &self.queue, [event_id.clone()], alias).await?.pop() {

@@ -150,6 +150,25 @@ impl Scheduler {
         })
     }
 
+    /// Claims a call by hand. If it was meant to be the probe and is not claimed, another call can be the probe.
+    pub(crate) async fn claim_on_route(
+        &self,
+        call: Call,
+        route: Route,
+        place: Option<Place>,
+        flow: &mut Flow<'_>,
+        trace_id: &str,
+    ) -> Result<ClaimOutcome, Error> {
+        let call_id = call.call_id.clone();
+        let claim = self.claim(call, route.provider(), place, true, trace_id).await;
+        if !matches!(claim, Ok(ClaimOutcome::Claimed))
+            && let StepOutcome::LostProbe(provider, call_id) = self.lost(route, call_id).await?
+        {
+            flow.release_probe(provider, &call_id, self.clock.now()).await?;
+        }
+        claim
+    }
+
     /// Outcome of a claim that was lost. A call that was meant to be the probe may be claimed by a trigger meanwhile, or be dialled already.
     /// Then it is the probe of whoever claimed it.
     async fn lost(&self, route: Route, call_id: CallId) -> Result<StepOutcome, Error> {

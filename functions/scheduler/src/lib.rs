@@ -297,7 +297,7 @@ impl Scheduler {
             None => None,
         };
         match route.zip(place) {
-            Some((route, place)) => self.claim(call, route.provider(), place, true, trace_id).await,
+            Some((route, place)) => self.claim_on_route(call, route, place, &mut flow, trace_id).await,
             None => self.make_due(&call).await,
         }
     }

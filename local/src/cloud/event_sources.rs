@@ -83,7 +83,11 @@ pub(super) async fn poll_dial_queue(
                 let received = received?;
                 if !received.is_empty() {
                     let dialer = dialer.clone();
-                    running.push(invoker.invoke(received, |event| async move { dialer.handle(event).await }));
+                    let handle = |event| async move {
+                        dialer.handle(event).await;
+                        SqsBatchResponse::default()
+                    };
+                    running.push(invoker.invoke(received, handle));
                 }
             }
         }

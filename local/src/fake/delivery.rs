@@ -1,8 +1,12 @@
 //! Webhooks that the fake provider sends.
 
+use bytes::Bytes;
+use http::Request;
+use http::header::CONTENT_TYPE;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, Timestamp};
+use switchhook_providers::{WebhookConfig, sign_as_configured};
 
 /// Name of an event. The alias hides from serde that it is borrowed.
 type EventName = &'static str;
@@ -26,6 +30,9 @@ pub struct Delivery {
     pub(super) failed_sends: u32,
     /// True if somebody held the webhook and let it go, so that it is not held again.
     pub(super) is_released: bool,
+    /// Number of its entry in the journal, which stays there while the webhook is being sent.
+    #[serde(skip)]
+    pub(super) number: u64,
 }
 
 impl Delivery {
@@ -51,5 +58,18 @@ impl Delivery {
     #[must_use]
     pub const fn metadata(&self) -> &Value {
         &self.metadata
+    }
+
+    /// Returns the request that posts the webhook, signed at this time with the first key of its provider. `None` if no key can sign it.
+    pub(crate) fn signed_request(&self, config: &WebhookConfig, now: Timestamp) -> Option<Request<Bytes>> {
+        let separator = if self.query.is_empty() { "" } else { "?" };
+        let path = format!("/webhooks/{}{separator}{}", self.provider, self.query);
+        let url = format!("{}{path}", config.public_url().unwrap_or_default());
+        let signed = sign_as_configured(self.provider, config, &url, self.body.as_bytes(), now)?;
+        let mut request = Request::post(path).header(CONTENT_TYPE, signed.content_type);
+        for (name, value) in &signed.headers {
+            request = request.header(name, value);
+        }
+        request.body(Bytes::from(self.body.clone())).ok()
     }
 }

@@ -182,6 +182,7 @@ impl State {
                     body: body.clone(),
                     failed_sends: 0,
                     is_released: false,
+                    number: 0,
                 };
                 self.enqueue(at + delay, delivery);
             }

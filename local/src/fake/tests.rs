@@ -216,7 +216,11 @@ async fn restarted_provider_knows_its_calls_and_sends_the_rest_of_their_webhooks
     };
     let first = start();
     let (_, call) = dial(&first, "a", "confirms");
-    assert_eq!(first.next_delivery().await.event, "call_started");
+    let started = first.next_delivery().await;
+    assert_eq!(started.event, "call_started");
+    // A kill while the webhook is being sent does not lose it.
+    assert_eq!(start().next_delivery().await.event, "call_started");
+    first.finish_delivery(&started);
     drop(first);
 
     let second = start();
@@ -232,7 +236,9 @@ async fn restarted_provider_knows_its_calls_and_sends_the_rest_of_their_webhooks
     // Held webhooks are sent, because nobody holds them any more.
     let third = start();
     for event in ["call_ended", "call_analyzed"] {
-        assert_eq!(third.next_delivery().await.event, event);
+        let delivery = third.next_delivery().await;
+        assert_eq!(delivery.event, event);
+        third.finish_delivery(&delivery);
     }
     assert_eq!((third.next_webhook_at(), start().next_webhook_at()), (None, None));
 }

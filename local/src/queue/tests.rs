@@ -2,6 +2,7 @@ use super::*;
 
 const SECOND: u64 = 1_000;
 const TIMEOUT: u64 = 30 * SECOND;
+const RETENTION: u64 = 3_600 * SECOND;
 
 struct World {
     queue: Queue,
@@ -12,8 +13,13 @@ struct World {
 fn world(max_receive_count: Option<u32>) -> World {
     let redrive_policy = max_receive_count
         .map(|max_receive_count| RedrivePolicy { dead_letter_queue: "dlq.fifo".to_owned(), max_receive_count });
-    let settings =
-        QueueSettings { name: "q.fifo".to_owned(), fifo: true, visibility_timeout_ms: TIMEOUT, redrive_policy };
+    let settings = QueueSettings {
+        name: "q.fifo".to_owned(),
+        fifo: true,
+        visibility_timeout_ms: TIMEOUT,
+        retention_ms: RETENTION,
+        redrive_policy,
+    };
     World { queue: Queue::new(settings), dead: Vec::new(), next: 1 }
 }
 
@@ -332,8 +338,13 @@ fn receive_with_timeout_zero_leaves_the_message_visible() {
 
 #[test]
 fn standard_queue_blocks_nothing() {
-    let settings =
-        QueueSettings { name: "q".to_owned(), fifo: false, visibility_timeout_ms: TIMEOUT, redrive_policy: None };
+    let settings = QueueSettings {
+        name: "q".to_owned(),
+        fifo: false,
+        visibility_timeout_ms: TIMEOUT,
+        retention_ms: RETENTION,
+        redrive_policy: None,
+    };
     let mut queue = Queue::new(settings);
     for number in 1..=2 {
         queue.send(0, number, message("a", "x")).unwrap();

@@ -15,9 +15,16 @@ fn open(database: &Database) -> Sqs {
             name: QUEUE.to_owned(),
             fifo: true,
             visibility_timeout_ms: 1_000,
+            retention_ms: 60_000,
             redrive_policy: Some(RedrivePolicy { dead_letter_queue: DEAD.to_owned(), max_receive_count: 1 }),
         },
-        QueueSettings { name: DEAD.to_owned(), fifo: true, visibility_timeout_ms: 1_000, redrive_policy: None },
+        QueueSettings {
+            name: DEAD.to_owned(),
+            fifo: true,
+            visibility_timeout_ms: 1_000,
+            retention_ms: 60_000,
+            redrive_policy: None,
+        },
     ];
     let journal = Journal::open(database, JOURNAL).unwrap();
     Sqs::open(settings, Some(journal), Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1))).unwrap()
@@ -123,6 +130,26 @@ async fn batch_is_deleted_without_the_messages_whose_handles_have_expired() {
 
     for sqs in [sqs, open(&database)] {
         assert_eq!(bodies(&sqs, DEAD), ["1", "3"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_that_is_older_than_the_retention_is_gone() {
+    let database = Database::memory().unwrap();
+    let sqs = open(&database);
+    sqs.send(QUEUE, message("1")).unwrap();
+    sqs.send(DEAD, message("2")).unwrap();
+    sqs.receive(DEAD, 1, Some(120_000)).unwrap();
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    sqs.send(QUEUE, message("3")).unwrap();
+    assert_eq!(bodies(&sqs, QUEUE), ["1", "3"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(sqs.receive(QUEUE, 10, None).unwrap().len(), 1);
+    assert_eq!(sqs.depth(DEAD).unwrap(), Depth::default(), "a message in flight expires too");
+
+    for sqs in [sqs, open(&database)] {
+        assert_eq!(bodies(&sqs, QUEUE), ["3"]);
+        assert_eq!(bodies(&sqs, DEAD), [""; 0]);
     }
 }
 

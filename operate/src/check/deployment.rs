@@ -9,8 +9,8 @@ use switchhook_aws::shards::Shards;
 use switchhook_domain::{CallingWindow, ProviderSet};
 use switchhook_providers::DialRates;
 
-use super::advice;
 use super::step::{Finding, Steps};
+use super::{advice, shards};
 use crate::aws::{
     Alarm, AlarmState, AwsServices, Concurrency, EventSource, FunctionState, ProvisionedPollers, Resource, Rule,
     StackDescription, Topic,
@@ -70,7 +70,7 @@ fn status(name: &str, status: &str, region: &str, cause: &str) -> Finding {
             format!("{name} in {region}: {status}{cause}"),
             "the stack works as before its last update; correct the cause and deploy again",
         ),
-        "ROLLBACK_COMPLETE" | "ROLLBACK_FAILED" | "CREATE_FAILED" => Finding::failed(
+        "ROLLBACK_COMPLETE" | "ROLLBACK_FAILED" => Finding::failed(
             format!("{name} in {region}: {status}{cause}"),
             format!(
                 "a stack that was never created cannot be updated. Correct the cause, delete the stack, wait a minute (SQS does \
@@ -81,10 +81,25 @@ fn status(name: &str, status: &str, region: &str, cause: &str) -> Finding {
             format!("{name} in {region}: {status}: its first deployment was prepared and not carried out"),
             "run `sam deploy` again and confirm the change set",
         ),
-        "UPDATE_ROLLBACK_FAILED" | "IMPORT_ROLLBACK_FAILED" | "UPDATE_FAILED" => Finding::failed(
+        // A deployment with --disable-rollback ends so. CloudFormation updates such a stack only with this option.
+        "CREATE_FAILED" | "UPDATE_FAILED" => Finding::failed(
+            format!("{name} in {region}: {status}{cause}"),
+            format!(
+                "correct the cause and deploy again with --disable-rollback, or undo the deployment: aws cloudformation \
+                 rollback-stack --stack-name {name} --region {region}"
+            ),
+        ),
+        "UPDATE_ROLLBACK_FAILED" => Finding::failed(
             format!("{name} in {region}: {status}{cause}"),
             format!(
                 "correct the cause, then: aws cloudformation continue-update-rollback --stack-name {name} --region {region}"
+            ),
+        ),
+        "IMPORT_ROLLBACK_FAILED" => Finding::failed(
+            format!("{name} in {region}: {status}{cause}"),
+            format!(
+                "see which resource failed, and correct the cause: aws cloudformation describe-stack-events \
+                 --stack-name {name} --region {region}"
             ),
         ),
         "DELETE_FAILED" | "DELETE_COMPLETE" => Finding::failed(
@@ -105,7 +120,9 @@ pub(super) async fn check(
     parameters: &BTreeMap<String, String>,
     steps: &mut Steps<'_>,
 ) {
-    steps.add("parameters", readable(parameters));
+    let parameters_read = readable(parameters);
+    let hidden = if parameters_read.is_failed() { None } else { shards::hidden_calls(stack).await };
+    steps.add("parameters", hidden.unwrap_or(parameters_read));
     let resources = match services.stack_resources(&stack.names.stack).await {
         Ok(resources) => resources,
         Err(error) => {
@@ -425,6 +442,41 @@ fn subscribers(rules: &[Rule], own: &[Resource]) -> Finding {
 mod tests {
     use super::super::step::StepResult;
     use super::*;
+
+    #[test]
+    fn advice_about_a_stack_is_a_command_that_its_status_allows() {
+        let works = StepResult::Passed;
+        let undo = "deploy again with --disable-rollback, or undo the deployment: aws cloudformation rollback-stack \
+                    --stack-name s ";
+        for (status, result, advice) in [
+            ("CREATE_COMPLETE", works, ""),
+            ("UPDATE_COMPLETE", works, ""),
+            ("IMPORT_COMPLETE", works, ""),
+            ("UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", works, ""),
+            ("UPDATE_ROLLBACK_COMPLETE", StepResult::Note, "deploy again"),
+            ("IMPORT_ROLLBACK_COMPLETE", StepResult::Note, "deploy again"),
+            ("ROLLBACK_COMPLETE", StepResult::Failed, "deploy again: aws cloudformation delete-stack --stack-name s "),
+            ("ROLLBACK_FAILED", StepResult::Failed, "deploy again: aws cloudformation delete-stack --stack-name s "),
+            ("CREATE_FAILED", StepResult::Failed, undo),
+            ("UPDATE_FAILED", StepResult::Failed, undo),
+            (
+                "UPDATE_ROLLBACK_FAILED",
+                StepResult::Failed,
+                "then: aws cloudformation continue-update-rollback --stack-name s ",
+            ),
+            ("IMPORT_ROLLBACK_FAILED", StepResult::Failed, "aws cloudformation describe-stack-events --stack-name s "),
+            ("REVIEW_IN_PROGRESS", StepResult::Failed, "`sam deploy` again"),
+            ("DELETE_FAILED", StepResult::Failed, "deploy it again: aws cloudformation delete-stack --stack-name s "),
+            ("DELETE_COMPLETE", StepResult::Failed, "deploy it again: aws cloudformation delete-stack --stack-name s "),
+            ("UPDATE_ROLLBACK_IN_PROGRESS", StepResult::Failed, "wait until `sam deploy` has ended"),
+        ] {
+            let found = super::status("s", status, "us-east-1", "");
+            assert_eq!(found.result, result, "{status}");
+            assert!(found.text.contains(status), "{found:?}");
+            let found = found.advice.unwrap_or_default();
+            assert!(found.contains(advice) && found.is_empty() == advice.is_empty(), "{status}: {found}");
+        }
+    }
 
     #[test]
     fn parameter_that_the_functions_cannot_use_is_a_failure() {

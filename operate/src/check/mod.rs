@@ -11,6 +11,7 @@ mod advice;
 mod deployment;
 mod id;
 mod key;
+mod shards;
 mod step;
 mod subscription;
 mod walk;

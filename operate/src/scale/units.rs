@@ -177,7 +177,7 @@ pub const DIAL: Units = Units {
     domain_events: 0.0,
     log_bytes: 2_134.0,
     inbox_bytes: 1_419.0,
-    calls_bytes: 845.4,
+    calls_bytes: 798.7,
     inbox_index_bytes: 531.0,
     calls_index_bytes: 46.8,
 };

@@ -1,7 +1,7 @@
 //! Halves of the providers' configuration, read from Secrets Manager.
 //!
 //! **The rotation of a key needs no restart.** A function reads its secret when it starts and again every five minutes. Ingress also
-//! reads it when a provider's entry does not accept a webhook, at most once in ten seconds. To rotate a key:
+//! reads it when it has no entry for a webhook, or when the entry does not accept it, at most once in ten seconds. To rotate a key:
 //!
 //! 1. Add the new key to the provider's list.
 //! 2. Change the key at the provider, ten seconds later or more.
@@ -18,7 +18,7 @@
 //!
 //! **If the request for the secret fails, the version before is not used**: the current one may be right, and have other providers and
 //! keys. A running function keeps all its entries. A function that starts disables every provider, and reads the secret again after
-//! 30 seconds.
+//! 30 seconds. [`Entries::is_unread`] tells such entries from wrong ones.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::telemetry::Decision;
 
 /// Time after which a secret is read again.
 pub const SECRET_AGE_MAX: Duration = Duration::from_secs(5 * 60);
-/// Shortest time between two reads of a secret after webhooks that their entries did not accept.
+/// Shortest time between two reads of a secret after webhooks that no entry accepted.
 pub const REJECTION_AGE_MIN: Duration = Duration::from_secs(10);
 /// Time after which a secret is read again if it could not be read, or disables a provider.
 pub const DISABLED_AGE_MAX: Duration = Duration::from_secs(30);
@@ -145,7 +145,7 @@ impl<C: SecretHalf> ProviderSecret<C> {
         refresh(secrets, secret_id, cached, before.as_deref(), now).await
     }
 
-    /// Returns the entries after a provider's entry did not accept a webhook: the secret is read again, because somebody may just have
+    /// Returns the entries after no entry accepted a webhook: the secret is read again, because somebody may just have added or
     /// changed the entry. `None` if the secret was read within the last ten seconds. **So forged webhooks cause one read in ten seconds at most.**
     pub async fn after_rejection(&self, now: Timestamp) -> Option<Arc<Entries<C>>> {
         let (secrets, secret_id, cached) = match &self.0 {
@@ -205,7 +205,7 @@ async fn read<C: SecretHalf>(
         Err(error) => {
             let problem = error.with_causes();
             log_problem::<C>(problem.clone(), now);
-            before.cloned().unwrap_or_else(|| Entries::unreadable(problem))
+            before.cloned().unwrap_or_else(|| Entries::unread(problem))
         }
     };
     for provider in entries.disabled() {

@@ -243,9 +243,14 @@ impl Call {
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt. If that is a
     /// dial, [few events](Self::is_before_dials) from before it have no attempt of their own.
+    ///
+    /// The passed deadline of an attempt without a key names no attempt either. **It never belongs to a dial**: the provider of the dial may
+    /// still tell whether a phone rings.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
+        let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
         let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,
+            None if is_dialled && entry.event.kind == EventKind::DeadlinePassed => false,
             None => is_first || self.had_started(index, started_at, entry),
         };
         let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());

@@ -171,7 +171,8 @@ impl Call {
             Some(_) => found.is_none(),
             None => is_about_attempt && (self.attempt_records.is_empty() || self.is_before_dials(event)),
         };
-        // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room.
+        // Switchhook's own events need no limit: it makes at most one for each event of a provider that had room, and each attempt that
+        // the event belongs to.
         if !is_own && !self.has_room(event, found, is_of_known_attempt, needs_record) {
             return FoldOutcome::Quarantined;
         }

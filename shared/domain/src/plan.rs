@@ -164,6 +164,15 @@ impl StopReason {
             Self::TooLate => "too_late",
         }
     }
+
+    /// True if the [records](crate::DialRecords) of a call keep the reason. The next dial finds the others again.
+    #[must_use]
+    pub const fn is_recorded(self) -> bool {
+        match self {
+            Self::CanceledByUser | Self::DialsUnknown | Self::BookingChanged => true,
+            Self::DoNotCall | Self::UnknownTimeZone | Self::RejectedByProvider | Self::TooLate => false,
+        }
+    }
 }
 
 /// Reason why a call ended without success.

@@ -1,4 +1,5 @@
-//! Records of what no provider reports: the request that created a call, its dials, and its cancellation.
+//! Records of what no provider reports: the request that created a call, its dials, and its cancellation. A call that is
+//! [stopped](Call::stop_unknown) after a disaster counts as canceled here.
 //!
 //! **The inbox holds these records beside the events, so a row that was lost or restored from a backup can be rebuilt.** Everything
 //! else that workers decide is in the row alone. Losing it may delay a call, and never makes a phone ring twice.
@@ -39,7 +40,7 @@ pub struct DialRecord {
 pub struct DialRecords {
     /// Latest dial of each attempt, in the order of their numbers.
     pub dials: Vec<DialRecord>,
-    /// Reason why the call was canceled. `None` if it was not canceled.
+    /// Reason why the call was canceled or [stopped](Call::stop_unknown). `None` if it was neither.
     pub canceled: Option<StopReason>,
 }
 

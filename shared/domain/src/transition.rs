@@ -277,7 +277,8 @@ impl Call {
 
     /// Ends a call for which the records of its dials may be lost: no further attempt follows. Later reports of the provider are
     /// still folded. A call that its booking has [called off](Self::call_off) stays canceled, as if the user had canceled it: the booking
-    /// may have come back and been dialled before.
+    /// may have come back and been dialled before. **Record the stop reason before the row is stored**: a row that is lost later comes back
+    /// from the records.
     ///
     /// `None` if Switchhook does not place the call, or it is stopped already.
     #[must_use]

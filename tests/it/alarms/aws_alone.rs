@@ -4,8 +4,9 @@
 //! alarm must watch, and nothing else of a stack is needed.
 
 use switchhook_local::metrics::{MINUTE_MS, Metrics, SeriesKey, function_name};
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
 
+use super::WITHOUT_SCHEDULES;
 use super::template::alarms;
 
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -192,5 +193,36 @@ fn one_minute_of_refused_webhooks_sets_off_its_alarm() {
         assert_eq!(fired_in(1, &series, 4_000.0), [alarm]);
         assert_eq!(fired_in(1, &series, 2.0), [alarm]);
         assert_eq!(fired_in(1, &series, 1.0), Vec::<String>::new(), "a single one wakes nobody");
+    }
+}
+
+/// Schedules that run, and whose functions crash at their start. Lambda counts such a run as an invocation too.
+#[test]
+fn runs_that_all_fail_set_off_the_alarms_of_the_schedules_and_a_few_failures_do_not() {
+    // Minutes from the start, in periods of five.
+    let times_in_alarm = |name: &str, fails: fn(u64) -> bool| {
+        let metrics = Metrics::default();
+        for minute in 0..60 {
+            let at_ms = minute * MINUTE_MS;
+            let waiting =
+                SeriesKey::new("AWS/SQS", "ApproximateNumberOfMessagesVisible", &[("QueueName", EVENTS_QUEUE)]);
+            metrics.record(waiting, 0.0, at_ms);
+            for function in ["scheduler", "reconciler"] {
+                metrics.record_scheduled_event(function, at_ms);
+                metrics.record_invocation(function, 5, fails(minute), at_ms);
+            }
+        }
+        let times = alarms()[name].times_in_alarm(&metrics, 0, 60 * MINUTE_MS);
+        times.unwrap_or_else(|error| panic!("{error}")).into_iter().map(|at| at / MINUTE_MS).collect::<Vec<_>>()
+    };
+    for name in WITHOUT_SCHEDULES {
+        assert_eq!(times_in_alarm(name, |minute| (30..40).contains(&minute)), [40], "{name}");
+        // One run of five ends without an error.
+        assert_eq!(times_in_alarm(name, |minute| minute >= 30 && minute % 5 != 0), [40, 45, 50, 55, 60], "{name}");
+        // Five minutes, three runs of five, and none.
+        let few: [fn(u64) -> bool; 3] = [|minute| (30..35).contains(&minute), |minute| minute % 5 < 3, |_| false];
+        for fails in few {
+            assert_eq!(times_in_alarm(name, fails), [0; 0], "{name}");
+        }
     }
 }

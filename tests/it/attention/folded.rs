@@ -11,7 +11,7 @@ use switchhook_tests::{INBOX_RETENTION, MINUTE, World, generic};
 /// Marks an event, as the sweep does if it read the call before the fold.
 pub(crate) async fn mark(world: &World, event_id: &EventId) {
     let stored = world.inbox.get(event_id).await.unwrap().unwrap();
-    world.inbox.mark_unfolded(&stored, world.now()).await.unwrap();
+    world.inbox.mark_unfolded(&stored, stored.received_at, world.now()).await.unwrap();
 }
 
 /// Folds the event `generic:e1` into the call `c1`.

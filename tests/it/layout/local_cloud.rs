@@ -42,6 +42,7 @@ fn local_queues_are_those_of_the_template() {
         // If the template has no value, the default of SQS applies.
         let timeout_s = properties["VisibilityTimeout"].as_u64().unwrap_or(30);
         assert_eq!(queue.visibility_timeout_ms / 1_000, timeout_s, "{}", queue.name);
+        assert_eq!(properties["MessageRetentionPeriod"], queue.retention_ms / 1_000, "{}", queue.name);
         match queue.redrive_policy {
             Some(redrive) => {
                 assert_eq!(properties["RedrivePolicy"]["maxReceiveCount"], json!({"!Ref": "MaxReceiveCount"}));

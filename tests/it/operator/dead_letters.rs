@@ -3,7 +3,8 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use switchhook_domain::{EventId, Provider};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
@@ -136,12 +137,40 @@ async fn dead_letter_stays_until_its_event_is_folded() {
     assert_eq!(world.dead_letters().len(), 1);
 }
 
-/// The sweep queued the event again, and the consumer gave it up once more.
-fn give_up_again(world: &World) {
+/// Returns the body of the only dead letter of `generic:e1`.
+fn first_letter(world: &World) -> String {
     let letters = world.dead_letters().into_iter().map(|letter| letter.to_string());
     let first: Vec<String> = letters.filter(|body| body.contains("generic:e1")).collect();
     assert_eq!(first.len(), 1);
-    send_to_dlq(world, &first[0], "c1-again");
+    first[0].clone()
+}
+
+/// The sweep queued the event again, and the consumer gave it up once more.
+fn give_up_again(world: &World) {
+    send_to_dlq(world, &first_letter(world), "c1-again");
+}
+
+/// The event is replayed after the discard, and every consumer crashes before it can write a note.
+#[tokio::test(start_paused = true)]
+async fn discarded_event_that_becomes_a_dead_letter_again_is_marked_and_holds_its_call() {
+    let mut world = with_dead_letters().await;
+    world.stop();
+    let first = first_letter(&world);
+    let plan = plan_all(Verb::DiscardDeadLetters, &world).await;
+    assert_eq!(carry_out(&stack(&world), &plan).await.result(), "2 done, 0 unchanged, 0 skipped");
+    assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 0);
+    let unfolded = async || world.inbox.unfolded_events(&[CallId::new("c1")].into()).await.unwrap();
+    assert_eq!(unfolded().await, []);
+
+    send_to_dlq(&world, &first, "c1-again");
+    assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 1);
+    let marks = unfolded().await;
+    assert_eq!((marks.len(), marks[0].kind), (1, AttentionKind::DeadLettered));
+    assert_eq!(marks, world.attention(AttentionKind::DeadLettered).await);
+    // It has its mark, so it is not marked again.
+    send_to_dlq(&world, &format!("{first} "), "c1-again");
+    assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 0);
+    assert_eq!(unfolded().await, marks);
 }
 
 #[tokio::test(start_paused = true)]

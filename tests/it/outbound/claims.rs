@@ -336,7 +336,30 @@ async fn table_that_does_not_answer_takes_no_time_from_the_withdrawal() {
     assert_eq!(world.logged("record_not_deleted").len(), 1);
     let withdrawn = world.logged("dial_withdrawn");
     assert!(withdrawn[0]["duration_ms"].as_u64().unwrap() < 4_000, "{withdrawn:?}");
+    world.consume(&world.receive()).await;
     assert_eq!(world.call("refused").await.job.as_str(), "PENDING");
+}
+
+/// Vonage is busy, and the record of the dial stays. The inbox refuses another first dial, and no search proves that Vonage dialled nobody.
+#[tokio::test(start_paused = true)]
+async fn call_whose_refused_dial_stays_recorded_is_placed_under_another_number() {
+    let (mut world, claims) = claimed_for_vonage("refused").await;
+    world.cloud.fake().set_mode_of(Provider::Vonage, Mode::RateLimited);
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        (is_write_of_dials(request) && writes.fetch_add(1, Ordering::Relaxed) > 0).then(down)
+    });
+    world.cloud.dialer().handle(claims).await;
+    world.wait(Duration::from_secs(10)).await;
+    world.clear_faults();
+    world.cloud.fake().set_mode_of(Provider::Vonage, Mode::Normal);
+    assert_eq!(world.logged("record_not_deleted").len(), 1);
+    world.start();
+    world.wait(MINUTE * 15).await;
+    let attempts: Vec<_> = world.cloud.fake().dials().into_iter().map(|dial| dial.attempt).collect();
+    assert_eq!(attempts, ["2"]);
+    assert!(world.call("refused").await.is_settled());
+    assert_eq!(world.logged("dialled_before").len(), 0);
 }
 
 fn is_write_of_dials(request: &RequestInfo<'_>) -> bool {

@@ -213,13 +213,7 @@ async fn run_that_loses_its_probe_to_a_trigger_leaves_the_probe_to_it() {
     schedule(&world, "probe", &RETELL, Duration::ZERO).await;
     open(&world, Provider::Retell, MINUTE).await;
     world.wait(MINUTE * 2).await;
-    let writes = AtomicU64::new(0);
-    world.set_fault_hook(move |request| {
-        let is_row = String::from_utf8_lossy(request.body).contains("\"call_id\":{\"S\":\"probe\"}");
-        let is_claim = request.operation == "PutItem" && is_row;
-        let is_first = is_claim && writes.fetch_add(1, Ordering::Relaxed) == 0;
-        is_first.then_some(Fault::Delay(Duration::from_millis(400)))
-    });
+    delay_first_claim(&world);
     let call_id = CallId::new("probe");
     let trigger = async {
         world.wait(Duration::from_millis(200)).await;
@@ -233,4 +227,37 @@ async fn run_that_loses_its_probe_to_a_trigger_leaves_the_probe_to_it() {
     world.cloud.dialer().handle(world.take_claims()).await;
     assert_eq!(world.cloud.fake().dials().len(), 1);
     assert!(!world.calls.provider_health(Provider::Retell).await.unwrap().is_open());
+}
+
+/// Has the next write of the row of `probe` come late.
+fn delay_first_claim(world: &World) {
+    let writes = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        let is_row = String::from_utf8_lossy(request.body).contains("\"call_id\":{\"S\":\"probe\"}");
+        let is_claim = request.operation == "PutItem" && is_row;
+        let is_first = is_claim && writes.fetch_add(1, Ordering::Relaxed) == 0;
+        is_first.then_some(Fault::Delay(Duration::from_millis(400)))
+    });
+}
+
+/// A trigger has made the call the probe, and its claim is late. Meanwhile the user cancels the call.
+#[tokio::test(start_paused = true)]
+async fn trigger_that_loses_its_claim_leaves_the_probe_to_another_call() {
+    let world = World::stopped();
+    schedule(&world, "probe", &RETELL, Duration::ZERO).await;
+    open(&world, Provider::Retell, MINUTE).await;
+    world.wait(MINUTE * 2).await;
+    delay_first_claim(&world);
+    let call_id = CallId::new("probe");
+    let scheduler = world.cloud.scheduler();
+    let cancellation = async {
+        world.wait(Duration::from_millis(200)).await;
+        let health = world.calls.provider_health(Provider::Retell).await.unwrap();
+        assert!(!health.needs_probe(world.now()), "the call is the probe");
+        let canceled = world.call("probe").await.cancel(&policy(), world.now()).unwrap();
+        assert_eq!(world.calls.store(&canceled, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+    };
+    let (triggered, ()) = tokio::join!(scheduler.trigger(&call_id, "by hand"), cancellation);
+    assert!(matches!(triggered, Ok(ClaimOutcome::NotPending("CANCELED"))), "{triggered:?}");
+    assert!(world.calls.provider_health(Provider::Retell).await.unwrap().needs_probe(world.now()));
 }

@@ -500,6 +500,37 @@ async fn late_refusals_because_of_the_account_open_the_circuit_once() {
     assert_eq!(world.calls.provider_health(Provider::Retell).await.unwrap(), health);
 }
 
+/// The SDK repeats a write whose answer is lost, and the row refuses the repetition. The report counts all the same, once.
+#[tokio::test(start_paused = true)]
+async fn refusals_count_although_the_answers_to_their_writes_are_lost() {
+    let world = World::with_secret(&all_providers());
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    for number in 0..3 {
+        assert_eq!(provider_events(&world), Vec::<String>::new(), "{number} calls were not dialled");
+        let id = format!("unpaid-{number}");
+        schedule(&world, &id, &[Provider::Retell], Duration::ZERO).await;
+        world.wait(Duration::from_secs(5)).await;
+        let provider_call_id = world.call(&id).await.attempt_records[0].provider_call_id.clone().unwrap();
+        let body = undialled("call_ended", &id, &provider_call_id, world.now());
+        // The refold of the last call reads its report from the inbox.
+        let is_refolded = number == 2;
+        if is_refolded {
+            post_stored_only(&world, Provider::Retell, &body).await;
+        }
+        world.inject_fault("PutItem", CALLS_TABLE, 1, Fault::ResponseLost);
+        if is_refolded {
+            report_drift(&world, &id, "drift").await;
+        } else {
+            world.accept(Provider::Retell, &body).await;
+        }
+        world.quiesce().await;
+        world.clear_faults();
+        let call = world.call(&id).await;
+        assert_eq!((call.attempts().len(), call.is_pending()), (0, true));
+    }
+    assert_eq!(provider_events(&world), ["provider.unavailable"]);
+}
+
 /// Retell's reports are stored and not queued, so that a refold reads them first.
 #[tokio::test(start_paused = true)]
 async fn refusals_that_refolds_find_open_the_circuit() {

@@ -1,16 +1,20 @@
 //! Both tables are restored to an earlier time, so nobody knows which calls were dialled since.
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
 use serde_dynamo::AttributeValue;
 use serde_json::json;
-use switchhook_domain::{CallId, Timestamp};
+use switchhook_domain::{CallId, EventId, Provider, Timestamp};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_operate::copy::CopyFrom;
 use switchhook_operate::recover::{plan_refill, plan_stop};
-use switchhook_tests::{MINUTE, World};
+use switchhook_tests::{MINUTE, World, generic};
 
-use super::{Backup, MAX, back_up, carry_out, dials, restore, stack};
+use super::{Backup, MAX, back_up, carry_out, copy_tables, dials, found, lose, make_table, restore, stack, verified};
+use crate::bookings;
 use crate::outbound::{HOUR, call_request, call_state, create, get_call};
 
 /// Calls that were created before the backup, and the backup.
@@ -32,7 +36,7 @@ async fn disaster() -> Disaster {
     request["due_at"] = json!("2026-01-01T03:00:00Z");
     let later = create(&world, &request).await;
     let retried = create(&world, &call_request("busy,no_answer,confirms")).await;
-    world.wait(std::time::Duration::from_secs(2)).await;
+    world.wait(Duration::from_secs(2)).await;
     assert_eq!(world.call(&retried).await.job.as_str(), "IN_PROGRESS");
     let backups: [Backup; 2] = [back_up(&world, INBOX_TABLE).await, back_up(&world, CALLS_TABLE).await];
     let restored_to = world.now();
@@ -70,6 +74,47 @@ async fn calls_whose_dials_are_unknown_end_and_say_so() {
     // The attempt that the backup knows is looked up, and the call is not tried again.
     assert_snapshot!(call_state(&world, &retried).await, @"job FAILED, appointment NoAnswer, attempts [busy]");
     assert_eq!(world.cloud.fake().duplicate_dials(), 0);
+}
+
+/// The row of one stopped call is lost, and the row of another is restored once more, to a time before the stop.
+#[tokio::test(start_paused = true)]
+async fn stopped_call_whose_row_is_lost_later_is_not_dialled() {
+    let Disaster { mut world, restored_to, due, later, .. } = disaster().await;
+    let stack = stack(&world);
+    let row = world.item(CALLS_TABLE, &later).await;
+    carry_out(&stack, &plan_stop(&stack, restored_to, false, MAX).await.unwrap()).await;
+    world.delete_item(CALLS_TABLE, &due).await;
+    world.put_item(CALLS_TABLE, row).await;
+    let since = restored_to.minus(HOUR);
+    let report = found(&verified(&stack, since).await);
+    assert!(report.contains("lost: 0 events, placed: true") && report.contains("forgotten_cancellation"), "{report}");
+    super::repair(&stack, since).await;
+    world.start();
+    world.wait(HOUR * 2).await;
+    for call_id in [&due, &later] {
+        assert_eq!(get_call(&world, call_id).await["job"]["stop_reason"], "dials_unknown");
+    }
+    assert_eq!((dials(&world)[&due], dials(&world).get(&later)), (1, None));
+}
+
+/// The booking comes back after the stop. The row of its call was restored to a time at which the booking had called it off.
+#[tokio::test(start_paused = true)]
+async fn stopped_call_of_a_booking_that_comes_back_is_not_dialled() {
+    let mut world = World::with_secret(&bookings::secret());
+    let move_to = |second, hours| bookings::calcom("BOOKING_RESCHEDULED", "b1", second, hours * bookings::HOUR_S);
+    bookings::receive(&world, &[bookings::created("b1", 0, 5 * bookings::HOUR_S)]).await;
+    let id = bookings::call_id(&world, "b1").await.unwrap();
+    bookings::receive(&world, &[move_to(10, 6)]).await;
+    let row = world.item(CALLS_TABLE, &id).await;
+    let stack = stack(&world);
+    carry_out(&stack, &plan_stop(&stack, world.now(), false, MAX).await.unwrap()).await;
+    assert_eq!(get_call(&world, &id).await["job"]["stop_reason"], "canceled_by_user");
+    world.put_item(CALLS_TABLE, row).await;
+    bookings::receive(&world, &[move_to(20, 5)]).await;
+    world.skip(MINUTE * 230).await;
+    world.wait(MINUTE * 20).await;
+    assert_eq!(dials(&world).get(&id), None);
+    assert_eq!(get_call(&world, &id).await["job"]["stop_reason"], "canceled_by_user");
 }
 
 /// A newer version wrote the row. Once it runs again, it would dial the call.
@@ -117,7 +162,7 @@ async fn report_that_comes_later_is_folded_into_the_stopped_call() {
         "metadata": {"switchhook_call_id": due, "switchhook_attempt": "1"},
         "start_timestamp": dial.started_ms, "end_timestamp": dial.ended_ms,
     }});
-    world.accept(switchhook_domain::Provider::Retell, &body.to_string()).await;
+    world.accept(Provider::Retell, &body.to_string()).await;
     world.wait(HOUR).await;
     let call = get_call(&world, &due).await;
     assert_eq!(call["attempts"][0]["lifecycle"], "completed", "{call}");
@@ -165,4 +210,77 @@ async fn inbox_that_is_newer_than_the_calls_stops_only_what_it_does_not_know() {
     world.wait(MINUTE * 70).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(dials(&world)[&call_id], 1);
+}
+
+/// A repeated webhook makes a row before the consumer is stopped. The row has no plan, and the copy leaves it as it is.
+#[tokio::test(start_paused = true)]
+async fn call_whose_row_a_webhook_made_before_the_copy_is_stopped_too() {
+    let mut world = World::new();
+    let mut request = call_request("busy,confirms");
+    request["due_at"] = json!("2026-01-01T00:10:00Z");
+    let call_id = create(&world, &request).await;
+    let inbox = back_up(&world, INBOX_TABLE).await;
+    let calls = back_up(&world, CALLS_TABLE).await;
+    let restored_to = world.now();
+    while dials(&world).is_empty() {
+        world.wait(Duration::from_secs(1)).await;
+    }
+    world.stop();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    lose(&world, CALLS_TABLE).await;
+    restore(&world, &inbox).await;
+    world.cloud.services().sqs().purge(switchhook_local::EVENTS_QUEUE).unwrap();
+    let body = json!({"event": "call_ended", "call": {
+        "call_id": world.cloud.fake().dials()[0].provider_call_id, "call_status": "not_connected",
+        "disconnection_reason": "dial_busy",
+        "metadata": {"switchhook_call_id": call_id, "switchhook_attempt": "1"},
+    }});
+    world.accept(Provider::Retell, &body.to_string()).await;
+    crate::repair::consume_all(&world).await;
+    let stack = stack(&world);
+    make_table(&world, "calls-restored", "call_id", calls.items).await;
+    copy_tables(&stack, &CopyFrom { inbox: None, calls: Some("calls-restored".to_owned()) }).await;
+    assert!(world.call(&call_id).await.plan.is_none(), "the copy leaves the row as it is");
+    assert_eq!(plan_stop(&stack, restored_to, false, MAX).await.unwrap().items, []);
+    // The third step of the page.
+    world.wait(MINUTE * 3).await;
+    super::repair(&stack, restored_to).await;
+    crate::repair::consume_all(&world).await;
+    carry_out(&stack, &plan_stop(&stack, restored_to, false, MAX).await.unwrap()).await;
+    world.start();
+    world.wait(HOUR * 2).await;
+    assert_eq!(get_call(&world, &call_id).await["job"]["stop_reason"], "dials_unknown");
+    assert_eq!(dials(&world)[&call_id], 1);
+}
+
+/// The rows are newer than the inbox. So the page has the reconciler stopped until the inbox knows what the rows know.
+#[tokio::test(start_paused = true)]
+async fn drift_check_before_the_refill_takes_out_what_only_the_rows_know() {
+    for is_reconciler_stopped in [true, false] {
+        let mut world = World::new();
+        world.accept(Provider::Generic, &generic("team", "t-RINGING", "RINGING", 1)).await;
+        world.quiesce().await;
+        let (inbox, earlier) = (back_up(&world, INBOX_TABLE).await, world.now());
+        for (type_, second) in [("ANSWERED", 3), ("USER_CONFIRMED", 20), ("ENDED", 60)] {
+            world.accept(Provider::Generic, &generic("team", &format!("t-{type_}"), type_, second)).await;
+        }
+        world.wait(MINUTE * 30).await;
+        let calls = back_up(&world, CALLS_TABLE).await;
+        world.stop();
+        restore(&world, &inbox).await;
+        restore(&world, &calls).await;
+        if !is_reconciler_stopped {
+            world.start();
+            world.wait(HOUR * 2).await;
+            world.stop();
+        }
+        let stack = stack(&world);
+        carry_out(&stack, &plan_refill(&stack, earlier, MAX, &mut |_, _| {}).await.unwrap()).await;
+        world.start();
+        world.wait(HOUR * 2).await;
+        let knows_the_end = world.call("team").await.contains_event(&EventId::new("generic:t-ENDED"));
+        assert_eq!(knows_the_end, is_reconciler_stopped);
+        let report = found(&verified(&stack, earlier).await);
+        assert!(!is_reconciler_stopped || report.is_empty(), "{report}");
+    }
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
+use switchhook_domain::{EventId, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
-use switchhook_tests::{MINUTE, World, down, is_request_to};
+use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
 
-use super::{back_up, dials, found, repair, restore, stack, states, verified};
+use super::{back_up, dials, found, lose, repair, restore, stack, states, verified};
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create, send};
 
 /// Behaviours of persons, with the number of phones that ring.
@@ -254,4 +255,53 @@ async fn repair_before_the_dialer_runs_brings_every_call_back_at_once() {
         world.wait(HOUR).await;
         assert_eq!((states(&world).await, dials(&world)), (before, rang), "restored to minute {minutes}");
     }
+}
+
+/// The provider does not have the dial of the row, because it was never sent. The earlier dial rang, and only the inbox knows it.
+#[tokio::test(start_paused = true)]
+async fn dialer_that_dies_before_the_row_has_its_earlier_dial_back_has_nobody_called_again() {
+    for provider in ["twilio", "vapi"] {
+        let world = World::with_secret(&all_accounts());
+        let mut request = due_at("confirms", "2026-01-01T00:10:00Z");
+        request["provider"] = json!(provider);
+        let call_id = create(&world, &request).await;
+        let backup = back_up(&world, CALLS_TABLE).await;
+        world.wait(HOUR).await;
+        assert_eq!(dials(&world)[&call_id], 1, "{provider} before the disaster");
+        world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+        restore(&world, &backup).await;
+        let is_refused = AtomicBool::new(false);
+        world.set_fault_hook(move |call| {
+            let is_of_dialer = call.sender == Some("dialer");
+            let is_record = is_of_dialer && call.operation == "UpdateItem" && is_request_to(call, INBOX_TABLE);
+            is_refused.fetch_or(is_record, Ordering::Relaxed);
+            let is_write = is_of_dialer && call.operation == "PutItem" && is_request_to(call, CALLS_TABLE);
+            (is_write && is_refused.load(Ordering::Relaxed)).then(down)
+        });
+        world.wait(MINUTE * 3).await;
+        world.clear_faults();
+        let call = world.call(&call_id).await;
+        assert_eq!((call.in_doubt().len(), world.logged("dial_failed").len()), (1, 1), "{provider}: {call:#?}");
+        world.wait(HOUR).await;
+        assert_eq!((dials(&world)[&call_id], world.cloud.fake().duplicate_dials()), (1, 0), "{provider}");
+        let call = world.call(&call_id).await;
+        assert!(call.is_settled() && call.attempts().len() == 1, "{provider}: {call:#?}");
+    }
+}
+
+/// A row that the webhook made would stand in the way of the restored row. So the page has the consumer stopped.
+#[tokio::test(start_paused = true)]
+async fn webhook_that_arrives_before_the_copy_waits_and_is_folded_into_the_restored_row() {
+    let mut world = World::new();
+    world.accept(Provider::Generic, &generic("team", "t-1", "RINGING", 0)).await;
+    world.quiesce().await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    world.stop();
+    lose(&world, CALLS_TABLE).await;
+    let later = world.accept(Provider::Generic, &generic("team", "t-2", "ANSWERED", 5)).await;
+    restore(&world, &backup).await;
+    world.start();
+    world.quiesce().await;
+    let call = world.call("team").await;
+    assert!(call.contains_event(&EventId::new("generic:t-1")) && call.contains_event(&later), "{call:?}");
 }

@@ -91,6 +91,43 @@ async fn row_that_is_lost_after_the_call_is_rebuilt_and_dials_nobody() {
     assert_eq!(found(&verified(&stack, began).await), "");
 }
 
+/// The person has confirmed in a call of another system. The run is killed after it has made the row, which is due, and before it queues the events.
+#[tokio::test(start_paused = true)]
+async fn rebuilt_call_is_not_dialled_before_its_events_are_folded() {
+    let world = World::new();
+    let began = world.now();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:10:00Z");
+    let call_id = create(&world, &request).await;
+    for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("USER_CONFIRMED", 20), ("ENDED", 60)] {
+        world.accept(Provider::Generic, &generic(&call_id, type_, type_, second)).await;
+    }
+    world.wait(MINUTE * 15).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let stack = stack(&world);
+    let report = verified(&stack, began).await;
+    let plan = plan_repair(&stack, &VerifyFilter::Since, &report, MAX).await.unwrap();
+    assert_eq!((plan.items.len(), plan.phones), (5, 0));
+    world.set_fault_hook(|call| {
+        let is_killed = call.operation == "SendMessageBatch" && call.sender == Some("operator");
+        assert!(!is_killed, "the run is killed here, as the test demands");
+        None
+    });
+    let (killed_stack, killed_plan) = (stack.clone(), plan.clone());
+    let killed = tokio::spawn(async move { carry_out(&killed_stack, &killed_plan).await }).await;
+    assert!(killed.is_err());
+    world.clear_faults();
+    world.wait(HOUR).await;
+    let call = world.call(&call_id).await;
+    assert!(call.plan.is_some() && call.history.is_empty(), "{call:?}");
+    assert_eq!(dials(&world).len(), 0);
+    repair(&stack, began).await;
+    world.wait(HOUR).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
+    assert_eq!(found(&verified(&stack, began).await), "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn repeated_request_brings_a_lost_row_back_and_dials_nobody_again() {
     // All webhooks are lost, so that only the inbox knows the dial.

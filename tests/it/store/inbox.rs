@@ -10,9 +10,10 @@ use switchhook_aws::inbox::{
 use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_providers::{ProvidersFile, UserDecision};
-use switchhook_tests::{Item, World, generic};
+use switchhook_tests::{Item, MINUTE, World, generic};
 
 use super::provider_event;
+use crate::repair::post_folded;
 use crate::traffic::{at, noise};
 
 fn new_event(event_id: &str, body: &str) -> NewEvent {
@@ -101,6 +102,20 @@ async fn decision_is_added_to_no_event_that_has_one_or_is_erased() {
         drop(world.inbox.make_foldable(&read, Some(other)).await.unwrap());
         let decision = world.item(INBOX_TABLE, &id).await.get("decision").cloned();
         assert_eq!(decision, (!is_erased).then(|| AttributeValue::S("confirmed".to_owned())), "{id}");
+    }
+}
+
+/// The webhooks are three hours late, or the clock of their sender is three hours ahead. The row has lost the second one.
+#[tokio::test(start_paused = true)]
+async fn event_that_arrived_hours_from_the_start_of_its_attempt_is_found_without_the_row() {
+    let world = World::stopped();
+    world.wait(MINUTE * 180).await;
+    for (call, second) in [("late", 0), ("ahead", 6 * 60 * 60)] {
+        post_folded(&world, call, &format!("{call}-1"), "RINGING", second).await;
+        let row = world.call(call).await;
+        let lost = post_folded(&world, call, &format!("{call}-2"), "ANSWERED", second + 20).await;
+        let events = world.inbox.events_of_call(&row, world.now()).await.unwrap().unwrap();
+        assert!(events.iter().any(|event| event.event_id == lost), "{call}: {events:?}");
     }
 }
 

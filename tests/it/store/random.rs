@@ -30,7 +30,7 @@ prop_compose! {
 
 /// Any id that `normalize` accepts: all characters except control characters.
 fn any_id() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-z0-9]{1,12}", "[ -~]{1,24}", "[=~*: -]{1,4}", "1:[*a-z]{0,3}", "\\PC{1,24}"]
+    prop_oneof!["[a-z0-9]{1,12}", "[ -~]{1,24}", "[=~*:/ -]{1,4}", "1:[*a-z]{0,3}", "\\PC{1,24}"]
 }
 
 prop_compose! {

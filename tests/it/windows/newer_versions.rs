@@ -8,7 +8,7 @@ use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{EventId, Job, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
-use switchhook_local::{CALLS_TABLE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, generic};
 
 use super::{NOTHING, status};
@@ -174,22 +174,30 @@ async fn health_of_a_later_version_is_left_to_the_later_program() {
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
+/// Its claim ends before the newer version is deployed again, and the reconciler returns the call.
 #[tokio::test(start_paused = true)]
-async fn claim_of_a_later_version_and_those_behind_it_stay_in_the_queue() {
-    let world = World::stopped();
-    create(&world, &call_request("confirms")).await;
+async fn claim_of_a_later_version_does_not_block_its_lane() {
+    let mut world = World::stopped();
+    let call_id = create(&world, &call_request("confirms")).await;
     world.cloud.schedule().await.unwrap().unwrap();
-    let mut claims = world.take_claims();
-    let mut later = claims.records[0].clone();
-    let mut body: Value = serde_json::from_str(later.body.as_deref().unwrap()).unwrap();
-    assert_eq!(body["schema_version"], 1);
-    body["schema_version"] = json!(2);
-    later.body = Some(body.to_string());
-    later.message_id = Some("later".to_owned());
-    claims.records.insert(0, later);
-    let response = world.cloud.dialer().handle(claims).await;
-    assert_eq!(response.batch_item_failures.len(), 2);
-    assert_eq!(world.cloud.fake().dials(), []);
+    let claims = world.take_claims();
+    assert_eq!(claims.records.len(), 1);
+    let claim = &claims.records[0];
+    let current = claim.body.clone().unwrap();
+    let mut later: Value = serde_json::from_str(&current).unwrap();
+    assert_eq!(later["schema_version"], 1);
+    later["schema_version"] = json!(2);
+    for (body, id) in [(later.to_string(), "later"), (current, "current")] {
+        let (group, deduplication_id) = (claim.attributes.get("MessageGroupId").cloned(), Some(id.to_owned()));
+        let message = NewMessage { body, group, deduplication_id, ..NewMessage::default() };
+        world.cloud.services().sqs().send(DIAL_QUEUE, message).unwrap();
+    }
+    world.start();
+    world.wait(MINUTE).await;
+    let failed = world.logged("dial_failed");
+    assert_eq!((failed.len(), &failed[0]["cause"]), (1, &json!("newer_schema")));
+    let dials: Vec<_> = world.cloud.fake().dials().into_iter().map(|dial| dial.call_id).collect();
+    assert_eq!(dials, [call_id]);
 }
 
 /// Each run makes the same finding, with the same id.

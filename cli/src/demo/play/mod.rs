@@ -85,6 +85,7 @@ async fn run(
     let clock_start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
     let cloud = Cloud::open(CloudOptions {
         providers: keys.provider_config()?,
+        replaces_secrets: false,
         reads_secrets: false,
         dial_rates: DIAL_RATES.parse().map_err(PlayError::DialRates)?,
         inactivity_timeout: Duration::from_millis(INACTIVITY_TIMEOUT.unsigned_abs()),

@@ -39,6 +39,7 @@ fn start_with(data: Option<DataDir>) -> Running {
     let providers = ProvidersFile::from_json(&keys.to_string()).unwrap();
     let cloud = Cloud::open(CloudOptions {
         providers,
+        replaces_secrets: false,
         reads_secrets: true,
         dial_rates: "retell=20".parse().unwrap(),
         inactivity_timeout: Duration::from_secs(15 * 60),

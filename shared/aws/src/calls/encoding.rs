@@ -2,13 +2,16 @@
 //! one item of DynamoDB, which may have 400 KB.
 
 use switchhook_domain::{
-    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, CallEvent, Disposition,
+    Announcement, AnnouncementKind, AnnouncementSource, AppointmentStatus, AttemptKey, CallEvent, CallId, Disposition,
     EndReason, EventId, EventKind, HistoryEntry, INCONCLUSIVE, InFlight, Lifecycle, Move, MoveKind, NOT_PLACED,
     NeverDialled, Outcome, State, StopReason, Timestamp, TraceId,
 };
 
-/// Mark in place of the attempt's key, with which the id of most events begins.
-const KEY: char = '*';
+/// Mark in place of the beginning of a source event id, if the row holds that elsewhere. The id of most events begins with the key of
+/// the attempt.
+const MARK: char = '*';
+/// Beginning of the ids of Switchhook's own events. The id of the call and a slash follow.
+const OWN: &str = "switchhook:";
 
 /// Text of a history entry: `{attempt index} {kind} {occurred_at - received_at} {sequence} {disposition} {received_at}
 /// {folded_at - received_at} {trace id} {source event id}`. Times are Unix milliseconds, and differences are milliseconds.
@@ -16,11 +19,13 @@ const KEY: char = '*';
 /// - `-` stands for an absent value.
 /// - `~` before the kind marks an implied event, `!` after it a permanent failure, `^` with a reason a call that was never dialled.
 /// - `+` before `received_at` marks a difference from the entry before.
-/// - `*` at the beginning of the source event id stands for the key of the attempt, if a colon follows, else for itself.
+/// - `*` at the beginning of the source event id stands for the key of the attempt, if a colon follows. `*/` stands for `switchhook:{call
+///   id}/`, `*//` for `switchhook:{call id}/{key of the attempt}/`, and `**` for `*`.
 /// - `=` in place of the last four values repeats those of the entry before. Example: `0 ~ringing - - applied =`.
 pub(super) fn encode_entry(
     entry: &HistoryEntry,
     before: Option<&HistoryEntry>,
+    call_id: &CallId,
     key_of: impl Fn(usize) -> Option<AttemptKey>,
 ) -> String {
     let or_dash = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
@@ -49,17 +54,37 @@ pub(super) fn encode_entry(
     };
     let folded = entry.folded_at.millis_since(entry.received_at);
     let trace_id = entry.trace_id.as_ref().map_or("-", TraceId::as_str);
-    let id = entry.source_event_id.as_str();
     let key = entry.attempt_index.and_then(key_of);
-    let rest = key.and_then(|key| id.strip_prefix(key.as_str())).filter(|rest| rest.starts_with(':'));
-    let mark = if rest.is_some() || id.starts_with(KEY) { "*" } else { "" };
-    format!("{head} {disposition} {received_at} {folded} {trace_id} {mark}{}", rest.unwrap_or(id))
+    let id = encode_id(entry.source_event_id.as_str(), call_id, key.as_ref());
+    format!("{head} {disposition} {received_at} {folded} {trace_id} {id}")
+}
+
+/// Text of a source event id. See [`encode_entry`].
+fn encode_id(id: &str, call_id: &CallId, key: Option<&AttemptKey>) -> String {
+    if let Some(rest) = after_key(id, key, ':') {
+        return format!("{MARK}{rest}");
+    }
+    let name = id.strip_prefix(OWN).and_then(|own| own.strip_prefix(call_id.as_str())?.strip_prefix('/'));
+    match name.map(|name| (name, after_key(name, key, '/'))) {
+        Some((_, Some(rest))) => format!("{MARK}/{rest}"),
+        // A second slash would mean the key.
+        Some((name, None)) if !name.starts_with('/') => format!("{MARK}/{name}"),
+        None if id.starts_with(MARK) => format!("{MARK}{id}"),
+        Some(_) | None => id.to_owned(),
+    }
+}
+
+/// Returns the part of a text after the key of the attempt. `None` if the text does not begin with the key, or if another character than
+/// `next` follows.
+fn after_key<'a>(text: &'a str, key: Option<&AttemptKey>, next: char) -> Option<&'a str> {
+    text.strip_prefix(key?.as_str()).filter(|rest| rest.starts_with(next))
 }
 
 /// Reads the text of a history entry. `None` if the text is malformed.
 pub(super) fn decode_entry(
     text: &str,
     before: Option<&HistoryEntry>,
+    call_id: &CallId,
     key_of: impl Fn(usize) -> Option<AttemptKey>,
 ) -> Option<HistoryEntry> {
     fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
@@ -93,18 +118,24 @@ pub(super) fn decode_entry(
             let folded_at = plus(received_at, tail.next()?.parse().ok()?);
             let trace_id = tail.next()?;
             let trace_id = TraceId::new(trace_id).filter(|_| trace_id != "-");
-            let id = tail.next()?;
-            let id = match id.strip_prefix(KEY) {
-                Some(rest) if rest.starts_with(':') => format!("{}{rest}", attempt_index.and_then(key_of)?),
-                Some(itself) => itself.to_owned(),
-                None => id.to_owned(),
-            };
+            let id = decode_id(tail.next()?, call_id, || attempt_index.and_then(key_of))?;
             (received_at, folded_at, trace_id, EventId::new(id))
         }
     };
     let occurred_at = occurred.map(|millis| plus(received_at, millis));
     let event = CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled };
     Some(HistoryEntry { source_event_id, event, received_at, folded_at, attempt_index, disposition, trace_id })
+}
+
+/// Reads the text of a source event id. `None` if it needs the key of an attempt, and there is none.
+fn decode_id(text: &str, call_id: &CallId, key: impl FnOnce() -> Option<AttemptKey>) -> Option<String> {
+    let Some(rest) = text.strip_prefix(MARK) else { return Some(text.to_owned()) };
+    Some(match rest.strip_prefix('/') {
+        Some(name) if name.starts_with('/') => format!("{OWN}{call_id}/{}{name}", key()?),
+        Some(name) => format!("{OWN}{call_id}/{name}"),
+        None if rest.starts_with(':') => format!("{}{rest}", key()?),
+        None => rest.to_owned(),
+    })
 }
 
 /// Text of an announcement: `[{appointment|outcome}.]{status}[={detail}] {attempt index} {attempt number} {source}
@@ -255,5 +286,31 @@ const fn lifecycle_name(state: Lifecycle) -> &'static str {
         Lifecycle::BusyAfterAnswer => "busy_after_answer",
         Lifecycle::FailedAfterAnswer => "failed_after_answer",
         Lifecycle::Completed => "completed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_does_not_repeat_what_the_row_holds_and_reads_back() {
+        let call_id = CallId::new("c/1");
+        for (key, id, expected) in [
+            (Some("1"), "switchhook:c/1/1/deadline/5", "*//deadline/5"),
+            (Some("retell:p"), "switchhook:c/1/retell:p/not_found", "*//not_found"),
+            (None, "switchhook:c/1/-/deadline/5", "*/-/deadline/5"),
+            (Some("1"), "switchhook:c/1/11/deadline/5", "*/11/deadline/5"),
+            (Some("1"), "switchhook:c/1//1/deadline/5", "switchhook:c/1//1/deadline/5"),
+            (Some("1"), "switchhook:c/2/1/deadline/5", "switchhook:c/2/1/deadline/5"),
+            (Some("retell:p"), "retell:p:ended", "*:ended"),
+            (Some("retell:p"), "retell:p2:ended", "retell:p2:ended"),
+            (None, "*:ended", "**:ended"),
+            (None, "*/ended", "**/ended"),
+        ] {
+            let key = key.map(AttemptKey::new);
+            assert_eq!(encode_id(id, &call_id, key.as_ref()), expected);
+            assert_eq!(decode_id(expected, &call_id, || key).as_deref(), Some(id));
+        }
     }
 }

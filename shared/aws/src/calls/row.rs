@@ -143,7 +143,8 @@ impl CallRow {
         };
         let before = |index: usize| index.checked_sub(1).and_then(|index| call.history.get(index));
         let key_of = |attempt: usize| call.attempt_records.get(attempt).and_then(|attempt| attempt.key.clone());
-        let history = call.history.iter().enumerate().map(|(index, entry)| encode_entry(entry, before(index), key_of));
+        let entries = call.history.iter().enumerate();
+        let history = entries.map(|(index, entry)| encode_entry(entry, before(index), &call.call_id, key_of));
         Self {
             call_id: call.call_id.clone(),
             schema_version: CALL_SCHEMA,
@@ -207,7 +208,7 @@ impl CallRow {
         let key_of = |attempt: usize| attempt_records.get(attempt).and_then(|attempt| attempt.key.clone());
         let mut history: Vec<HistoryEntry> = Vec::with_capacity(self.history.len());
         for (index, text) in self.history.iter().enumerate() {
-            let entry = decode_entry(text, history.last(), key_of);
+            let entry = decode_entry(text, history.last(), &self.call_id, key_of);
             let entry = entry.ok_or_else(|| unreadable(&format!("history[{index}]")))?;
             history.push(entry);
         }

@@ -103,7 +103,8 @@ impl Inbox {
     }
 
     /// Marks an event whose message is in the dead-letter queue, and [lists](Inbox::list_unfolded) it under its call. The attempts and errors that an earlier note has stay.
-    /// Returns false if a note says already that the event was dead-lettered, or that it was redriven and waits.
+    /// Returns false if the note has that mark already, or says that the event was redriven and waits. A mark that was removed comes back: an
+    /// operator discarded an earlier dead letter of the event.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
@@ -112,7 +113,10 @@ impl Inbox {
         let attention = self.attention_key(AttentionKind::DeadLettered, &item_key, now);
         let request = self
             .update_note(&item_key)
-            .condition_expression("attribute_not_exists(dead_lettered_at) AND attribute_not_exists(waits)")
+            .condition_expression(
+                "(attribute_not_exists(dead_lettered_at) OR attribute_not_exists(attention) \
+                 OR begins_with(attention, :retrying)) AND attribute_not_exists(waits)",
+            )
             .update_expression(
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
                  origin = :origin, #type = :type, cause = if_not_exists(cause, :cause), \
@@ -121,6 +125,7 @@ impl Inbox {
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
+            .expression_attribute_values(":retrying", text(&format!("{}#", AttentionKind::Retrying.as_str())))
             .expression_attribute_values(":at", number(now.as_millis()))
             .expression_attribute_values(":call", text(event.call_id.as_str()))
             .expression_attribute_values(":origin", text(event.origin.as_str()))
@@ -153,14 +158,13 @@ impl Inbox {
         Ok(write.is_applied())
     }
 
-    /// Marks an event that its call lacks minutes after its receipt, as one that is retried since then. Keeps what the consumer noted,
-    /// and has no cause of its own.
+    /// Marks an event that its call lacks, as one that is retried `since` then. Keeps what the consumer noted, and has no cause of its own.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
-    pub async fn mark_unfolded(&self, stored: &StoredEvent, now: Timestamp) -> Result<(), Error> {
+    pub async fn mark_unfolded(&self, stored: &StoredEvent, since: Timestamp, now: Timestamp) -> Result<(), Error> {
         let item_key = note_key(&stored.event_id);
-        let attention = self.attention_key(AttentionKind::Retrying, &item_key, stored.received_at);
+        let attention = self.attention_key(AttentionKind::Retrying, &item_key, since);
         let request = self
             .update_note(&item_key)
             .condition_expression("attribute_not_exists(attention) AND attribute_not_exists(disposition)")
@@ -170,7 +174,7 @@ impl Inbox {
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
-            .expression_attribute_values(":at", number(stored.received_at.as_millis()))
+            .expression_attribute_values(":at", number(since.as_millis()))
             .expression_attribute_values(":call", text(stored.call_id.as_ref().map_or("", CallId::as_str)))
             .expression_attribute_values(":origin", text(stored.origin.as_str()))
             .expression_attribute_values(":type", text(&stored.event_type))

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::stream::{self, StreamExt};
-use switchhook_domain::{Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
+use switchhook_domain::{AttemptState, Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
 use switchhook_providers::DEDUPE_RETENTION;
 
 use super::event::StoredEvent;
@@ -18,7 +18,7 @@ use super::sweep::{ReceivedEvent, minute_of};
 use super::table::Inbox;
 use crate::error::Error;
 
-/// Minutes before the start of an attempt whose events are read.
+/// Minutes before the start of an attempt, and before the receipt of its first event, whose events are read.
 const BEFORE_MINUTES: i64 = 2;
 /// Minutes after the last event of an attempt whose events are read.
 const AFTER_MINUTES: i64 = 15;
@@ -40,6 +40,19 @@ const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 pub fn is_kept_without_event(call: &Call, entry: &HistoryEntry, now: Timestamp) -> bool {
     let deleted_before = now.minus(DEDUPE_RETENTION).plus(RETENTION_MARGIN);
     entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound || call.forgotten_at.is_some()
+}
+
+/// Returns the time at which the first event of an attempt may have arrived: the start of the attempt, or the first receipt that the row
+/// knows. The clock of a sender may be ahead. A dial is by our clock.
+fn first_receipt(call: &Call, attempt: &AttemptState) -> Timestamp {
+    let record = call.attempt_records.get(attempt.index);
+    if record.is_some_and(|record| record.dialled_at.is_some()) {
+        return attempt.started_at;
+    }
+    let is_of_attempt =
+        |entry: &&HistoryEntry| entry.attempt_index.map_or(attempt.number == 1, |index| index == attempt.index);
+    let received = call.history.iter().filter(is_of_attempt).map(|entry| entry.received_at);
+    received.fold(attempt.started_at, Timestamp::min)
 }
 
 impl Inbox {
@@ -68,9 +81,13 @@ impl Inbox {
         let mut events = self.read_by_id(known.clone()).await?;
         let mut minutes = BTreeSet::new();
         for attempt in call.attempts().iter().rev() {
-            let first = minute_of(attempt.started_at) - BEFORE_MINUTES;
+            let first = minute_of(first_receipt(call, attempt)) - BEFORE_MINUTES;
             let last = minute_of(attempt.last_event_at).min(minute_of(now)) + AFTER_MINUTES;
-            minutes.extend((first..=last.min(minute_of(until))).take(MINUTES_MAX.saturating_sub(minutes.len())));
+            let of_attempt = first..=last.min(minute_of(until));
+            // The sender's clock tells when the attempt started, and the events may arrive hours later. So minutes in the middle are left out.
+            let room = MINUTES_MAX.saturating_sub(minutes.len());
+            minutes.extend(of_attempt.clone().take(room.div_ceil(2)));
+            minutes.extend(of_attempt.rev().take(room / 2));
         }
         let Some(found) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
         let missing = found.into_iter().filter(|id| !known.contains(id) && !call.is_drift_found_id(id));

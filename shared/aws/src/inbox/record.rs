@@ -4,7 +4,7 @@
 //! stored like a recorded event, before the row, under an id made of the call's id. So the index of received events finds it,
 //! and no fold takes it. The dials of a call share one companion item, with an attribute for each attempt.
 //!
-//! A dial is recorded on the condition that no dial of its attempt is recorded, and that the user has not canceled the call. The
+//! A dial is recorded on the condition that no dial of its attempt is recorded, and that nobody has canceled or stopped the call. The
 //! database decides, whatever the row of the call says.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub enum CreationOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DialRecordOutcome {
     Recorded,
-    /// The attempt was dialled before, or the call is canceled. These are the records of the call.
+    /// The attempt was dialled before, or the call is canceled or stopped. These are the records of the call.
     Refused(DialRecords),
 }
 
@@ -108,7 +108,7 @@ impl Inbox {
         serde_json::from_slice(&body).map_err(|_| Error::DecodeInbox("the creation of a call"))
     }
 
-    /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled. **Only who gets
+    /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled or stopped. **Only who gets
     /// [`DialRecordOutcome::Recorded`] may ask the provider.**
     ///
     /// # Errors
@@ -153,8 +153,8 @@ impl Inbox {
         ConditionalWrite::from_result(request.send().await).map(drop).map_err(Error::WriteInbox)
     }
 
-    /// Records that a call was canceled, for this reason. The time of an earlier record stays, and so does its reason, unless the user
-    /// cancels a call that its booking has called off.
+    /// Records that a call was canceled or stopped, for this reason. The time of an earlier record stays. So does its reason, if the booking of
+    /// the call changed now: that is the only reason that can be [lifted](Inbox::lift_cancellation).
     ///
     /// The record is kept for the retention of the inbox after now, or after the call was due if that is later. Until then, a row that is
     /// restored to a time before the cancellation could become due.
@@ -169,8 +169,8 @@ impl Inbox {
         now: Timestamp,
     ) -> Result<(), Error> {
         let kept_from = due_at.map_or(now, |due_at| due_at.max(now));
-        let is_by_user = reason == StopReason::CanceledByUser;
-        let because = if is_by_user { ":reason" } else { "if_not_exists(canceled_because, :reason)" };
+        let can_be_lifted = reason == StopReason::BookingChanged;
+        let because = if can_be_lifted { "if_not_exists(canceled_because, :reason)" } else { ":reason" };
         let request = self
             .update_dials(call_id)
             .update_expression(format!(
@@ -276,7 +276,9 @@ mod tests {
         let mut item: Item = dials.iter().map(|dial| (attribute_of(&dial.attempt), text(&encode_dial(dial)))).collect();
         item.insert("event_id".to_owned(), text("dials:call-1"));
         assert_eq!(decode_records(&item), DialRecords { dials: dials.clone(), canceled: None });
-        item.insert(CANCELED_BECAUSE.to_owned(), text("booking_changed"));
-        assert_eq!(decode_records(&item), DialRecords { dials, canceled: Some(StopReason::BookingChanged) });
+        for reason in [StopReason::CanceledByUser, StopReason::BookingChanged, StopReason::DialsUnknown] {
+            item.insert(CANCELED_BECAUSE.to_owned(), text(reason.as_str()));
+            assert_eq!(decode_records(&item), DialRecords { dials: dials.clone(), canceled: Some(reason) });
+        }
     }
 }

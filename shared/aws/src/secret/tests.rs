@@ -236,10 +236,16 @@ async fn accounts_are_disabled_if_the_request_for_the_current_version_fails() {
     let stored = Stored::with(&["{}", good]);
     stored.throttle_current(true);
     let secret = stored.secret::<AccountConfig>();
-    assert_eq!(secret.current(at(0)).await.disabled(), Provider::ALL);
+    let entries = secret.current(at(0)).await;
+    assert!(entries.is_unread() && entries.disabled() == Provider::ALL);
+    assert!(secret.current(at(30)).await.is_unread());
     stored.throttle_current(false);
-    let entries = secret.current(at(30)).await;
-    assert!(entries.config(Provider::Retell).is_some() && entries.disabled().is_empty());
+    let entries = secret.current(at(60)).await;
+    assert!(entries.config(Provider::Retell).is_some() && entries.disabled().is_empty() && !entries.is_unread());
+    stored.throttle_current(true);
+    assert!(!secret.current(at(360)).await.is_unread(), "a running function has the entries");
+    // A text that is no JSON is the same for every process.
+    assert!(!Stored::with(&["{", "{"]).secret::<AccountConfig>().current(at(0)).await.is_unread());
 }
 
 #[tokio::test]

@@ -120,7 +120,11 @@ pub const METRICS: &[Metric] = &[
     count("dialer", "claim_lost", "Claims that were used, had expired or were replaced"),
     count("dialer", "window_closed", "Claims returned, because the calling window is closed"),
     count("dialer", "dial_held", "Claims returned, because an event of the call is not folded"),
-    count("dialer", "dial_released", "Claims returned, because the provider takes no calls, or the dialers were late"),
+    count(
+        "dialer",
+        "dial_released",
+        "Claims returned, because the provider takes no calls, the dialers were late, or a dialer could not read the accounts",
+    ),
     count("dialer", "dial_stopped", "Calls ended, because they must not be placed"),
     count("dialer", "dial_withdrawn", "Dials that reached nobody and are tried again"),
     count("dialer", "no_account", "Dials without a request, because the provider has no account that can be read"),

@@ -255,6 +255,29 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
     }
 }
 
+/// The answer to the dial is lost, and nobody knows whether the phone rings. The timeout of the earlier attempt must not make it ring again.
+#[test]
+fn timeout_of_an_attempt_without_a_key_does_not_end_a_dial() {
+    let placed = dialled(&call_with(RetryPolicy { unheard: true, ..RETRY }), 1_000);
+    let rang = unnamed_late("rang", EventKind::Ringing, 500, 1_020);
+    let call = folded(&placed, &rang);
+    let passed = call.deadline_passed_event(&call.attempts()[0], at(1_920));
+    assert_eq!(passed.attempt, None);
+    for call in in_every_order(&placed, &[rang, passed]) {
+        let expected = "IN_PROGRESS Dialing [(\"inconclusive\", \"inconclusive\"), (\"initiated\", \"dialing\")]";
+        assert_eq!((states(&call).as_str(), call.matches_history()), (expected, true));
+        for (entry, reason) in call.history.iter().zip(explain_all(&call)) {
+            assert_eq!(reason.disposition(), entry.disposition, "{reason:?}");
+        }
+        // The dial goes on, so nothing about it is presumed.
+        let mut missed = reports("missed", "1", EventKind::NoAnswer, 1_930);
+        missed.call_events.retain(|call_event| !call_event.implied);
+        assert_eq!(folded(&call, &missed).attempts()[1].lifecycle_label(), "initiated");
+        let own = call.deadline_passed_event(&call.attempts()[1], at(1_930));
+        assert_eq!((own.attempt.is_some(), folded(&call, &own).job.as_str()), (true, "PENDING"));
+    }
+}
+
 /// The other system's promise tells nothing about the dial. The provider refuses it, and then accepts the next one.
 #[test]
 fn event_without_attempt_that_tells_nothing_about_a_dial_does_not_announce_it() {
