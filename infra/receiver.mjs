@@ -9,8 +9,8 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 
 const SCHEMA_VERSION = 1;
-// Domain events have some hundred bytes, and at most 256 KB.
-const BODY_BYTES_MAX = 256 * 1024;
+// Domain events have some hundred bytes, and EventBridge takes less than 1 MB.
+const BODY_BYTES_MAX = 1024 * 1024;
 
 for (const name of ['SWITCHHOOK_KEYS', 'EVENTS_FOLDER', 'PORT']) {
     if (!process.env[name]) {

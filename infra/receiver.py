@@ -33,8 +33,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SCHEMA_VERSION = 1
-# Domain events have some hundred bytes, and at most 256 KB.
-BODY_BYTES_MAX = 256 * 1024
+# Domain events have some hundred bytes, and EventBridge takes less than 1 MB.
+BODY_BYTES_MAX = 1024 * 1024
 
 for name in ("SWITCHHOOK_KEYS", "EVENTS_FOLDER", "PORT"):
     if not os.environ.get(name):

@@ -7,11 +7,12 @@ use std::marker;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use switchhook_operate::Refusal;
 
 use crate::audit::Audit;
 use crate::bench::Bench;
-use crate::call::Call;
-use crate::change::{ChangeError, Ended};
+use crate::call::{Call, CallError};
+use crate::change::Ended;
 use crate::check::Check;
 use crate::completions::Completions;
 use crate::console::Console;
@@ -19,10 +20,12 @@ use crate::demo::Demo;
 use crate::dev::Dev;
 use crate::dials::Dials;
 use crate::dlq::Dlq;
+use crate::error::CommandError;
 use crate::event::Event;
 use crate::fake::Fake;
-use crate::forget::Forget;
-use crate::providers::Providers;
+use crate::forget::{Forget, ForgetError};
+use crate::import::ImportError;
+use crate::providers::{Providers, ProvidersError};
 use crate::quarantine::Quarantine;
 use crate::reconcile::Reconcile;
 use crate::recover::Recover;
@@ -214,18 +217,47 @@ pub(crate) fn run(
     // The output may end without a line end, which standard output keeps until it is flushed.
     let done = done.and_then(|ended| match out.flush() {
         Ok(()) => Ok(ended),
-        Err(error) => Err(ChangeError::Print(error).into()),
+        Err(error) => Err(CommandError::Print(error).into()),
     });
     ExitCode::from(match done {
         Ok(Ended::Found) => EXIT_SUCCESS,
         Ok(Ended::NotFound) => EXIT_FAILURE,
         Ok(Ended::Refused) => EXIT_REFUSED,
         Err(_) if out.is_unread => EXIT_UNREAD,
-        Err(error) => {
-            drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
-            EXIT_ERROR
-        }
+        Err(error) => match refusal(error.as_ref()) {
+            Some(refusal) => {
+                drop(writeln!(errors, "switchhook: refused: {refusal}"));
+                EXIT_REFUSED
+            }
+            None => {
+                drop(writeln!(errors, "switchhook: {}", with_causes(error.as_ref())));
+                EXIT_ERROR
+            }
+        },
     })
+}
+
+/// Returns the refusal that is the error of a command. `None` if the command could not be carried out.
+fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refusal> {
+    let command = match error.downcast_ref::<ForgetError>() {
+        Some(ForgetError::Change(error)) => Some(error),
+        Some(ForgetError::ReadNumber(_) | ForgetError::NotANumber) | None => error.downcast_ref::<CommandError>(),
+    };
+    if let Some(CommandError::Refused(refusal)) = command {
+        return Some(refusal);
+    }
+    let error = if let Some(CommandError::Operate(error)) = command {
+        error
+    } else if let Some(CallError::Operate(error) | CallError::Import(ImportError::Operate(error))) =
+        error.downcast_ref::<CallError>()
+    {
+        error
+    } else if let Some(ProvidersError::Operate(error)) = error.downcast_ref::<ProvidersError>() {
+        error
+    } else {
+        return None;
+    };
+    if let switchhook_operate::Error::Refusal(refusal) = error { Some(refusal) } else { None }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use serde_json::json;
 use switchhook_operate::audit::{self, AuditRecord, Counts};
 
 use crate::change::Ended;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::error::CommandError;
+use crate::stack_choice::StackChoice;
 use crate::words::counted;
 
 const LIST_HELP: &str = "\
@@ -47,18 +48,8 @@ struct List {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AuditError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not print the records")]
-    Print(#[from] io::Error),
-}
-
 impl Audit {
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<Ended, AuditError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<Ended, CommandError> {
         let AuditVerb::List(List { max, stack, json }) = &self.verb;
         let connection = stack.connect()?;
         let records = connection.block_on(audit::list(&connection.stack, *max))?;

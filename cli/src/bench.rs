@@ -11,8 +11,10 @@ use switchhook_operate::bench::{
     Spread,
 };
 
-use crate::change::{ChangeError, Ended, progress_bar, refused};
+use crate::change::{Ended, progress_bar, refused};
+use crate::client::url;
 use crate::duration;
+use crate::error::CommandError;
 use crate::stack_choice::{StackChoice, runtime};
 use crate::words::counted;
 
@@ -48,7 +50,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = RATE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_MAX)))]
     rate: u32,
     /// URL that providers post to, if it is not the output ApiUrl: a custom domain, or CloudFront
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     webhook_url: Option<String>,
     /// Time limit of the wait until all webhooks are applied
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
@@ -65,7 +67,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let address = self.stack.address()?;
         let runtime = runtime()?;
         if let Some(id) = &self.clean_up {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -36,7 +37,7 @@ credentials from the environment, from AWS_PROFILE in the shared files, from the
 
 A command that changes something writes audit records: who, why, what. `switchhook audit list` shows them.
 
-Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the stack could not be reached.";
+Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the stack could not be reached, 3 if the reason was refused.";
 
 const SHOW_EXAMPLES: &str = "\
 Example:
@@ -54,7 +55,8 @@ The call must be PENDING. Its due time does not matter, but its calling window a
 
 A call that may not be placed at once, for example because its calling window is closed, stays PENDING. Then the time is printed.
 
-Exit status: 0 if the call is being placed or will be, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+Exit status: 0 if the call is being placed or will be, 1 if the stack rejected the request, 2 if the stack could not be reached, 3 if the
+reason was refused.";
 
 const CANCEL_EXAMPLES: &str = "\
 Example:
@@ -62,7 +64,8 @@ Example:
 
 A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
 
-Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 if the stack could not be reached, 3 if the reason was
+refused.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -77,7 +80,7 @@ last digit of the called number decides. `switchhook dev --help` lists the behav
 Without an idempotency key, the same request within five minutes creates no second call.
 
 Exit status: 0 if the call was created, now or by the same request before; 1 if the stack rejected the request; 2 if the stack
-could not be reached.";
+could not be reached; 3 if the reason was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -108,7 +111,7 @@ enum Verb {
 #[derive(Debug, Args)]
 struct CallArguments {
     /// Id of the call
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: String,
     #[command(flatten)]
     target: Target,
@@ -190,9 +193,11 @@ impl Create {
         let body = self.body().to_string().into_bytes();
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
         let change = (Direct::CreateCall, self.reason.as_deref());
-        let changed = self.target.change(change, None, "/calls", headers, body)?;
-        let answer = &changed.answer;
-        let is_done = self.target.print(answer, out, errors, |call, out| {
+        let (answer, unrecorded) = self.target.change(change, None, "/calls", headers, body)?;
+        let (call, is_repetition) = (answer.json(), answer.status != 201);
+        // The call is printed even if its record could not be written.
+        let recorded = unrecorded.record(&answer, is_repetition, call.get("call_id").and_then(Value::as_str));
+        let is_done = self.target.print(&answer, out, errors, |call, out| {
             let (call_id, due_at) = (text(call, "/call_id"), text(call, "/due_at"));
             match (answer.status, &self.idempotency_key) {
                 (201, _) => writeln!(out, "{call_id} created, due {due_at}"),
@@ -204,8 +209,7 @@ impl Create {
                 ),
             }
         })?;
-        let (call, is_repetition) = (answer.json(), answer.status != 201);
-        changed.record(is_repetition, call.get("call_id").and_then(Value::as_str))?;
+        recorded?;
         Ok(is_done)
     }
 
@@ -255,13 +259,14 @@ impl ChangedCall {
     ) -> Result<bool, CallError> {
         let Self { call: CallArguments { call, target }, reason } = self;
         let path = self.call.path(path);
-        let changed = target.change((direct, reason.as_deref()), Some(call), &path, [], Vec::new())?;
-        let is_done = target.print(&changed.answer, out, errors, |call, out| match call.get("provider") {
+        let (answer, unrecorded) = target.change((direct, reason.as_deref()), Some(call), &path, [], Vec::new())?;
+        let recorded = unrecorded.record(&answer, false, None);
+        let is_done = target.print(&answer, out, errors, |call, out| match call.get("provider") {
             Some(_) => print_call(call, out),
             // The response to `trigger` contains only the id and the job.
             None => print_job(call, out),
         })?;
-        changed.record(false, None)?;
+        recorded?;
         Ok(is_done)
     }
 }

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use switchhook_operate::copy::Counted;
@@ -15,11 +16,12 @@ use switchhook_operate::plan::{
     self, CallSummary, CopiedTable, Effect, ITEMS_MAX_DEFAULT, NotFound, Plan, PlanId, Skipped, Subject, Verb,
 };
 use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunOptions, RunState};
-use switchhook_operate::{Error, Stack, selection};
+use switchhook_operate::{Error, Stack, audit, selection};
 
 use self::consequences::print_consequences;
 use self::go_on::{Stage, print_how_to_go_on, print_next_plan, print_resume};
-use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
+use crate::error::CommandError;
+use crate::stack_choice::{Connection, StackChoice};
 use crate::table::aligned;
 use crate::words::counted;
 
@@ -35,7 +37,7 @@ pub(crate) struct Change {
     #[arg(long)]
     yes: bool,
     /// Run this plan, which the same command printed at most 15 minutes ago
-    #[arg(long, value_name = "PLAN")]
+    #[arg(long, value_name = "PLAN", value_parser = NonEmptyStringValueParser::new())]
     plan: Option<String>,
     /// Why, for the audit record
     #[arg(long, value_name = "TEXT")]
@@ -67,16 +69,6 @@ pub(crate) enum Ended {
     Refused,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ChangeError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] Error),
-    #[error("could not print the result")]
-    Print(#[from] io::Error),
-}
-
 impl Change {
     /// Prints the plan that the operator named or that `plan` makes, and with `--yes` carries it out. `plan` gets the largest
     /// number of items, and a function that shows the progress of its search.
@@ -86,7 +78,7 @@ impl Change {
         plan: impl AsyncFnOnce(&Stack, usize, selection::Progress<'_>) -> Result<Plan, Error>,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<Ended, ChangeError> {
+    ) -> Result<Ended, CommandError> {
         let connection = self.connect()?;
         if self.names_plan() {
             return self.carry_out_named(&connection, verb, out, errors);
@@ -95,9 +87,12 @@ impl Change {
         self.carry_out_made(&connection, verb, plan, out, errors)
     }
 
-    /// Connects to the stack, for a search and a run.
-    pub(crate) fn connect(&self) -> Result<Connection, StackChoiceError> {
-        self.stack.connect_patiently()
+    /// Connects to the stack, for a search and a run. A run that would be refused for its reason is refused before a long search.
+    pub(crate) fn connect(&self) -> Result<Connection, CommandError> {
+        if self.yes {
+            audit::require_reason(self.reason.as_deref().unwrap_or_default())?;
+        }
+        Ok(self.stack.connect_patiently()?)
     }
 
     /// True if the operator named a plan, so that none is to be made.
@@ -159,13 +154,14 @@ impl Change {
         verb: Verb,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<Ended, ChangeError> {
+    ) -> Result<Ended, CommandError> {
         let id = PlanId::new(self.plan.clone().unwrap_or_default());
         let plan = connection.block_on(Plan::load(&connection.stack, &id));
         self.carry_out_made(connection, verb, plan, out, errors)
     }
 
-    /// Prints a plan or the refusal to make it, and with `--yes` carries the plan out. A plan of another command is refused.
+    /// Prints a plan or the refusal to make it, and with `--yes` carries the plan out. A plan of another command is refused, and so is one that
+    /// was run already or has expired.
     pub(crate) fn carry_out_made(
         &self,
         connection: &Connection,
@@ -173,7 +169,7 @@ impl Change {
         plan: Result<Plan, Error>,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<Ended, ChangeError> {
+    ) -> Result<Ended, CommandError> {
         let plan = match plan {
             Ok(plan) => plan,
             Err(error) => return refused(error, errors),
@@ -196,7 +192,14 @@ impl Change {
         }
         if self.json {
             writeln!(out, "{:#}", json!(plan))?;
-        } else {
+        }
+        // The operator may have named any plan.
+        if self.names_plan()
+            && let Err(error) = connection.block_on(run::check_plan(&connection.stack, &plan, verb))
+        {
+            return refused(error, errors);
+        }
+        if !self.json {
             let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
             let command = plan.verb.command();
             let address = connection.stack.options();
@@ -213,7 +216,7 @@ impl Change {
         plan: &Plan,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<Ended, ChangeError> {
+    ) -> Result<Ended, CommandError> {
         let stack = &connection.stack;
         let done = with_progress(connection, self.json, async |progress| {
             let who = stack.caller().await?;
@@ -236,7 +239,7 @@ pub(crate) fn resume(
     json: bool,
     out: &mut impl Write,
     errors: &mut impl Write,
-) -> Result<Ended, ChangeError> {
+) -> Result<Ended, CommandError> {
     let stack = &connection.stack;
     // Before the run, because an error after it would hide the result.
     let plan = match connection.block_on(run::plan_to_resume(stack, id)) {
@@ -280,7 +283,7 @@ fn finish(
     plan: &Plan,
     json: bool,
     out: &mut impl Write,
-) -> Result<Ended, ChangeError> {
+) -> Result<Ended, CommandError> {
     if json {
         writeln!(out, "{:#}", json!({"plan": plan, "run": run}))?;
     } else {
@@ -307,7 +310,7 @@ fn ended(run: &Run, plan: &Plan) -> Ended {
 }
 
 /// Prints a refusal. Any other error is an error of the command.
-pub(crate) fn refused(error: Error, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+pub(crate) fn refused(error: Error, errors: &mut impl Write) -> Result<Ended, CommandError> {
     if let Error::Refusal(refusal) = error {
         writeln!(errors, "switchhook: refused: {refusal}")?;
         return Ok(Ended::Refused);
@@ -526,7 +529,8 @@ mod tests {
             let run = json!({
                 "id": "r-1", "plan_id": "p-1", "verb": verb, "who": "ada", "reason": "a test", "rate": 50, "state": state,
                 "started_at": "2026-11-22T15:58:04Z", "updated_at": "2026-11-22T15:58:04Z", "position": 2, "items": 2,
-                "counts": {"done": 2 - skipped, "unchanged": 0, "skipped": skipped}, "skipped": [], "holder": "h",
+                "counts": {"done": 2 - skipped, "unchanged": 0, "skipped": skipped}, "skipped": [],
+                "left_call": false, "holder": "h",
             });
             ended(&serde_json::from_value(run).unwrap(), plan)
         };

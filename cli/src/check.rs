@@ -7,8 +7,10 @@ use clap::Args;
 use serde_json::json;
 use switchhook_operate::check::{self, CheckId, Options, Report, Step};
 
+use crate::client::url;
 use crate::duration;
-use crate::stack_choice::{StackChoice, StackChoiceError, runtime};
+use crate::error::CommandError;
+use crate::stack_choice::{StackChoice, runtime};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,7 +39,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     stack: StackChoice,
     /// URL that providers post to, if it is not the output ApiUrl: a custom domain, or CloudFront
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     webhook_url: Option<String>,
     /// Time limit of each wait
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = duration::parse)]
@@ -50,21 +52,9 @@ pub(crate) struct Check {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CheckError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("the stack could not be reached")]
-    NotReached,
-    #[error("could not print the steps")]
-    Print(#[source] io::Error),
-}
-
 impl Check {
     /// Returns true if no step failed.
-    pub(crate) fn run(&self, out: &mut (impl Write + Send)) -> Result<bool, CheckError> {
+    pub(crate) fn run(&self, out: &mut (impl Write + Send)) -> Result<bool, CommandError> {
         let address = self.stack.address()?;
         let runtime = runtime()?;
         let mut printed = Ok(());
@@ -83,10 +73,13 @@ impl Check {
                 }
             }
         })?;
-        printed.map_err(CheckError::Print)?;
-        let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print_end(&report, out) };
-        printed.map_err(CheckError::Print)?;
-        if report.reached { Ok(report.passed) } else { Err(CheckError::NotReached) }
+        printed?;
+        if self.json {
+            writeln!(out, "{:#}", json!(report))?;
+        } else {
+            print_end(&report, self.clean_up.is_some(), out)?;
+        }
+        if report.reached { Ok(report.passed) } else { Err(CommandError::NotReached) }
     }
 }
 
@@ -100,10 +93,12 @@ fn print(step: &Step, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-fn print_end(report: &Report, out: &mut impl Write) -> io::Result<()> {
-    if report.passed {
-        writeln!(out, "{}: the stack works", report.check_id)
-    } else {
-        writeln!(out, "{}: the stack does not pass the check", report.check_id)
-    }
+fn print_end(report: &Report, is_clean_up: bool, out: &mut impl Write) -> io::Result<()> {
+    let end = match (is_clean_up, report.passed) {
+        (false, true) => "the stack works",
+        (false, false) => "the stack does not pass the check",
+        (true, true) => "no trace of it is left",
+        (true, false) => "its traces are not all removed",
+    };
+    writeln!(out, "{}: {end}", report.check_id)
 }

@@ -81,6 +81,11 @@ pub(crate) fn base_url(text: &str) -> Result<Uri, ClientError> {
     Ok(web::base_url(text)?)
 }
 
+/// Reads a URL for clap.
+pub(crate) fn url(text: &str) -> Result<String, String> {
+    web::base_url(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 impl Response {
     /// The body as JSON. `Null` if it is not JSON.
     pub(crate) fn json(&self) -> Value {

@@ -1,9 +1,11 @@
 //! `switchhook completions`: prints a script that completes commands and options in a shell.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use clap::{Args, Command};
 use clap_complete::{Shell, generate};
+
+use crate::error::CommandError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,19 +22,13 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CompletionsError {
-    #[error("could not print the script")]
-    Print(#[source] io::Error),
-}
-
 impl Completions {
-    pub(crate) fn run(&self, mut command: Command, out: &mut impl Write) -> Result<bool, CompletionsError> {
+    pub(crate) fn run(&self, mut command: Command, out: &mut impl Write) -> Result<bool, CommandError> {
         let name = command.get_name().to_owned();
         // The generator panics if it cannot write, so it writes to memory.
         let mut script = Vec::new();
         generate(self.shell, &mut command, name, &mut script);
-        out.write_all(&script).map_err(CompletionsError::Print)?;
+        out.write_all(&script)?;
         Ok(true)
     }
 }

@@ -9,7 +9,8 @@ use switchhook_operate::calls::StuckCall;
 use switchhook_operate::dials::{DialReport, ProviderDials, dials};
 use switchhook_operate::duration;
 
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::error::CommandError;
+use crate::stack_choice::StackChoice;
 use crate::table::aligned;
 
 const EXAMPLES: &str = "\
@@ -34,23 +35,16 @@ pub(crate) struct Dials {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DialsError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not print the dials")]
-    Print(#[source] io::Error),
-}
-
 impl Dials {
     /// Returns true if every circuit is closed, no call is in doubt and every row could be read.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, DialsError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let report = connection.block_on(dials(&connection.stack))?;
-        let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
-        printed.map_err(DialsError::Print)?;
+        if self.json {
+            writeln!(out, "{:#}", json!(report))?;
+        } else {
+            print(&report, out)?;
+        }
         Ok(is_clean(&report))
     }
 }

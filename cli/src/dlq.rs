@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use switchhook_domain::EventId;
 use switchhook_operate::dead_letters::{self, DeadLetter, DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind};
 use switchhook_operate::plan::Verb;
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::payload;
 use crate::stack_choice::{Connection, StackChoice};
 use crate::words::{age, counted, print_json};
@@ -83,7 +85,7 @@ struct List {
 #[derive(Debug, Args)]
 struct Show {
     /// Id of the event or of the message
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     id: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -95,7 +97,7 @@ struct Show {
 #[derive(Debug, Args)]
 struct Selection {
     /// Ids of events or messages
-    #[arg(value_name = "ID", conflicts_with = "plan")]
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     keys: Vec<String>,
     /// Select dead letters whose cause contains this text
     #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
@@ -108,7 +110,7 @@ struct Selection {
 }
 
 impl Dlq {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             DlqVerb::List(list) => list.run(out),
             DlqVerb::Show(show) => show.run(out, errors),
@@ -135,7 +137,7 @@ impl Selection {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.stack.connect()?;
         let letters = connection.block_on(dead_letters::list(&connection.stack, self.max))?;
         if self.json {
@@ -148,7 +150,7 @@ impl List {
 }
 
 impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.stack.connect()?;
         let ids = [self.id.clone()];
         let letters = connection.block_on(dead_letters::find(&connection.stack, &ids))?;
@@ -169,7 +171,7 @@ impl Show {
 }
 
 /// Reads the payload of an event. `None` if the inbox does not hold the event.
-fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, ChangeError> {
+fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, CommandError> {
     let Some(event_id) = event_id else { return Ok(None) };
     Ok(connection.block_on(payload::read(&connection.stack, event_id))?)
 }

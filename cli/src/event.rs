@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use switchhook_domain::{CallId, ENTITY_PREFIX, EventId, Origin, Timestamp};
 use switchhook_operate::duration;
@@ -11,10 +12,11 @@ use switchhook_operate::events::{
 use switchhook_operate::search::{SearchResult, find, search};
 use switchhook_operate::selection::{call_or_entity, refuse_empty_span};
 
+use crate::error::CommandError;
 use crate::mark::mark;
 use crate::provider_name;
 use crate::since::{self, Since};
-use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
+use crate::stack_choice::{Connection, StackChoice};
 use crate::table::wrapped;
 use crate::words::print_json;
 
@@ -26,7 +28,7 @@ Examples:
   switchhook event show retell:call_5d0b8f6e:call_ended
   switchhook event status retell:call_5d0b8f6e:call_ended --json
 
-Exit status: 0 if something was found, 1 if nothing was, 2 if the stack could not be reached.";
+Exit status: 0 if something was found, 1 if nothing was, 2 if the stack could not be reached, 3 if the command was refused.";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -41,7 +43,7 @@ to go on.
 Events with --status retrying, queued or dead_lettered are found by their trouble, however many others have arrived since. --since and
 --until count from the trouble. Dead letters that were discarded are not among them.
 
-Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached or the times were refused.";
+Exit status: 0 if an event was found, 1 if none was, 2 if the stack could not be reached, 3 if the times were refused.";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -53,7 +55,7 @@ Examples:
 Phone numbers, addresses, names and what people said are masked: equal values get equal letters. --body prints the exact bytes
 that the provider sent, and nothing else. It writes an audit record with your reason first.
 
-Exit status: 0 if the event was found, 1 if it was not, 2 if the stack could not be reached.";
+Exit status: 0 if the event was found, 1 if it was not, 2 if the stack could not be reached, 3 if the reason was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -94,7 +96,7 @@ struct List {
     #[arg(long, value_name = "TIME", value_parser = since::parse)]
     until: Option<Since>,
     /// Events of this call: its id, the provider's id of a call that Switchhook dialled, an appointment or a phone number
-    #[arg(long, value_name = "CALL")]
+    #[arg(long, value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: Option<String>,
     /// With --call: only events that are not in the call's history, because they are not folded yet or never will be
     #[arg(long, requires = "call", conflicts_with_all = ["status", "provider", "event_type", "since", "limit"])]
@@ -111,7 +113,7 @@ struct List {
 #[command(after_help = SHOW_EXAMPLES)]
 struct Show {
     /// Id of the event
-    #[arg(value_name = "EVENT")]
+    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new())]
     event: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -132,7 +134,7 @@ struct Show {
 #[derive(Debug, Args)]
 struct Status {
     /// Id of the event
-    #[arg(value_name = "EVENT")]
+    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new())]
     event: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -141,21 +143,9 @@ struct Status {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EventError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not read the inbox")]
-    Read(#[from] switchhook_operate::Error),
-    #[error("refused")]
-    Refused(#[from] switchhook_operate::Refusal),
-    #[error("could not print the event")]
-    Print(#[from] io::Error),
-}
-
 impl Event {
     /// Returns true if something was found.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         match &self.verb {
             Verb::List(list) => list.run(out, errors),
             Verb::Show(show) => show.run(out, errors),
@@ -165,7 +155,7 @@ impl Event {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let now = connection.stack.now();
         if let (true, Some(text)) = (self.unfolded, &self.call) {
@@ -217,7 +207,7 @@ impl List {
         now: Timestamp,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<bool, EventError> {
+    ) -> Result<bool, CommandError> {
         let Some(found) = connection.block_on(find(&connection.stack, text))? else {
             writeln!(errors, "switchhook: the stack {} has no call {text:?}", connection.stack.names.stack)?;
             return Ok(false);
@@ -303,7 +293,7 @@ pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<(
 }
 
 impl Status {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let found = connection.block_on(events::status(&connection.stack, &EventId::new(&self.event)))?;
         let Some(line) = found else { return not_found(&self.event, &connection, errors) };
@@ -317,7 +307,7 @@ impl Status {
 }
 
 impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, EventError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         if let (true, Some(reason)) = (self.body, &self.reason) {
             let body = connection.block_on(events::unmasked(&connection.stack, &EventId::new(&self.event), reason))?;
@@ -336,7 +326,7 @@ impl Show {
     }
 }
 
-fn not_found(event: &str, connection: &Connection, errors: &mut impl Write) -> Result<bool, EventError> {
+fn not_found(event: &str, connection: &Connection, errors: &mut impl Write) -> Result<bool, CommandError> {
     let stack = &connection.stack.names.stack;
     writeln!(
         errors,

@@ -3,12 +3,14 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use switchhook_domain::PhoneNumber;
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::selection::call_or_entity;
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::since::{self, Since};
 
 /// Value of `--number` for a number on standard input.
@@ -51,6 +53,7 @@ pub(crate) struct Forget {
     #[arg(
         long = "call",
         value_name = "CALL",
+        value_parser = NonEmptyStringValueParser::new(),
         required_unless_present_any = ["number", "appointment", "plan"],
         conflicts_with_all = ["number", "appointment", "plan"]
     )]
@@ -59,7 +62,7 @@ pub(crate) struct Forget {
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, conflicts_with_all = ["appointment", "plan"])]
     number: Option<String>,
     /// Forget the persons of all calls of this appointment
-    #[arg(long, value_name = "ID", conflicts_with = "plan")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     appointment: Option<String>,
     /// Also take the person's number off the do-not-call list
     #[arg(long, conflicts_with = "plan")]
@@ -75,8 +78,10 @@ pub(crate) struct Forget {
 pub(crate) enum ForgetError {
     #[error("could not read the number from standard input")]
     ReadNumber(#[source] io::Error),
+    #[error("the value of --number is no phone number and no SIP address: it has no digit")]
+    NotANumber,
     #[error(transparent)]
-    Change(#[from] ChangeError),
+    Change(#[from] CommandError),
 }
 
 impl Forget {
@@ -100,11 +105,18 @@ impl Forget {
             (Some(number), _) if number == STANDARD_INPUT => {
                 let mut line = String::new();
                 io::stdin().read_line(&mut line).map_err(ForgetError::ReadNumber)?;
-                ForgetFilter::Number(PhoneNumber::new(line.trim()))
+                ForgetFilter::Number(number_of(line.trim())?)
             }
-            (Some(number), _) => ForgetFilter::Number(PhoneNumber::new(number)),
+            (Some(number), _) => ForgetFilter::Number(number_of(number)?),
             (None, Some(appointment)) => ForgetFilter::Appointment(appointment.clone()),
             (None, None) => ForgetFilter::Calls(self.calls.iter().map(call_or_entity).collect()),
         })
     }
+}
+
+/// Returns the number or the address that a text names. A text that no call can have is refused, before a search of the whole inbox.
+fn number_of(text: &str) -> Result<PhoneNumber, ForgetError> {
+    let is_address = text.split_once(':').is_some_and(|(scheme, address)| !scheme.is_empty() && !address.is_empty());
+    let is_number = text.bytes().any(|byte| byte.is_ascii_digit());
+    if is_number || is_address { Ok(PhoneNumber::new(text)) } else { Err(ForgetError::NotANumber) }
 }

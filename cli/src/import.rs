@@ -1,7 +1,8 @@
 //! `switchhook call import`: creates the calls of a file.
 //!
-//! **A row is created once.** Its idempotency key is a hash of the import's name and of the row's content. So an import that
-//! was interrupted, or whose file was corrected, is repeated with the same command, and creates only the calls that it lacks.
+//! **A row is created once.** Its idempotency key is a hash of the import's name and of the row's content, unless the row has a key of its
+//! own. So an import that was interrupted, or whose file was corrected, is repeated with the same command, and creates only the calls that
+//! it lacks.
 
 mod plan;
 mod rows;
@@ -42,8 +43,8 @@ missing. A window is text such as 'Europe/London 09:00-18:00 mon,tue'.
 
 A second row with the same content is refused, unless both have an idempotency_key of their own.
 
-Each row is created once for each name of an import, however often the command is repeated. So after an interruption, or after
-a row was corrected, run the same command again. If the check of the file refuses any row, nothing is created, unless
+Each row is created once for each name of an import, however often the command is repeated. A row with an idempotency_key of its own
+is created once, whatever the name. So after an interruption, or after a row was corrected, run the same command again. If the check of the file refuses any row, nothing is created, unless
 --skip-refused is given. The stack itself may refuse a row, for example of an account that never had a dial rate. That stops no
 other row, nor does one that was due more than a day ago: if an earlier import created its call, it counts as created, and
 otherwise the stack refuses it.
@@ -55,7 +56,7 @@ A stack on AWS knows the rows by the caller. So go on with the same AWS identity
 all calls anew. The import writes audit records: who, why, and how many.
 
 Exit status: 0 if every call was created, now or before; 1 if rows were refused; 2 if the file could not be read or the stack
-could not be reached.";
+could not be reached; 3 if the reason was refused.";
 
 /// Tries to send a batch.
 const TRIES_MAX: u32 = 5;
@@ -71,7 +72,7 @@ pub(crate) struct Import {
     /// Only check the file, and print what the import would do
     #[arg(long)]
     plan: bool,
-    /// Name of the import: the same row is created once for each name; without it, the name of the file
+    /// Name of the import: the same row is created once for each name, unless it has its own key; without it, the name of the file
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Provider of the rows that name none
@@ -128,6 +129,8 @@ struct Imported {
     created: usize,
     repeated: usize,
     refused: Vec<RowError>,
+    /// True if nobody knows the result of some rows: the answer to their last request was lost, or was an error of the stack.
+    is_unknown: bool,
 }
 
 impl Imported {
@@ -166,8 +169,16 @@ impl Import {
         let subject = Subject { call_id: None, about: Some(name.to_owned()), items: valid.len() };
         let begin = audit::begin(stack, Direct::ImportCalls, self.reason.as_deref(), subject);
         let begun = connection.block_on(begin)?;
-        let mut imported = self.send(&connection.api(), &valid)?;
-        connection.block_on(audit::finish(stack, begun, imported.counts(valid.len())))?;
+        let mut imported = Imported::default();
+        let sent = self.send(&connection.api(), &valid, &mut imported);
+        // A change whose result is not known has no second record.
+        let recorded = if imported.is_unknown {
+            Ok(())
+        } else {
+            connection.block_on(audit::finish(stack, begun, imported.counts(valid.len())))
+        };
+        sent?;
+        recorded?;
         for error in imported.refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
         }
@@ -177,12 +188,11 @@ impl Import {
     }
 
     /// Sends all rows, in batches.
-    fn send(&self, to: &Api, rows: &[&Row]) -> Result<Imported, ImportError> {
+    fn send(&self, to: &Api, rows: &[&Row], imported: &mut Imported) -> Result<(), ImportError> {
         let progress = self.progress(rows.len());
-        let mut imported = Imported::default();
         let mut done = 0;
         for batch in rows.chunks(BATCH_CALLS_MAX) {
-            send_batch(to, batch, &mut imported).map_err(|source| {
+            send_batch(to, batch, imported).map_err(|source| {
                 progress.finish_and_clear();
                 ImportError::Interrupted { done, rows: rows.len(), source: Box::new(source) }
             })?;
@@ -190,7 +200,7 @@ impl Import {
             progress.inc(batch.len() as u64);
         }
         progress.finish_and_clear();
-        Ok(imported)
+        Ok(())
     }
 
     /// Progress bar on standard error. Hidden with `--json`.
@@ -234,7 +244,7 @@ impl Import {
     }
 
     fn print_result(&self, imported: &Imported, out: &mut impl Write) -> io::Result<()> {
-        let Imported { created, repeated, refused } = imported;
+        let Imported { created, repeated, refused, is_unknown: _ } = imported;
         let lines: BTreeSet<u64> = refused.iter().map(|error| error.line).collect();
         if self.json {
             let result = json!({
@@ -261,6 +271,7 @@ fn send_batch(to: &Api, batch: &[&Row], imported: &mut Imported) -> Result<(), B
                 let answer = answer.json();
                 let results = answer.get("results").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
                 if results.len() != rows.len() {
+                    imported.is_unknown = true;
                     return Err(BatchError::Answer("something that is no result of a batch".to_owned()));
                 }
                 let mut failed = Vec::new();
@@ -272,16 +283,26 @@ fn send_batch(to: &Api, batch: &[&Row], imported: &mut Imported) -> Result<(), B
                         Some(_) | None => imported.refused.extend(row.refusal(result)),
                     }
                 }
+                imported.is_unknown = !failed.is_empty();
                 if failed.is_empty() {
                     return Ok(());
                 }
                 rows = failed;
                 BatchError::Answer(format!("500 for {}", counted(rows.len(), "row")))
             }
-            Ok(answer) if answer.status == 429 || answer.status >= 500 => BatchError::Answer(answer.error_text()),
+            Ok(answer) if answer.status == 429 || answer.status >= 500 => {
+                imported.is_unknown |= answer.status >= 500;
+                BatchError::Answer(answer.error_text())
+            }
             Ok(answer) => return Err(BatchError::Answer(answer.error_text())),
-            Err(error @ ClientError::Web(WebError::NoAnswer { .. })) => error.into(),
-            Err(error) => return Err(error.into()),
+            Err(error @ ClientError::Web(WebError::NoAnswer { .. })) => {
+                imported.is_unknown = true;
+                error.into()
+            }
+            Err(error) => {
+                imported.is_unknown = true;
+                return Err(error.into());
+            }
         };
         if tries >= TRIES_MAX {
             return Err(failure);

@@ -15,6 +15,7 @@ mod dev;
 mod dials;
 mod dlq;
 mod duration;
+mod error;
 mod event;
 mod fake;
 mod forget;

@@ -51,9 +51,11 @@ Examples:
 The file is checked first, and a wrong one is not stored. Then its entries are compared with those of both secrets, the webhook
 keys and the dial accounts; no value is printed. An entry of a provider replaces both of its stored entries. Entries of other
 providers are kept, or removed with --replace. A secret without a change is not written.
-Running functions use the new entries within five minutes. The audit records say who stored entries of which providers, and why.
+Running functions use the new entries within five minutes. A new webhook key, provider or source address counts within ten seconds.
+The audit records say who stored entries of which providers, and why.
 
-Exit status: 0 if the file is stored, or would be, 1 if it is wrong, 2 if the stack could not be read or written.";
+Exit status: 0 if the file is stored, or would be, 1 if it is wrong, 2 if the stack could not be read or written, 3 if it was
+refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -247,7 +249,9 @@ fn print_plan(plan: &SecretsPlan, stored: &[&str], out: &mut impl Write, errors:
         writeln!(errors, "switchhook: {warning}")?;
     }
     if !stored.is_empty() {
-        writeln!(out, "stored the {}; running functions use them within five minutes", stored.join(" and the "))
+        // Ingress reads its secret again for a webhook that it does not accept.
+        let sooner = if stored.contains(&"webhook keys") { ", and a new webhook key within ten seconds" } else { "" };
+        writeln!(out, "stored the {}; running functions use them within five minutes{sooner}", stored.join(" and the "))
     } else if plan.has_changes() {
         writeln!(out, "\nNothing has changed. To store the file, add --yes")
     } else {

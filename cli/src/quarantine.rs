@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use switchhook_domain::{EventId, Origin, Provider, Timestamp};
 use switchhook_operate::plan::Verb;
@@ -9,7 +10,8 @@ use switchhook_operate::quarantine::{
     self, Detail, LISTED_DEFAULT, QuarantineFilter, Quarantined, QuarantinedBy, ReadNow,
 };
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::payload;
 use crate::provider_name;
 use crate::stack_choice::StackChoice;
@@ -82,7 +84,7 @@ struct List {
 #[derive(Debug, Args)]
 struct Show {
     /// Id of the event
-    #[arg(value_name = "EVENT")]
+    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new())]
     event: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -94,7 +96,7 @@ struct Show {
 #[derive(Debug, Args)]
 struct Selection {
     /// Ids of events
-    #[arg(value_name = "EVENT", conflicts_with = "plan")]
+    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     events: Vec<String>,
     /// Select the webhooks of this provider
     #[arg(long, value_name = "NAME", value_parser = provider_name::provider, conflicts_with = "plan")]
@@ -110,7 +112,7 @@ struct Selection {
 }
 
 impl Quarantine {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             QuarantineVerb::List(list) => list.run(out),
             QuarantineVerb::Show(show) => show.run(out, errors),
@@ -142,7 +144,7 @@ impl Selection {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.stack.connect()?;
         let events = connection.block_on(quarantine::list(&connection.stack, self.max))?;
         if self.json {
@@ -155,7 +157,7 @@ impl List {
 }
 
 impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.stack.connect()?;
         let event_id = EventId::new(&self.event);
         let found = connection.block_on(quarantine::show(&connection.stack, &event_id))?;

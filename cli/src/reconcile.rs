@@ -8,8 +8,9 @@ use switchhook_operate::Error;
 use switchhook_operate::audit::{self, Counts, Direct, Subject};
 use switchhook_operate::reconcile::Schedule;
 
+use crate::error::CommandError;
 use crate::reason::Reason;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::StackChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +24,7 @@ providers' reports, and has those that differ computed again.
 Both runs happen on a schedule anyway, every minute and every hour. They may run at the same time, and change nothing that is
 right. No run dials. The command writes audit records: who, why, what.
 
-Exit status: 0 if the run ended without an error, 2 if it failed or the stack could not be reached.";
+Exit status: 0 if the run ended without an error, 2 if it failed or the stack could not be reached, 3 if the reason was refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -40,19 +41,9 @@ pub(crate) struct Reconcile {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReconcileError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] Error),
-    #[error("could not print the result")]
-    Print(#[source] io::Error),
-}
-
 impl Reconcile {
     /// Returns true: a run that fails is an error.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, ReconcileError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let (schedule, direct) =
             if self.drift { (Schedule::Drift, Direct::DriftCheck) } else { (Schedule::Reconciler, Direct::Reconcile) };
@@ -72,8 +63,11 @@ impl Reconcile {
             let report = report?;
             finished.map(|()| report)
         })?;
-        let printed = if self.json { writeln!(out, "{report}") } else { self.print(&report, out) };
-        printed.map_err(ReconcileError::Print)?;
+        if self.json {
+            writeln!(out, "{report}")?;
+        } else {
+            self.print(&report, out)?;
+        }
         Ok(true)
     }
 

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use switchhook_domain::Timestamp;
 use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::{Error, Refusal, Stack, recover};
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::since::{self, Since};
 
 const EXAMPLES: &str = "\
@@ -84,10 +86,16 @@ enum RecoverVerb {
 #[command(after_help = COPY_EXAMPLES, mut_arg("max", |max| max.default_value(COPIED_MAX).help(COPIED_HELP)))]
 struct CopyTables {
     /// Restored table with events
-    #[arg(long, value_name = "TABLE", conflicts_with = "plan")]
+    #[arg(long, value_name = "TABLE", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     inbox_from: Option<String>,
     /// Restored table with calls
-    #[arg(long, value_name = "TABLE", required_unless_present_any = ["inbox_from", "plan"], conflicts_with = "plan")]
+    #[arg(
+        long,
+        value_name = "TABLE",
+        value_parser = NonEmptyStringValueParser::new(),
+        required_unless_present_any = ["inbox_from", "plan"],
+        conflicts_with = "plan"
+    )]
     calls_from: Option<String>,
     #[command(flatten)]
     change: Change,
@@ -117,7 +125,7 @@ struct Stop {
 }
 
 impl Recover {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             RecoverVerb::Copy(copy) => copy.run(out, errors),
             RecoverVerb::Inbox(refill) => refill.run(out, errors),
@@ -127,7 +135,7 @@ impl Recover {
 }
 
 impl CopyTables {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let from = CopyFrom { inbox: self.inbox_from.clone(), calls: self.calls_from.clone() };
         let connection = self.change.connect()?;
         if self.change.names_plan() {
@@ -142,7 +150,7 @@ impl CopyTables {
 }
 
 impl Refill {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         self.change.carry_out(
             Verb::Refill,
             async |stack, max, progress| recover::plan_refill(stack, at(self.since, stack)?, max, progress).await,
@@ -153,7 +161,7 @@ impl Refill {
 }
 
 impl Stop {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         self.change.carry_out(
             Verb::Stop,
             async |stack, max, _| recover::plan_stop(stack, at(self.since, stack)?, self.keep_not_due, max).await,

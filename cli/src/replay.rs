@@ -3,12 +3,14 @@
 use std::io::Write;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use switchhook_domain::{Disposition, Provider, Timestamp};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::replay::{self, ReplayFilter, Selected};
 use switchhook_operate::selection::call_or_entity;
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::provider_name;
 use crate::since::{self, Since};
 
@@ -45,7 +47,7 @@ an event alone, or its plan had reached its limit, 2 if the stack could not be r
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Replay {
     /// Events of the call with this id, which `switchhook timeline` finds by an appointment or an event
-    #[arg(long, value_name = "CALL", conflicts_with = "plan")]
+    #[arg(long, value_name = "CALL", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     call: Option<String>,
     /// Events received since this time: a duration such as 2h, or a time in RFC 3339 format
     #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
@@ -68,7 +70,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         self.change.carry_out(
             Verb::Replay,
             async |stack, max, progress| replay::plan(stack, &self.filter(stack.now()), max, progress).await,

@@ -3,12 +3,14 @@
 use std::io::Write;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use switchhook_domain::Timestamp;
 use switchhook_operate::plan::Verb;
 use switchhook_operate::republish::{self, RepublishFilter};
 use switchhook_operate::selection::call_or_entity;
 
-use crate::change::{Change, ChangeError, Ended};
+use crate::change::{Change, Ended};
+use crate::error::CommandError;
 use crate::since::{self, Since};
 
 const EXAMPLES: &str = "\
@@ -47,7 +49,12 @@ pub(crate) struct Republish {
 #[group(required = true, multiple = true, args = ["plan"])]
 struct Selection {
     /// Id of a call; can be repeated
-    #[arg(long = "call", value_name = "CALL", conflicts_with_all = ["since", "failed", "plan"])]
+    #[arg(
+        long = "call",
+        value_name = "CALL",
+        value_parser = NonEmptyStringValueParser::new(),
+        conflicts_with_all = ["since", "failed", "plan"]
+    )]
     calls: Vec<String>,
     /// All calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
     #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
@@ -58,7 +65,7 @@ struct Selection {
 }
 
 impl Republish {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         self.change.carry_out(
             Verb::Republish,
             async |stack, max, progress| {

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use switchhook_operate::run::{self, RunId, RunState};
 
-use crate::change::{self, ChangeError, Ended};
+use crate::change::{self, Ended};
+use crate::error::CommandError;
 use crate::stack_choice::StackChoice;
 
 const LIST_HELP: &str = "\
@@ -61,7 +62,7 @@ struct List {
 #[command(after_help = RESUME_HELP)]
 struct Resume {
     /// Id of the run, such as r-7f3a90c1d2e4
-    #[arg(value_name = "RUN")]
+    #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
     id: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -71,7 +72,7 @@ struct Resume {
 }
 
 impl Run {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             RunVerb::List(list) => list.run(out),
             RunVerb::Resume(resume) => {
@@ -83,7 +84,7 @@ impl Run {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write) -> Result<Ended, ChangeError> {
+    fn run(&self, out: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.stack.connect()?;
         let runs = connection.block_on(run::list(&connection.stack, self.max))?;
         if self.json {

@@ -3,9 +3,10 @@
 use std::io::{self, Write};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
-use crate::client::{Api, ClientError, Response};
+use crate::client::{Api, ClientError};
 use crate::paths::encoded;
 use crate::stack_choice::{StackChoice, StackChoiceError};
 
@@ -23,7 +24,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
     /// Id of the call: the id from `call create`, appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -38,8 +39,8 @@ pub(crate) enum ShowError {
     Client(#[from] ClientError),
     #[error(transparent)]
     Stack(#[from] StackChoiceError),
-    #[error("{url} did not return a call, but {status}: {body}")]
-    Unexpected { url: String, status: u16, body: String },
+    #[error("{url} did not return a call, but {answer}")]
+    Unexpected { url: String, answer: String },
     #[error("could not print the call")]
     Print(#[source] io::Error),
 }
@@ -74,11 +75,11 @@ impl Show {
 
 /// Requests a JSON document. `None` if the response is 404.
 fn get(api: &Api, path: &str) -> Result<Option<Value>, ShowError> {
-    let Response { status, body } = api.get(path)?;
-    match (status, serde_json::from_str(&body)) {
+    let answer = api.get(path)?;
+    match (answer.status, serde_json::from_str(&answer.body)) {
         (200, Ok(found)) => Ok(Some(found)),
         (404, _) => Ok(None),
-        (_, _) => Err(ShowError::Unexpected { url: format!("{}{path}", api.base()), status, body }),
+        (_, _) => Err(ShowError::Unexpected { url: format!("{}{path}", api.base()), answer: answer.error_text() }),
     }
 }
 

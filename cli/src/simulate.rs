@@ -2,7 +2,7 @@
 
 mod page;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::ops::RangeInclusive;
 
 use clap::Args;
@@ -12,6 +12,8 @@ use switchhook_operate::scale::{
     parameter, partitions, pollers, resources,
 };
 use switchhook_reconciler::limits;
+
+use crate::error::CommandError;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,17 +53,11 @@ pub(crate) struct Simulate {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SimulateError {
-    #[error("could not print the model")]
-    Print(#[source] io::Error),
-}
-
 impl Simulate {
     /// Returns true.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SimulateError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let sizes: Vec<Traffic> = self.events_per_day.iter().map(|size| self.traffic(*size)).collect();
-        let printed = if self.json {
+        if self.json {
             let sizes = sizes.iter().map(|traffic| {
                 json!({
                     "traffic": traffic, "units": traffic.units(), "resources": resources(traffic, &reconciler_limits()),
@@ -71,11 +67,10 @@ impl Simulate {
                     "bill": bill(traffic),
                 })
             });
-            writeln!(out, "{:#}", json!({"sizes": sizes.collect::<Vec<_>>()}))
+            writeln!(out, "{:#}", json!({"sizes": sizes.collect::<Vec<_>>()}))?;
         } else {
-            out.write_all(page::page(&sizes, &reconciler_limits()).as_bytes())
-        };
-        printed.map_err(SimulateError::Print)?;
+            out.write_all(page::page(&sizes, &reconciler_limits()).as_bytes())?;
+        }
         Ok(true)
     }
 

@@ -6,7 +6,8 @@ use clap::Args;
 use serde_json::json;
 use switchhook_operate::status::{Level, Question, Status as StackStatus, Subject, status};
 
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::error::CommandError;
+use crate::stack_choice::StackChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,21 +40,16 @@ pub(crate) struct Status {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StatusError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not print the status")]
-    Print(#[source] io::Error),
-}
-
 impl Status {
     /// Returns true if all answers are OK.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StatusError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let status = connection.block_on(status(&connection.stack));
-        let printed = if self.json { writeln!(out, "{:#}", json!(status)) } else { print(&status, out) };
-        printed.map_err(StatusError::Print)?;
+        if self.json {
+            writeln!(out, "{:#}", json!(status))?;
+        } else {
+            print(&status, out)?;
+        }
         Ok(status.is_fine())
     }
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 use switchhook_operate::calls::{StuckKind, StuckReport, stuck};
 
 use crate::duration;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::error::CommandError;
+use crate::stack_choice::StackChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,23 +42,16 @@ pub(crate) struct Stuck {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StuckError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not print the calls")]
-    Print(#[source] io::Error),
-}
-
 impl Stuck {
     /// Returns true if every open call was examined, and none is stuck.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, StuckError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let report = connection.block_on(stuck(&connection.stack, self.limit))?;
-        let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out) };
-        printed.map_err(StuckError::Print)?;
+        if self.json {
+            writeln!(out, "{:#}", json!(report))?;
+        } else {
+            print(&report, out)?;
+        }
         Ok(is_clean(&report))
     }
 }

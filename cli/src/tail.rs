@@ -7,10 +7,11 @@ use clap::Args;
 use switchhook_operate::events::{Tail as Position, TailItem};
 
 use crate::duration;
+use crate::error::CommandError;
 use crate::event::{print_line, print_unreadable};
 use crate::serving::stop_signal;
 use crate::since::{self, Since};
-use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
+use crate::stack_choice::{Connection, StackChoice};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,27 +45,15 @@ pub(crate) struct Tail {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TailError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not read the stack")]
-    Read(#[from] switchhook_operate::Error),
-    #[error("could not print the events")]
-    Print(#[from] io::Error),
-    #[error("could not write an event as JSON")]
-    Json(#[from] serde_json::Error),
-}
-
 impl Tail {
     /// Follows the stack until Ctrl-C.
-    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, TailError> {
+    pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         connection.block_on(self.follow(&connection, out))?;
         Ok(true)
     }
 
-    async fn follow(&self, connection: &Connection, out: &mut impl Write) -> Result<(), TailError> {
+    async fn follow(&self, connection: &Connection, out: &mut impl Write) -> Result<(), CommandError> {
         let stack = &connection.stack;
         let now = stack.read_clock().await;
         let mut position = Position::new(self.since.map_or(now, |since| since.at(now)));
@@ -84,10 +73,9 @@ impl Tail {
         }
     }
 
-    fn print(&self, item: &TailItem, out: &mut impl Write) -> Result<(), TailError> {
+    fn print(&self, item: &TailItem, out: &mut impl Write) -> io::Result<()> {
         if self.json {
-            writeln!(out, "{}", serde_json::to_string(item)?)?;
-            return Ok(());
+            return writeln!(out, "{}", serde_json::to_string(item)?);
         }
         match item {
             TailItem::Event(line) => print_line(line, out)?,

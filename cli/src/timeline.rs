@@ -5,13 +5,15 @@ mod text;
 use std::io::{self, Write};
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use switchhook_domain::Timestamp;
 use switchhook_operate::Stack;
 use switchhook_operate::search::find;
 use switchhook_operate::timeline::{FoundCall, story};
 
+use crate::error::CommandError;
 use crate::since::{self, Since};
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::StackChoice;
 use crate::words::print_json;
 
 const EXAMPLES: &str = "\
@@ -35,7 +37,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Timeline {
     /// Call: its id, the provider's id of a call that Switchhook dialled, an event's id, an appointment or a phone number
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: String,
     #[command(flatten)]
     stack: StackChoice,
@@ -47,22 +49,12 @@ pub(crate) struct Timeline {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum TimelineError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("could not read the call")]
-    Read(#[source] switchhook_operate::Error),
-    #[error("could not print the call")]
-    Print(#[source] io::Error),
-}
-
 impl Timeline {
     /// Returns true if the call was found.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, TimelineError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let stack = &connection.stack;
-        let found = connection.block_on(find(stack, &self.call)).map_err(TimelineError::Read)?;
+        let found = connection.block_on(find(stack, &self.call))?;
         let as_of = self.as_of.map(|time| time.at(stack.now()));
         let Some(found) = found else {
             writeln!(
@@ -70,11 +62,10 @@ impl Timeline {
                 "switchhook: no call is found by {:?} in the stack {}. It was looked for as the id of a call, a provider's \
                  call id, the id of an event, an appointment and a phone number.",
                 self.call, stack.names.stack
-            )
-            .map_err(TimelineError::Print)?;
+            )?;
             return Ok(false);
         };
-        self.print(stack, &found, as_of, out, errors).map_err(TimelineError::Print)
+        Ok(self.print(stack, &found, as_of, out, errors)?)
     }
 
     fn print(

@@ -2,12 +2,14 @@
 
 use std::io::{self, Write};
 
-use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgGroup, Args};
 use switchhook_operate::plan::Verb;
 use switchhook_operate::selection::call_or_entity;
 use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 
-use crate::change::{Change, ChangeError, Ended, refused};
+use crate::change::{Change, Ended, refused};
+use crate::error::CommandError;
 use crate::since::{self, Since};
 use crate::words::{counted, print_json};
 
@@ -42,13 +44,28 @@ command could not be carried out, 3 if it was refused. With --repair: 0 if plann
 plan had reached its limit.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
+#[command(
+    after_help = EXAMPLES,
+    group(ArgGroup::new("carried_out").args(["repair", "plan"]).multiple(true)),
+    mut_arg("json", |json| json.help(JSON_HELP)),
+    mut_arg("yes", |yes| yes.requires("carried_out"))
+)]
 pub(crate) struct Verify {
     /// Ids of calls
-    #[arg(value_name = "CALL", required_unless_present_any = ["appointment", "since", "plan"], conflicts_with = "plan")]
+    #[arg(
+        value_name = "CALL",
+        value_parser = NonEmptyStringValueParser::new(),
+        required_unless_present_any = ["appointment", "since", "plan"],
+        conflicts_with = "plan"
+    )]
     calls: Vec<String>,
     /// Id of an appointment: verify all its calls
-    #[arg(long, value_name = "ID", conflicts_with_all = ["calls", "plan"])]
+    #[arg(
+        long,
+        value_name = "ID",
+        value_parser = NonEmptyStringValueParser::new(),
+        conflicts_with_all = ["calls", "plan"]
+    )]
     appointment: Option<String>,
     /// Verify all calls with changes since this time: a duration such as 2h, or a time in RFC 3339 format
     #[arg(long, value_name = "TIME", value_parser = since::parse, conflicts_with = "plan")]
@@ -62,7 +79,7 @@ pub(crate) struct Verify {
 
 impl Verify {
     /// Returns [`Ended::Found`] if every call matches its events.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ChangeError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let connection = self.change.connect()?;
         if self.change.names_plan() {
             return self.change.carry_out_named(&connection, Verb::Verify, out, errors);

@@ -175,6 +175,11 @@ pub(crate) fn columns(titles: &[&str]) -> Markup {
     html! { thead { tr { @for title in titles { th scope="col" { (title) } } } } }
 }
 
+/// Returns a number with its noun.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

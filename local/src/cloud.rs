@@ -238,6 +238,7 @@ impl Cloud {
             reconciler: Arc::new(Reconciler {
                 inbox: inbox("reconciler"),
                 calls: calls("reconciler"),
+                call_retention: CALL_RETENTION,
                 queue: queue("reconciler", EVENTS_QUEUE),
                 dlq: queue("reconciler", EVENTS_DEAD_LETTER_QUEUE),
                 repair_queue: queue("reconciler", REPAIR_QUEUE),

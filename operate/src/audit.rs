@@ -26,8 +26,10 @@ use crate::time_text;
 
 pub use operation::{Direct, Operation};
 
-/// Number of consecutive digits of a reason that may be a phone number.
+/// Number of consecutive digits of a text that may be a phone number.
 const NUMBER_DIGITS_MIN: usize = 9;
+/// Text in place of a name that may hold a phone number.
+const HIDDEN: &str = "***";
 
 /// Audit records of one page, when runs are looked for among them. Changes without a plan have records too.
 const RECORDS_PAGE_MAX: i32 = 200;
@@ -154,7 +156,7 @@ pub(crate) async fn run_ids(stack: &Stack, limit: usize) -> Result<Vec<String>, 
 pub struct Subject {
     /// Call that is changed. `None` if it is not known yet, or if there are several.
     pub call_id: Option<String>,
-    /// Short name of something else, for example of an import.
+    /// Short name of something else, for example of an import. The record does not show it if it may hold a phone number.
     pub about: Option<String>,
     pub items: usize,
 }
@@ -179,7 +181,6 @@ impl Begun {
 pub async fn begin(stack: &Stack, direct: Direct, reason: Option<&str>, subject: Subject) -> Result<Begun, Error> {
     let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or_else(|| direct.purpose());
     check_reason(reason)?;
-    let without_number = |text: String| hide_number(&text).into_owned();
     let begun = AuditRecord {
         id: record_id('a', Moment::Started)?,
         at: stack.now(),
@@ -190,8 +191,10 @@ pub async fn begin(stack: &Stack, direct: Direct, reason: Option<&str>, subject:
         run_id: None,
         plan_id: None,
         event_id: None,
-        call_id: subject.call_id.map(without_number),
-        about: subject.about.map(without_number),
+        call_id: subject.call_id.map(|id| hide_number(&id).into_owned()),
+        about: subject
+            .about
+            .map(|about| if may_hold_number(&about) { HIDDEN.to_owned() } else { hide_number(&about).into_owned() }),
         items: subject.items,
         counts: Counts::default(),
     };
@@ -214,10 +217,7 @@ pub async fn finish(stack: &Stack, Begun(begun): Begun, counts: Counts) -> Resul
 /// # Errors
 /// [`Refusal::NoReason`], [`Refusal::NumberInReason`], and the errors of the caller's identity, the inbox and the bus.
 pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -> Result<(), Error> {
-    if reason.trim().is_empty() {
-        return Err(Refusal::NoReason.into());
-    }
-    check_reason(reason)?;
+    require_reason(reason)?;
     let unmasking = AuditRecord {
         id: record_id('u', Moment::Unmasked)?,
         at: stack.now(),
@@ -244,16 +244,26 @@ pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Er
     Ok(())
 }
 
+/// Refuses an empty reason, and one that may hold a phone number.
+///
+/// # Errors
+/// [`Refusal::NoReason`] and [`Refusal::NumberInReason`].
+pub fn require_reason(reason: &str) -> Result<(), Refusal> {
+    if reason.trim().is_empty() { Err(Refusal::NoReason) } else { check_reason(reason) }
+}
+
 /// Refuses a reason that may hold a phone number: the audit record would keep it.
-pub(crate) fn check_reason(reason: &str) -> Result<(), Refusal> {
+fn check_reason(reason: &str) -> Result<(), Refusal> {
+    if may_hold_number(reason) { Err(Refusal::NumberInReason) } else { Ok(()) }
+}
+
+/// True if a text has as many digits in a row as a phone number. A date counts as none.
+fn may_hold_number(text: &str) -> bool {
     let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
     let is_other = |c: char| !c.is_ascii_digit() && !is_separator(c);
     let digits = |part: &str| part.chars().filter(char::is_ascii_digit).count();
-    let words: Vec<&str> = reason.split(' ').map(without_date).collect();
-    if words.join(" ").split(is_other).any(|part| digits(part) >= NUMBER_DIGITS_MIN) {
-        return Err(Refusal::NumberInReason);
-    }
-    Ok(())
+    let words: Vec<&str> = text.split(' ').map(without_date).collect();
+    words.join(" ").split(is_other).any(|part| digits(part) >= NUMBER_DIGITS_MIN)
 }
 
 /// Returns the word without a date such as 2026-11-22 at its start. A comma stands for a date alone.

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::check::{StoredKey, url_of_webhooks};
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::{Error, Refusal};
 use crate::stack::{Address, Stack};
 use crate::web;
@@ -41,8 +41,6 @@ pub const RATE_MAX: u32 = 1_000;
 const STORY: [&str; 3] = ["call.initiated", "call.ringing", "call.canceled"];
 /// Webhooks that wait for their answers at the same time.
 const SENDERS: usize = 200;
-/// Reads and deletions at the same time.
-const CONCURRENCY: usize = 16;
 /// Time between two looks at the calls.
 const POLL: Duration = Duration::from_millis(500);
 

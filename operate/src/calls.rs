@@ -13,6 +13,7 @@ use serde::Serialize;
 use switchhook_aws::calls::{Loaded, TimeRange, WakeQueue};
 use switchhook_domain::{AttemptState, Call, CallId, Job, Lifecycle, Provider, Timestamp};
 
+use crate::concurrent::CONCURRENCY;
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::time_text;
@@ -21,8 +22,6 @@ pub use list::{CallFilter, CallPage, ListedCall, Tab, list};
 
 /// Largest number of open calls that one report examines.
 pub const EXAMINED_MAX: usize = 1_000;
-/// Concurrent reads.
-const CONCURRENCY: usize = 16;
 /// Time after a dial in which its answer and its first event are on their way. After it, a dial without either is in doubt.
 pub(crate) const DOUBT_AFTER: Duration = Duration::from_secs(60);
 /// Time by which a wake-up may be late. The reconciler and the scheduler run every minute.

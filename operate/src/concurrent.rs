@@ -3,6 +3,9 @@
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
+/// Reads or writes that an operation makes at the same time, if it has no limit of its own.
+pub(crate) const CONCURRENCY: usize = 16;
+
 /// Waits for futures, at most `limit` of them at a time. Returns their results in order, or the first error.
 ///
 /// It returns a box, because the compiler cannot prove that a future is `Send` if that holds an iterator with a closure that takes

@@ -6,6 +6,7 @@
 use serde_json::json;
 pub use switchhook_aws::copy::Counted;
 use switchhook_aws::copy::{CopyCounts, TableCopy, TablePart, TableSize, copy_part, measure};
+use switchhook_aws::failure::Failure;
 
 use crate::cost::Cost;
 use crate::draft::Draft;
@@ -52,7 +53,7 @@ impl Table {
 ///
 /// # Errors
 /// [`Refusal::EmptyFilter`] if no table is named, and [`Refusal::SameTable`] if a table would be copied into itself.
-/// [`Refusal::LargeTable`] if one has more than `items_max` items. [`Refusal::MoreShards`] if the stack would not read all shards of one. Also the errors of the tables.
+/// [`Refusal::UnknownTable`] if one does not exist. [`Refusal::LargeTable`] if one has more than `items_max` items. [`Refusal::MoreShards`] if the stack would not read all shards of one. Also the errors of the tables.
 pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Counted<'_>) -> Result<Plan, Error> {
     let named = Table::ALL.into_iter().filter_map(|table| Some((table, table.of_request(from)?)));
     let named: Vec<(Table, &String)> = named.collect();
@@ -65,7 +66,8 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
     let most = items_max as u64;
     let (mut items, mut tables, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
     for (table, from) in named {
-        let size = measure(&stack.dynamodb, from, table.key(), most, counted).await?;
+        let size = measure(&stack.dynamodb, from, table.key(), most, counted).await;
+        let size = size.map_err(|error| error_of_table(error, from))?;
         if size.items > most {
             return Err(Refusal::LargeTable { table: from.clone(), most }.into());
         }
@@ -88,6 +90,16 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
     plan.tables = tables;
     plan.store(stack).await?;
     Ok(plan)
+}
+
+/// Returns the error of a table that could not be read. The answer of DynamoDB about a table that does not exist lacks its name.
+fn error_of_table(error: switchhook_aws::Error, table: &str) -> Error {
+    match Failure::of(&error) {
+        Some(Failure::Refused { code, .. }) if code == "ResourceNotFoundException" => {
+            Refusal::UnknownTable(table.to_owned()).into()
+        }
+        Some(Failure::Refused { .. } | Failure::NoCredentials | Failure::NoAnswer) | None => error.into(),
+    }
 }
 
 /// Copies one part, at most `rate` items a second.

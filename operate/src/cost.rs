@@ -54,12 +54,6 @@ pub mod price {
     pub const fn running(seconds: f64) -> f64 {
         super::MEMORY_GB * seconds * LAMBDA_GB_S
     }
-
-    /// Per run of a schedule that finds nothing, in a function with this memory. It sends its requests one after another, so it mostly waits.
-    #[must_use]
-    pub const fn idle_run(requests: f64, memory_gb: f64) -> f64 {
-        LAMBDA_REQUEST + memory_gb * requests * crate::scale::READ_S * LAMBDA_GB_S
-    }
 }
 
 /// Memory of each function but the reconciler.
@@ -77,6 +71,10 @@ const CALL_WRITE_UNITS: f64 = 3.0;
 const REFOLD_READ_UNITS: f64 = 30.0;
 /// Write units of the event that asks for a refold.
 const REFOLD_WRITE_UNITS: f64 = 2.0;
+/// Writes for an event that is marked as not folded: the list of its call, the mark, and the removal of the mark.
+const MARK_WRITES: f64 = 3.0;
+/// Write units of these writes. Two of them also write into the index `by_attention`.
+const MARK_WRITE_UNITS: f64 = 5.0;
 /// Messages in a batch of the consumer.
 const BATCH: f64 = 10.0;
 
@@ -97,6 +95,8 @@ pub(crate) struct Work {
     /// Calls and bookings that these events, and the other items, belong to.
     pub(crate) calls: usize,
     pub(crate) refolds: usize,
+    /// Events of rebuilt calls. The run marks each as not folded, and its fold removes the mark.
+    pub(crate) marks: usize,
     pub(crate) domain_events: usize,
 }
 
@@ -146,13 +146,13 @@ impl Cost {
     )]
     pub(crate) fn of(work: Work) -> Self {
         let (events, calls) = (work.events as f64, work.calls as f64);
-        let (refolds, domain_events) = (work.refolds as f64, work.domain_events as f64);
+        let (refolds, marks, domain_events) = (work.refolds as f64, work.marks as f64, work.domain_events as f64);
         let batches = (events / BATCH).ceil() + refolds;
         // The run reads each event and each call, and the consumer reads each call once more.
         let reads = events + 2.0 * calls + refolds * REFOLD_READ_UNITS;
-        let writes = calls + refolds;
+        let writes = calls + refolds + marks * MARK_WRITES;
         let read_units = reads * READ_UNITS;
-        let write_units = calls * CALL_WRITE_UNITS + refolds * REFOLD_WRITE_UNITS;
+        let write_units = calls * CALL_WRITE_UNITS + refolds * REFOLD_WRITE_UNITS + marks * MARK_WRITE_UNITS;
         // A batch is sent, received and deleted.
         let sqs = 3.0 * batches;
         let publishes = (domain_events / BATCH).ceil();

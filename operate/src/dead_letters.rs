@@ -25,7 +25,7 @@ pub use self::letter::{DeadLetter, LetterKind};
 pub(crate) use self::messages::{delete_messages, receive};
 use self::messages::{events_in_queue, key_of};
 use crate::attention;
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::plan::{Action, LeftAlone, NotFound, Plan, PlanItem, Verb};
@@ -37,8 +37,6 @@ pub const LISTED_DEFAULT: usize = 1_000;
 const FOLD_WAIT: Duration = Duration::from_secs(20);
 /// Time between two looks at a call that is about to be folded.
 const FOLD_POLL: Duration = Duration::from_millis(500);
-/// Reads at the same time.
-const CONCURRENCY: usize = 16;
 
 /// Dead letters, and how their two sources compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -75,15 +73,20 @@ pub struct LetterFilter {
 
 impl LetterFilter {
     fn check(&self) -> Result<(), Error> {
-        let is_empty = self.keys.is_empty() && self.cause.is_none() && self.origin.is_none() && !self.all;
+        let is_empty = self.keys.is_empty() && self.cause().is_none() && self.origin.is_none() && !self.all;
         if is_empty { Err(Refusal::EmptyFilter("name ids, --cause TEXT or --all").into()) } else { Ok(()) }
     }
 
     fn takes(&self, cause: &str, letter: &DeadLetter) -> bool {
         let is_named = self.keys.is_empty() || self.keys.iter().any(|key| letter.is_named(key));
-        let is_cause = |part: &String| cause.contains(part.as_str()) || letter.index_cause.as_ref() == Some(part);
+        let is_cause = |part: &str| cause.contains(part) || letter.index_cause.as_deref() == Some(part);
         let is_from = self.origin.is_none_or(|origin| letter.origin == Some(origin));
-        is_named && is_from && self.cause.as_ref().is_none_or(is_cause)
+        is_named && is_from && self.cause().is_none_or(is_cause)
+    }
+
+    /// Returns the part of the cause. A blank one is none: it is a part of every cause.
+    fn cause(&self) -> Option<&str> {
+        self.cause.as_deref().filter(|cause| !cause.trim().is_empty())
     }
 }
 
@@ -99,11 +102,6 @@ impl DeadLetters {
     /// Returns all letters with their causes.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &DeadLetter)> {
         self.causes.iter().flat_map(|group| group.letters.iter().map(move |letter| (group.cause.as_str(), letter)))
-    }
-
-    /// Letters that only one of the two sources names. Messages that were not received may be the missing ones.
-    pub fn differing(&self) -> impl Iterator<Item = &DeadLetter> {
-        self.iter().map(|(_, letter)| letter).filter(|letter| letter.message_id.is_none() || !letter.in_index)
     }
 }
 
@@ -412,4 +410,20 @@ async fn is_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
     }
     let note = stack.inbox.get_note(id).await?;
     Ok(matches!(note.and_then(|note| note.disposition), Some(Disposition::Refused | Disposition::Quarantined)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_cause_selects_nothing() {
+        let check = |cause: &str| LetterFilter { cause: Some(cause.to_owned()), ..LetterFilter::default() }.check();
+        for blank in ["", "  "] {
+            assert!(matches!(check(blank), Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{blank:?}");
+        }
+        assert!(check("timed out").is_ok());
+        let all = LetterFilter { cause: Some(String::new()), all: true, ..LetterFilter::default() };
+        assert!(all.check().is_ok() && all.cause().is_none());
+    }
 }

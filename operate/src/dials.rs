@@ -12,6 +12,7 @@ use switchhook_domain::{CallId, PhoneNumber, Provider, ProviderHealth, STUCK_AFT
 use switchhook_providers::Pacing;
 
 use crate::calls::{OpenCalls, StuckCall, StuckKind, judge};
+use crate::concurrent::CONCURRENCY;
 use crate::error::Error;
 use crate::providers::{OpenCircuit, is_in_flight, view};
 use crate::stack::Stack;
@@ -23,8 +24,6 @@ const COUNT_MAX: i32 = 1_000;
 pub const EXAMINED_MAX: usize = 200;
 /// Calls that are due next.
 pub const NEXT_MAX: usize = 10;
-/// Concurrent reads.
-const CONCURRENCY: usize = 16;
 
 /// Dials of one provider.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,12 +1,12 @@
 //! Makes a plan of the items that a command has collected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use switchhook_aws::inbox::Reread;
 use switchhook_domain::{CallId, Timestamp};
 
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::cost::{Cost, Work};
 use crate::error::Error;
 use crate::forecast::{Forecast, NOT_FOLDED, Step, forecast, sends_event};
@@ -15,9 +15,6 @@ use crate::plan::{
 };
 use crate::reread::ReadAnew;
 use crate::stack::Stack;
-
-/// Calls whose effect is worked out at the same time.
-const CONCURRENCY: usize = 16;
 
 /// Items that a command has collected for a plan.
 #[derive(Debug)]
@@ -220,6 +217,39 @@ impl Plan {
         let all_calls = self.calls + self.effects_on(Subject::Booking) + self.entities_without_effect;
         // A discard changes no call.
         let calls = if self.verb == Verb::DiscardDeadLetters { 0 } else { all_calls };
-        Work { events, calls, refolds, domain_events: self.domain_events }
+        let rebuilt = self.items.iter().filter(|item| item.action == Action::Rebuild);
+        let rebuilt: BTreeSet<&CallId> = rebuilt.filter_map(|item| item.call_id.as_ref()).collect();
+        let is_of_rebuilt = |item: &&PlanItem| item.call_id.as_ref().is_some_and(|call_id| rebuilt.contains(call_id));
+        let marks = self.items.iter().filter(is_of_rebuilt).filter(|item| item.event_id.is_some()).count();
+        Work { events, calls, refolds, marks, domain_events: self.domain_events }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use switchhook_domain::EventId;
+
+    use super::*;
+
+    /// A row that is lost comes back only after each of its events was marked.
+    #[test]
+    fn cost_of_a_rebuilt_call_includes_the_marks_of_its_events() {
+        let empty: Plan = serde_json::from_value(json!({
+            "id": "p-1", "verb": "verify", "made_at": "2026-11-22T15:58:04Z", "valid_until": "2026-11-22T16:13:04Z",
+            "filter": null, "items": [], "capped": false, "examined": 0, "unaffected": 0, "skipped": [],
+            "skipped_count": 0, "effects": [], "calls": 2, "phones": 0, "corrections": 0, "domain_events": 0,
+            "cost": {"requests": 0, "read_units": 0, "write_units": 0, "dollars": 0.0},
+        }))
+        .unwrap();
+        let replay = |call_id: &str, event_id: &str| {
+            PlanItem::of_event(Action::Replay, EventId::new(event_id), Some(CallId::new(call_id)))
+        };
+        let replays = vec![replay("lost", "e1"), replay("lost", "e2"), replay("found", "e3")];
+        let rebuild = PlanItem::of_call(Action::Rebuild, CallId::new("lost"));
+        let cost = |items: Vec<PlanItem>| Cost::of(Plan { items, ..empty.clone() }.work());
+        let (without, with) = (cost(replays.clone()), cost([vec![rebuild], replays].concat()));
+        assert_eq!((with.requests - without.requests, with.write_units - without.write_units), (6, 10));
+        assert!(with.dollars > without.dollars, "{with:?}");
     }
 }

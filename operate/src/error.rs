@@ -86,6 +86,8 @@ pub enum Refusal {
     TooManyItems { asked: usize, most: usize },
     #[error("{0} is the table of the stack itself: name the table that was restored")]
     SameTable(String),
+    #[error("there is no table {0} in the account and region of the stack: name the table that was restored")]
+    UnknownTable(String),
     #[error("{table} has more than {most} items: if that is right, raise the limit with --max")]
     LargeTable { table: String, most: u64 },
     #[error(

@@ -14,7 +14,7 @@ use switchhook_domain::{Call, CallId, Disposition, EntityFate, EventId, HistoryE
 
 use crate::attention::text_of_cause;
 use crate::audit;
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -26,8 +26,6 @@ pub use unfolded::{UnfoldedPage, unfolded};
 
 /// Time by which the time of receipt of an event may be ahead of the time of a reader: the clocks of AWS differ a little.
 const AHEAD: Duration = Duration::from_secs(60);
-/// Concurrent requests.
-const CONCURRENCY: usize = 16;
 
 /// One received event and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -197,7 +197,8 @@ impl Masker {
         self.first_lines(body, usize::MAX)
     }
 
-    /// Returns at most this many of the lines that [`Self::body`] returns. It masks no more values than these lines show.
+    /// Returns at most this many of the lines that [`Self::body`] returns. It masks no more values than these lines show, and the names
+    /// of all fields beside them.
     #[must_use]
     pub fn first_lines(&mut self, body: &[u8], lines_max: usize) -> Vec<String> {
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
@@ -273,14 +274,16 @@ impl Masker {
             Value::Object(fields) => {
                 // A turn of a conversation. What a tool returns in it is up to the team.
                 let is_turn = fields.contains_key("role");
+                // The fields are shown in the order of their masked names, so the lines are spent in this order.
+                let named = fields.into_iter().map(|(name, value)| (self.name(&name), (name, value)));
+                let named: BTreeMap<String, (String, Value)> = named.collect();
                 let mut masked = Map::new();
-                for (name, value) in fields {
+                for (masked_name, (name, value)) in named {
                     if *lines_left == 0 {
                         break;
                     }
                     let is_free = is_free || holds_free(&name, &value) || (is_turn && name == "result");
-                    let value = self.value(&name, value, is_free, lines_left);
-                    masked.insert(self.name(&name), value);
+                    masked.insert(masked_name, self.value(&name, value, is_free, lines_left));
                 }
                 Value::Object(masked)
             }

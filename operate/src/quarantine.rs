@@ -94,7 +94,7 @@ pub struct QuarantineFilter {
 
 impl QuarantineFilter {
     fn check(&self) -> Result<(), Error> {
-        let is_empty = self.event_ids.is_empty() && self.origin.is_none() && self.cause.is_none() && !self.all;
+        let is_empty = self.event_ids.is_empty() && self.origin.is_none() && self.cause().is_none() && !self.all;
         if is_empty {
             return Err(Refusal::EmptyFilter("name event ids, --provider NAME, --cause TEXT or --all").into());
         }
@@ -104,7 +104,12 @@ impl QuarantineFilter {
     fn takes(&self, event: &Quarantined) -> bool {
         (self.event_ids.is_empty() || self.event_ids.contains(&event.event_id))
             && self.origin.is_none_or(|origin| event.origin == Some(origin))
-            && self.cause.as_ref().is_none_or(|part| event.cause.as_ref().is_some_and(|cause| cause.contains(part)))
+            && self.cause().is_none_or(|part| event.cause.as_ref().is_some_and(|cause| cause.contains(part)))
+    }
+
+    /// Returns the part of the cause. A blank one is none: it is a part of every cause.
+    fn cause(&self) -> Option<&str> {
+        self.cause.as_deref().filter(|cause| !cause.trim().is_empty())
     }
 }
 
@@ -304,5 +309,22 @@ fn of_stored(stored: &StoredEvent) -> Quarantined {
         cause: stored.cause.clone(),
         quarantined_at: stored.received_at,
         item_key: stored.event_id.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blank_cause_selects_nothing() {
+        let check =
+            |cause: &str| QuarantineFilter { cause: Some(cause.to_owned()), ..QuarantineFilter::default() }.check();
+        for blank in ["", "  "] {
+            assert!(matches!(check(blank), Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{blank:?}");
+        }
+        assert!(check("no call id").is_ok());
+        let all = QuarantineFilter { cause: Some(String::new()), all: true, ..QuarantineFilter::default() };
+        assert!(all.check().is_ok() && all.cause().is_none());
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use switchhook_aws::inbox::{ReceivedEvent, minute_of};
 use switchhook_domain::{CallId, Timestamp};
 
+use crate::concurrent::CONCURRENCY;
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -16,8 +17,6 @@ use crate::stack::Stack;
 pub(crate) const QUERIES_MAX: usize = 240;
 /// Largest number of events that one query of a walk returns.
 const BUCKET_LIMIT: i32 = 100;
-/// Concurrent requests.
-const CONCURRENCY: usize = 16;
 const MINUTE_MS: i64 = 60_000;
 
 /// Events of one minute before a time, the latest first, and the time down to which they are complete.

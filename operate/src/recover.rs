@@ -10,7 +10,7 @@ use switchhook_aws::calls::{TimeRange, WakeQueue};
 use switchhook_aws::inbox::{NewEvent, PutOutcome, Reread, StoredEvent};
 use switchhook_domain::{Call, CallId, Disposition, Job, ProviderEvent, Timestamp, TraceId};
 
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::draft::Draft;
 use crate::error::Error;
 use crate::plan::{Action, LeftAlone, Plan, PlanItem, Verb};
@@ -20,8 +20,6 @@ use crate::stack::Stack;
 
 /// Time after the end of a call in which a late event may still change it.
 const LATE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Rows that are read, or written into the inbox, at the same time.
-const CONCURRENCY: usize = 16;
 
 /// Plans to write the events into the inbox that it has lost since `since` and the rows of the calls still hold. Finds late events of calls that
 /// were settled up to three days before `since`.
@@ -134,8 +132,9 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
         // The booking came back after the time to which the inbox was restored. With the old record, the call could not be dialled.
         left.extend(unreadable(stack.inbox.lift_cancellation(&call.call_id).await)?);
     }
+    let due_at = call.plan.as_ref().map_or(now, |plan| plan.due_at);
     for dial in call.dials() {
-        left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, now).await)?);
+        left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, due_at, now).await)?);
     }
     left.extend(unreadable(record_stop(stack, call).await)?);
     for event in call.held_events() {

@@ -19,7 +19,7 @@ use switchhook_domain::{
 };
 use switchhook_providers::ids_of;
 
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::events::{entity_fate, is_unreadable};
@@ -28,8 +28,6 @@ use crate::selection::{self, Progress};
 use crate::stack::Stack;
 
 const MINUTE_MS: i64 = 60_000;
-/// Reads at the same time.
-const CONCURRENCY: usize = 16;
 /// Number of events that arrived in a few minutes, above which the next minutes are read one by one.
 const BUSY: usize = 1_000;
 /// Limit on the entries of the index that one plan looks at.

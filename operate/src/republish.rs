@@ -16,7 +16,7 @@ use switchhook_aws::bus::{BATCH_MAX, Bus, OutboxEvent};
 use switchhook_aws::calls::Calls;
 use switchhook_domain::{CallId, EventId, Timestamp, WebhookReceived};
 
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::dead_letters;
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
@@ -28,8 +28,6 @@ use crate::stack::Stack;
 const LOOK_BACK: Duration = Duration::from_secs(6 * 60 * 60);
 /// Difference of the clocks of the stream and of the functions.
 const CLOCK_MARGIN: Duration = Duration::from_secs(60);
-/// Rows read at the same time.
-const CONCURRENCY: usize = 16;
 /// Pauses before events that the bus refused are sent again, in milliseconds.
 const REFUSED_PAUSES_MS: [u64; 5] = [200, 500, 1_000, 2_000, 4_000];
 

@@ -9,12 +9,12 @@
 
 mod id;
 mod page;
+mod stored;
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use switchhook_aws::inbox::{Document, DocumentKind, NewEvent, submit};
+use switchhook_aws::inbox::{DocumentKind, NewEvent, submit};
 use switchhook_aws::queue::SentAgain;
 use switchhook_domain::{Disposition, Timestamp};
 
@@ -25,14 +25,15 @@ use crate::copy;
 use crate::dead_letters;
 use crate::draft::forecast_group;
 use crate::error::{Error, Refusal};
-use crate::forecast::{Forecast, NOT_FOLDED, Step};
-use crate::plan::{self, Action, KEPT_FOR, NAMED_MAX, Plan, PlanId, PlanItem, Skipped, VALID_FOR, Verb};
+use crate::forecast::{Forecast, Step};
+use crate::plan::{self, Action, Plan, PlanId, PlanItem, Verb};
 use crate::quarantine;
 use crate::run::page::PageWork;
+use crate::run::stored::{load, refusal_of};
 use crate::stack::{OPERATOR_RETENTION, Stack};
-use crate::time_text;
 
 pub use id::RunId;
+pub use stored::{Run, RunState, check_plan, get, list};
 
 /// Default rate of a run, in items per second.
 pub const RATE_DEFAULT: u32 = 50;
@@ -42,45 +43,6 @@ const PAGE_MAX: usize = 50;
 const DISCARD_PAGE: usize = 1_000;
 /// Calls that are checked at the same time.
 const CONCURRENCY: usize = 8;
-
-/// State of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunState {
-    /// A process carries it out, or it was interrupted.
-    Unfinished,
-    Finished,
-}
-
-/// Plan that is or was carried out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Run {
-    pub id: RunId,
-    pub plan_id: PlanId,
-    pub verb: Verb,
-    pub who: String,
-    pub reason: String,
-    /// Items per second.
-    pub rate: u32,
-    pub state: RunState,
-    #[serde(with = "time_text")]
-    pub started_at: Timestamp,
-    /// Time of the last stored position.
-    #[serde(with = "time_text")]
-    pub updated_at: Timestamp,
-    /// Number of items, from the start of the plan, that are done with.
-    pub position: usize,
-    pub items: usize,
-    /// Counts of items. For a copy, of the items of the tables.
-    pub counts: Counts,
-    /// Items that were skipped, the first [`NAMED_MAX`] of them.
-    pub skipped: Vec<Skipped>,
-    /// True if an item of a call was skipped, which has domain events that nobody has published.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    left_call: bool,
-    /// Process that carries the run out.
-    holder: String,
-}
 
 /// Operator's choices for a run.
 #[derive(Clone, Debug)]
@@ -118,23 +80,10 @@ pub async fn start(
     progress: Progress<'_>,
 ) -> Result<Run, Error> {
     let stack = &stack.with_unread_entries();
-    if options.reason.trim().is_empty() {
-        return Err(Refusal::NoReason.into());
-    }
-    audit::check_reason(&options.reason)?;
+    audit::require_reason(&options.reason)?;
     let plan = Plan::load(stack, plan_id).await?;
-    if plan.verb != verb {
-        let (made_by, asked) = (plan.verb.command(), verb.command());
-        return Err(Refusal::OtherCommand { plan: plan_id.to_string(), made_by, asked }.into());
-    }
-    let id = RunId::of_plan(plan_id);
-    if let Some((run, _)) = load(stack, &id).await? {
-        return Err(refusal_of(&run).into());
-    }
-    let now = stack.now();
-    if now > plan.valid_until {
-        return Err(Refusal::Expired(plan_id.to_string()).into());
-    }
+    check_plan(stack, &plan, verb).await?;
+    let (id, now) = (RunId::of_plan(plan_id), stack.now());
     if plan.phones > 0 && !options.allow_ringing {
         return Err(Refusal::CouldRing(plan.phones).into());
     }
@@ -199,64 +148,6 @@ async fn load_unfinished(stack: &Stack, id: &RunId) -> Result<(Plan, Run, u64), 
         return Err(refusal_of(&run).into());
     }
     Ok((Plan::load(stack, &run.plan_id).await?, run, version))
-}
-
-/// Reads a run. `None` if there is none with this id.
-///
-/// # Errors
-/// The errors of the table.
-pub async fn get(stack: &Stack, id: &RunId) -> Result<Option<Run>, Error> {
-    Ok(load(stack, id).await?.map(|(run, _)| run))
-}
-
-/// Returns the runs that the latest audit records name, at most `limit` of them, the latest first.
-///
-/// # Errors
-/// The errors of the inbox.
-pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Run>, Error> {
-    let mut runs: Vec<Run> = Vec::new();
-    for run_id in audit::run_ids(stack, limit).await? {
-        runs.extend(get(stack, &RunId::new(run_id)).await?);
-    }
-    Ok(runs)
-}
-
-async fn load(stack: &Stack, id: &RunId) -> Result<Option<(Run, u64)>, Error> {
-    let Some(Document { content, version }) = stack.inbox.get_document(DocumentKind::Run, id.as_str()).await? else {
-        return Ok(None);
-    };
-    let run = serde_json::from_slice(&content).map_err(|_| Error::Decode("the run"))?;
-    Ok(Some((run, version)))
-}
-
-fn refusal_of(run: &Run) -> Refusal {
-    match run.state {
-        RunState::Finished => Refusal::Finished { run: run.id.to_string(), result: run.result() },
-        RunState::Unfinished => Refusal::Started(run.id.to_string()),
-    }
-}
-
-impl Run {
-    /// Returns the time until which the run can surely be resumed: then its plan may be gone.
-    #[must_use]
-    pub fn resumable_until(&self) -> Timestamp {
-        self.started_at.plus(KEPT_FOR).minus(VALID_FOR)
-    }
-
-    /// Returns the counts as text, for example `40 done, 2 unchanged, 1 skipped`.
-    #[must_use]
-    pub fn result(&self) -> String {
-        self.counts.to_string()
-    }
-
-    fn skip(&mut self, item: &PlanItem, reason: String) {
-        self.counts.skipped += 1;
-        self.left_call |= item.call_id.is_some() && reason != NOT_FOLDED;
-        if self.skipped.len() < NAMED_MAX {
-            let item = (item.name().to_owned(), item.call_id.clone());
-            self.skipped.push(Skipped { item: item.0, call_id: item.1, reason });
-        }
-    }
 }
 
 impl Held<'_> {
@@ -494,33 +385,5 @@ impl Held<'_> {
             counts: *counts,
         };
         audit::record(self.stack, &record).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use switchhook_domain::CallId;
-
-    use super::*;
-
-    /// The messages of the relay may be all that names the call, and a run names only the first items that it skipped.
-    #[test]
-    fn run_remembers_a_call_that_it_left_alone_after_many_other_items() {
-        let mut run: Run = serde_json::from_value(json!({
-            "id": "r-1", "plan_id": "p-1", "verb": "republish", "who": "ada", "reason": "a test", "rate": 50,
-            "state": "unfinished", "started_at": "2026-11-22T15:58:04Z", "updated_at": "2026-11-22T15:58:04Z",
-            "position": 0, "items": 200, "counts": {"done": 0, "unchanged": 0, "skipped": 0}, "skipped": [],
-            "holder": "h",
-        }))
-        .unwrap();
-        let item = |id: &str| PlanItem::of_call(Action::Republish, CallId::new(id));
-        for _ in 0..NAMED_MAX {
-            run.skip(&item("entity:x-pay:pi_1"), NOT_FOLDED.to_owned());
-        }
-        assert!(!run.left_call, "nothing of these items was ever published");
-        run.skip(&item("c1"), "the row cannot be read".to_owned());
-        let stored: Run = serde_json::from_slice(&serde_json::to_vec(&run).unwrap()).unwrap();
-        assert_eq!((stored.left_call, stored.skipped.len()), (true, NAMED_MAX));
     }
 }

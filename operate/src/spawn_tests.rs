@@ -72,6 +72,7 @@ fn every_public_future_can_be_spawned() {
     can_be_spawned(async { republish::failures(&any()).await });
     can_be_spawned(async { republish::plan(&any(), &any(), any(), &mut minutes).await });
     can_be_spawned(async { republish::republish_call(&any(), &any(), &any()).await });
+    can_be_spawned(async { run::check_plan(&any(), &any(), any()).await });
     can_be_spawned(async { run::get(&any(), &any()).await });
     can_be_spawned(async { run::list(&any(), any()).await });
     can_be_spawned(async { run::plan_to_resume(&any(), &any()).await });

@@ -149,7 +149,7 @@ def test_what_can_never_be_read_is_refused_so_that_it_is_not_repeated(sample, tm
         for body in (b"", b"{", b"null", b"[]", b"7", {"id": "call-1/1"}, EVENT | {"id": 7}):
             assert receiver.post(body) == 400, body
         assert receiver.post(EVENT | {"schema_version": 2}) == 422
-        assert receiver.post(b" " * (256 * 1024 + 1)) == 413
+        assert receiver.post(b" " * (1024 * 1024 + 1)) == 413
         assert receiver.post(EVENT) == 200
         receiver.expect(EVENT["id"])
 

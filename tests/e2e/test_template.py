@@ -124,7 +124,7 @@ GRANTS = {
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("InboxTable", "by_received"), index("InboxTable", "by_attention")]),
         (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
         (["dynamodb:DeleteItem"], [INBOX]),
-        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"], [CALLS]),
+        (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [CALLS]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes"], [QUEUE]),
         (["sqs:SendMessage", "sqs:GetQueueAttributes", "sqs:ReceiveMessage", "sqs:ChangeMessageVisibility"], [DLQ]),
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"], [get_att("RepairQueue", "Arn")]),
@@ -135,6 +135,7 @@ GRANTS = {
         (["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"], [CALLS]),
         (["dynamodb:Query"], [index("CallsTable", "by_wake"), index("CallsTable", "by_appointment")]),
         (["dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"], [INBOX]),
+        (["dynamodb:Query"], [index("InboxTable", "by_received")]),
     ],
 }
 
@@ -487,7 +488,10 @@ ENVIRONMENT = {
         "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
         "CALL_RETENTION_DAYS", *API_URLS
     ],
-    "reconciler": ["INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "REPAIR_QUEUE_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS", *API_URLS],
+    "reconciler": [
+        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DLQ_URL", "REPAIR_QUEUE_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
+        "CALL_RETENTION_DAYS", *API_URLS
+    ],
     "api": [
         "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
         "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
@@ -936,8 +940,8 @@ AWS_METRICS = {
 def test_every_metric_of_an_alarm_or_of_the_dashboard_is_counted():
     """If the code renames a metric, its alarm would never fire again, and its line in a graph would be empty."""
     source = (ROOT / "shared" / "aws" / "src" / "telemetry" / "metrics.rs").read_text()
-    own = {(function, name) for function, name in re.findall(r'(?:count|milliseconds)\(\s*"(\w+)",\s*"(\w+)"', source)}
-    by_provider = set(re.findall(r'\(\s*"(\w+)",\s*"(\w+)",\s*"[^"]*",?\s*\)\s*\.by_provider\(\)', source))
+    own = set(re.findall(r'Metric::new\("(\w+)", "(\w+)"\)', source))
+    by_provider = set(re.findall(r'Metric::new\("(\w+)", "(\w+)"\)\.by_provider\(\)', source))
     assert len(by_provider) == source.count(".by_provider()")
     (counted,) = resolve(properties("HttpThrottlesFilter")["MetricTransformations"])
     # A metric filter can take a dimension only from a field of the line.

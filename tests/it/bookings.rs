@@ -671,4 +671,14 @@ async fn row_of_a_booking_is_kept_until_after_its_start() {
     for key in [creation_id(&id).to_string(), format!("dials:{id}")] {
         assert_eq!(expires_at(INBOX_TABLE, key.clone()).await, days(330) - HOUR_S, "{key}");
     }
+    // So are those of a call that is dialled before it is due.
+    receive(&world, &[created("b2", 2, days(300))]).await;
+    let id = call_id(&world, "b2").await.unwrap();
+    let request = Request::post(format!("/call/trigger?id={id}")).body(Bytes::new()).unwrap();
+    assert_eq!(world.send(request).await.0, StatusCode::OK);
+    world.wait(MINUTE * 5).await;
+    assert!(!world.cloud.fake().dials().is_empty());
+    for key in [creation_id(&CallId::new(&id)).to_string(), format!("dials:{id}")] {
+        assert_eq!(expires_at(INBOX_TABLE, key.clone()).await, days(330) - HOUR_S, "{key}");
+    }
 }

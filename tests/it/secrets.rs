@@ -87,7 +87,7 @@ async fn changed_signature_is_accepted_within_ten_seconds() {
     assert_eq!(world.send(signed()).await.0, StatusCode::UNAUTHORIZED);
 }
 
-/// A provider does not send again what is answered 404.
+/// Many providers do not repeat a webhook that is answered 404.
 #[tokio::test(start_paused = true)]
 async fn added_provider_is_accepted_within_ten_seconds() {
     let world = world();

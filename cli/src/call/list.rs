@@ -36,7 +36,7 @@ Exit status: 0 if the calls were listed, 1 if the stack rejected the request, 2 
 
 /// Calls of a page with `--tab`, as on the page Calls.
 const TAB_LIMIT: u8 = 25;
-const LIMIT_MAX: u8 = 100;
+const LIMIT_MAX: i64 = 100;
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -58,7 +58,7 @@ pub(super) struct List {
     #[arg(long, value_name = "TIME")]
     stuck_for: Option<String>,
     /// Maximum number of calls, up to 100
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=LIMIT_MAX))]
     limit: Option<u8>,
     /// Continue from the cursor that a previous list printed
     #[arg(long, value_name = "CURSOR")]
@@ -87,7 +87,7 @@ impl List {
             job: self.job.as_ref().map(job).transpose()?,
             lifecycle: self.lifecycle.clone(),
             provider: self.provider,
-            limit: self.limit.unwrap_or(TAB_LIMIT).clamp(1, LIMIT_MAX).into(),
+            limit: self.limit.unwrap_or(TAB_LIMIT).into(),
             cursor: self.cursor.clone(),
         };
         let connection = self.target.stack.connect()?;

@@ -39,18 +39,19 @@ pub(super) struct Target {
     pub(super) json: bool,
 }
 
-/// Response to a request that changes a call. Its result is not in the audit records yet.
-pub(super) struct Changed {
-    pub(super) answer: Response,
+/// Change of a call whose result is not in the audit records yet.
+#[must_use = "the result of the change is to be recorded"]
+pub(super) struct Unrecorded {
     connection: Connection,
     begun: Begun,
 }
 
-impl Changed {
-    /// Records the result. `call_id` names the call that the request created.
-    pub(super) fn record(self, is_repetition: bool, call_id: Option<&str>) -> Result<(), CallError> {
-        let Self { answer, connection, begun } = self;
-        let counts = match (is_success(&answer), is_repetition) {
+impl Unrecorded {
+    /// Records the result, before anything is printed: the reader of the output may have ended. `call_id` names the call that the request
+    /// created.
+    pub(super) fn record(self, answer: &Response, is_repetition: bool, call_id: Option<&str>) -> Result<(), CallError> {
+        let Self { connection, begun } = self;
+        let counts = match (is_success(answer), is_repetition) {
             (true, false) => Counts { done: 1, ..Counts::default() },
             (true, true) => Counts { unchanged: 1, ..Counts::default() },
             (false, _) => Counts { skipped: 1, ..Counts::default() },
@@ -76,12 +77,12 @@ impl Target {
         path: &str,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
-    ) -> Result<Changed, CallError> {
+    ) -> Result<(Response, Unrecorded), CallError> {
         let connection = self.stack.connect()?;
         let subject = Subject { call_id: call_id.map(str::to_owned), about: None, items: 1 };
         let begun = connection.block_on(audit::begin(&connection.stack, direct, reason, subject))?;
         let answer = connection.api().send(Method::POST, path, headers, body)?;
-        Ok(Changed { answer, connection, begun })
+        Ok((answer, Unrecorded { connection, begun }))
     }
 
     pub(super) fn send<'a>(

@@ -1,6 +1,7 @@
 //! Commands that change a stack without a plan leave audit records, and change nothing without them.
 
 use std::collections::BTreeSet;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use switchhook_operate::audit::Direct;
@@ -80,6 +81,31 @@ fn every_change_without_a_plan_leaves_two_records() {
     assert_eq!(published.count(), records.len());
 }
 
+/// The shell ends the reader of the output as soon as it has read enough.
+#[test]
+fn call_whose_output_nobody_reads_has_a_record_with_its_id() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
+    let unread = |arguments: &[&str]| {
+        let mut command = stack.command(arguments);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the binary starts");
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("it ends").code(), Some(141), "{arguments:?}");
+    };
+    let finished = |verb: &str| {
+        let is_it = |record: &Value| record["verb"] == verb && record["moment"] == "finished";
+        records(&stack).into_iter().find(is_it).unwrap_or_else(|| panic!("no record of {verb} is finished"))
+    };
+    unread(&[&CREATE_CALL[..], &["--due", &due]].concat());
+    let created = finished("create_call");
+    let call_id = created["call_id"].as_str().expect("an id");
+    assert!(stack.get(&format!("/call?id={call_id}")).is_some(), "{created}");
+    assert_eq!(created["counts"]["done"], 1);
+    unread(&["call", "cancel", call_id]);
+    assert_eq!(finished("cancel_call")["counts"]["done"], 1);
+}
+
 /// A record without a result would tell of an interruption.
 #[test]
 fn run_that_fails_or_is_refused_has_a_result_and_one_without_an_answer_has_none() {
@@ -106,8 +132,17 @@ fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
     let scratch = Scratch::new();
     let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
     let refused = stack.switchhook(&["reconcile", "--reason", PERSON]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("may hold a phone number"), "{}", text(&refused.stderr));
+    let (code, errors) = (refused.status.code(), text(&refused.stderr));
+    assert!(
+        code == Some(3) && errors.starts_with("switchhook: refused: the reason may hold a phone number"),
+        "{errors}"
+    );
+    let created = stack.switchhook(&[&CREATE_CALL[..], &["--reason", PERSON]].concat());
+    assert_eq!(created.status.code(), Some(3), "{}", text(&created.stderr));
+    let file = scratch.0.join("one.csv");
+    std::fs::write(&file, "provider,from,to\nretell,+442079460018,+447700900124\n").expect("a file");
+    let imported = ["call", "import", file.to_str().expect("UTF-8"), "--reason", PERSON];
+    assert_eq!(stack.switchhook(&imported).status.code(), Some(3));
     assert!(records(&stack).is_empty(), "nothing was done");
     let unknown = stack.switchhook(&["call", "cancel", PERSON]);
     assert_eq!(unknown.status.code(), Some(1));

@@ -294,8 +294,12 @@ fn whole_payload_is_shown_for_a_reason_and_recorded() {
     until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
     let without = stack.switchhook(&["event", "show", ENDED, "--body"]);
     assert_eq!(without.status.code(), Some(2), "{}", text(&without.stderr));
-    let blank = stack.switchhook(&["event", "show", ENDED, "--body", "--reason", " "]);
-    assert_eq!((blank.status.code(), text(&blank.stdout)), (Some(2), String::new()));
+    for (reason, part) in [(" ", "a reason is needed"), ("call 447700900123", "may hold a phone number")] {
+        let refused = stack.switchhook(&["event", "show", ENDED, "--body", "--reason", reason]);
+        assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(3), String::new()));
+        let errors = text(&refused.stderr);
+        assert!(errors.starts_with("switchhook: refused: ") && errors.contains(part), "{errors}");
+    }
     let nobody = stack.switchhook(&["event", "show", "retell:x", "--body", "--reason", "ticket 812"]);
     assert_eq!(nobody.status.code(), Some(1));
 

@@ -223,6 +223,15 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["call", "show", "c"], "--to"),
         (&["call", "show", "c", "--to", "h"], "not a URL"),
         (&["call", "list", "--limit", "many", "--to", "http://h"], "--limit"),
+        (&["call", "list", "--limit", "0", "--to", "http://h"], "0 is not in 1..=100"),
+        (&["call", "list", "--limit", "101", "--tab", "recent", "--to", "http://h"], "101 is not in 1..=100"),
+        (&["call", "show", "", "--to", "http://h"], "a value is required"),
+        (&["show", "", "--to", "http://h"], "a value is required"),
+        (&["verify", "", "--to", "http://h"], "a value is required"),
+        (&["forget", "--call", "", "--to", "http://h"], "a value is required"),
+        (&["forget", "--number", "", "--to", "http://h"], "is no phone number"),
+        (&["forget", "--number", "Zoe", "--to", "http://h"], "is no phone number"),
+        (&["forget", "--number", "sip:desk@example.com", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["call", "create", "--provider", "retell", "--to", "http://h"], "--from-number"),
         (&[&CREATE[..], &["--provider", "nobody"]].concat(), "unknown provider"),
         (&[&CREATE[..], &["--provider", "retell", "--window", "London"]].concat(), "not a window such as"),
@@ -250,6 +259,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["verify", "c", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["check", "--to", "http://127.0.0.1:1", "--clean-up", "appointment:1"], "not the id of a check"),
         (&["check", "--timeout", "soon"], "not a time such as"),
+        (&["check", "--webhook-url", "foo", "--to", "http://127.0.0.1:1"], "\"foo\" is not a URL"),
         (&["dlq"], "Usage"),
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
         (&["quarantine", "reprocess", "--provider", "nobody"], PROVIDERS),
@@ -280,6 +290,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["verify", "--appointment", "a", "--plan", "p"], "'--appointment <ID>' cannot be used with '--plan"),
         (&["verify", "--since", "1h", "--plan", "p"], "'--since <TIME>' cannot be used with '--plan"),
         (&["verify", "--repair", "--plan", "p"], "'--repair' cannot be used with '--plan"),
+        (&["verify", "--since", "1h", "--yes", "--reason", "r", "--to", "http://127.0.0.1:1"], "--repair"),
         (&["replay", "--max", "1", "--plan", "p"], "'--max <N>' cannot be used with '--plan"),
         (&["recover", "copy", "--max", "1", "--plan", "p"], "'--max <N>' cannot be used with '--plan"),
         (&["simulate", "--events-per-day", "1e6,0"], "not a number from 1 to 1000000000000"),
@@ -296,6 +307,29 @@ fn arguments_that_make_no_sense_are_refused() {
         let errors = text(&output.stderr);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{arguments:?}: {errors}");
         assert!(errors.contains(part), "{arguments:?}: {part} is not in {errors}");
+    }
+}
+
+/// A search would take minutes. There is no stack, so nothing is searched.
+#[test]
+fn run_without_a_right_reason_is_refused_before_a_search() {
+    for command in [
+        &["forget", "--call", "c"][..],
+        &["replay", "--since", "1h"],
+        &["republish", "--since", "1h"],
+        &["verify", "--since", "1h", "--repair"],
+        &["recover", "copy", "--calls-from", "t"],
+        &["dlq", "redrive", "--all"],
+    ] {
+        for (reason, part) in
+            [(&[][..], "a reason is needed"), (&["--reason", "call +447700900123"], "may hold a phone number")]
+        {
+            let nowhere = ["--yes", "--to", "http://127.0.0.1:1"];
+            let output = switchhook(&[command, &nowhere, reason].concat());
+            let errors = text(&output.stderr);
+            assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), String::new()), "{command:?}: {errors}");
+            assert!(errors.starts_with("switchhook: refused: ") && errors.contains(part), "{command:?}: {errors}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, without_choice};
 
@@ -216,6 +216,10 @@ fn import_that_failed_in_its_second_batch_goes_on_without_doubles() {
     let (code, _, errors) = to(&loses_the_second_answer(&stack.url));
     assert_eq!(code, Some(2));
     assert!(errors.contains(&format!("100 of {ROWS} rows are done; run the same command again")), "{errors}");
+    let records = text(&stack.switchhook(&["audit", "list", "--json"]).stdout);
+    let records: Value = serde_json::from_str(&records).expect("one JSON object");
+    let finished = records["records"].as_array().expect("records").iter().find(|record| record["moment"] == "finished");
+    assert_eq!(finished.expect("a result")["counts"], json!({"done": 100, "unchanged": 0, "skipped": ROWS - 100}));
     let (code, out, errors) = to(&stack.url);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     assert_eq!(out, format!("{}: 30 calls created, 200 created before\n", file.display()));
@@ -228,7 +232,8 @@ fn loses_the_second_answer(stack: &str) -> String {
     let (own, stack) = (proxy.clone(), stack.trim_start_matches("http://").trim_end_matches('/').to_owned());
     std::thread::spawn(move || {
         let mut batches = 0;
-        while batches < 2 {
+        // The requests of the audit record follow.
+        loop {
             let (mut client, _) = listener.accept().expect("a connection");
             let (head, body) = read_request(&mut client);
             let head = head.replace(&own, &stack).replacen("\r\n", "\r\nconnection: close\r\n", 1);
@@ -236,8 +241,9 @@ fn loses_the_second_answer(stack: &str) -> String {
             upstream.write_all(&[head.as_bytes(), &body].concat()).expect("the request is sent");
             let mut answer = Vec::new();
             upstream.read_to_end(&mut answer).expect("the stack answers");
-            batches += usize::from(head.starts_with("POST /calls/batch"));
-            if batches > 1 {
+            let is_batch = head.starts_with("POST /calls/batch");
+            batches += usize::from(is_batch);
+            if is_batch && batches > 1 {
                 answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec();
             }
             client.write_all(&answer).expect("the answer is sent");

@@ -282,7 +282,7 @@ fn providers_file_is_checked_compared_and_stored() {
     let (code, printed, errors) = put(rotated, &["--yes"]);
     assert_eq!(code, Some(0), "{errors}");
     assert!(
-        printed.ends_with("stored the webhook keys; running functions use them within five minutes\n"),
+        printed.ends_with("stored the webhook keys; running functions use them within five minutes, and a new webhook key within ten seconds\n"),
         "{printed}"
     );
     assert!(listed().contains("configured  2 keys, places no calls"), "{}", listed());
@@ -296,7 +296,8 @@ fn providers_file_is_checked_compared_and_stored() {
     let (_, printed, errors) = put(vapi, &["--replace", "--yes"]);
     let expected = "generic: webhook keys removed\nretell: webhook keys removed, dial account removed\n\
                     vapi: webhook keys added, dial account added\n\
-                    stored the webhook keys and the dial accounts; running functions use them within five minutes\n";
+                    stored the webhook keys and the dial accounts; running functions use them within five minutes, and a new webhook key within ten \
+                    seconds\n";
     assert_eq!(printed, expected);
     assert!(errors.contains("vapi has an account, but no rate in DialRates: its calls wait"), "{errors}");
 
@@ -320,7 +321,7 @@ fn file_that_is_too_large_for_a_secret_is_refused_before_anything_is_stored() {
     for options in [&[][..], &["--yes"], &["--yes", "--replace"]] {
         let output = stack.switchhook(&[&["providers", "put", path.to_str().expect("UTF-8")], options].concat());
         let errors = text(&output.stderr);
-        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{errors}");
+        assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(3), ""), "{errors}");
         let is_told = errors.contains("the secret of the webhook keys would have 65")
             && errors.contains("Secrets Manager stores at most 65536: shorten its entries");
         assert!(is_told && !errors.contains("hunter2"), "{errors}");
@@ -342,7 +343,8 @@ fn secret_that_is_no_object_is_only_replaced_as_a_whole() {
     let file = scratch.providers();
     let put = ["providers", "put", file.to_str().expect("UTF-8"), "--yes"];
     let output = stack.switchhook(&put);
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("refused: the secret of the"), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("add --replace"), "{}", text(&output.stderr));
     let output = stack.switchhook(&[&put[..], &["--replace"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

@@ -12,8 +12,7 @@ use switchhook_operate::stack::Stack;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::pages::plan::counted;
-use crate::parts;
+use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::text::short_duration;
 

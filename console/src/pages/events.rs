@@ -14,8 +14,7 @@ use switchhook_operate::selection::refuse_empty_span;
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::calls::{choice, provider_names};
-use crate::pages::plan::counted;
-use crate::parts;
+use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::text::short_duration;
 

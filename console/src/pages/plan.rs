@@ -11,6 +11,8 @@
 //!
 //! Other pages write such a form with [`button`].
 
+mod effects;
+
 use std::fmt;
 
 use axum::Extension;
@@ -22,9 +24,7 @@ use maud::{Markup, html};
 use switchhook_domain::EventId;
 use switchhook_operate::dead_letters::{self, LetterFilter};
 use switchhook_operate::mask::Masker;
-use switchhook_operate::plan::{
-    CallSummary, EFFECTS_MAX, Effect, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Subject, Verb,
-};
+use switchhook_operate::plan::{EFFECTS_MAX, ITEMS_MAX_DEFAULT, Plan, PlanId, Skipped, Subject, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::replay::{self, ReplayFilter};
 use switchhook_operate::republish::{self, RepublishFilter};
@@ -35,14 +35,13 @@ use switchhook_operate::{Error, Refusal, Stack};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::parts;
+use crate::pages::plan::effects::{effects, summary};
+use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::session::Session;
 
 /// Purpose of the token in forms that make a plan.
 const PLAN_FORM: &str = "plan";
-/// Effects that are visible at once. The others can be unfolded.
-const EFFECTS_SHOWN: usize = 50;
 
 /// Kind of a plan that a page asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,80 +336,6 @@ fn title(plan: &Plan) -> String {
         of.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| counted(count, noun)).collect();
     let of = if of.is_empty() { String::new() } else { format!(" of {}", of.join(" and ")) };
     format!("{does} {}{of}", counted(items, what))
-}
-
-/// Returns a number with its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
-}
-
-fn summary(plan: &Plan) -> Markup {
-    let changed = plan.effects.iter().filter(|effect| effect.before != effect.after).count();
-    let bookings = plan.effects_on(Subject::Booking);
-    let blocked = plan.effects.iter().filter(|effect| effect.blocks_number).count();
-    let rate = usize::try_from(RATE_DEFAULT).unwrap_or(1);
-    html! {
-        dl.facts {
-            div { dt { "Items" } dd { (plan.items.len()) } }
-            @if changed > 0 || bookings == 0 { div { dt { "Calls that change" } dd { (changed) } } }
-            @if bookings > 0 { div { dt { "Bookings that schedule a call" } dd { (bookings) } } }
-            div { dt { "Domain events" } dd { (plan.domain_events) @if plan.corrections > 0 { ", corrections " (plan.corrections) } } }
-            div class=[(plan.phones > 0).then_some("danger")] { dt { "Phones that could ring" } dd { (plan.phones) } }
-            @if blocked > 0 { div { dt { "Numbers blocked, if BlockOnRequest is on" } dd { (blocked) } } }
-            div { dt { "Cost" } dd { "about $" (format!("{:.5}", plan.cost.dollars)) ", " (plan.cost.requests) " requests" } }
-            div { dt { "Time" } dd { "about " (counted(plan.items.len().div_ceil(rate), "second")) " at " (rate) " a second" } }
-        }
-    }
-}
-
-fn effects(plan: &Plan) -> Markup {
-    let (shown, more) = plan.effects.split_at(plan.effects.len().min(EFFECTS_SHOWN));
-    let has_bookings = plan.effects_on(Subject::Booking) > 0;
-    let (what, all, caption) = match has_bookings {
-        true => ("Call or booking", "calls and bookings", "Calls and bookings before and after the run"),
-        false => ("Call", "calls", "Calls before and after the run"),
-    };
-    html! {
-        (effects_table(caption, what, shown))
-        @if !more.is_empty() {
-            details { summary { (more.len()) " more " (all) } (effects_table(&format!("More {all} before and after the run"), what, more)) }
-        }
-    }
-}
-
-fn effects_table(caption: &str, what: &str, effects: &[Effect]) -> Markup {
-    html! {
-        table.effects {
-            caption.hidden { (caption) }
-            (parts::columns(&[what, "Before", "After", "Announces", "Could ring?"]))
-            tbody {
-                @for effect in effects {
-                    tr {
-                        @match effect.about {
-                            Subject::Call => {
-                                td data-label=(what) { (parts::call_link(effect.call_id.as_str())) }
-                                td data-label="Before" { (state(effect.before.as_ref())) }
-                                td data-label="After" {
-                                    @if effect.before == effect.after { span.muted { "the same" } } @else { strong { (state(effect.after.as_ref())) } }
-                                }
-                            }
-                            Subject::Booking => {
-                                td data-label=(what) { "booking " span.id { (parts::foreign(effect.call_id.as_str())) } }
-                                td data-label="Before" { span.muted { "-" } }
-                                td data-label="After" { strong { "schedules its call" } }
-                            }
-                        }
-                        td data-label="Announces" title=(effect.announces.join(", ")) { (effect.announces.len()) }
-                        td data-label="Could ring?" { @if effect.could_ring { strong.act { "yes" } } @else { "no" } }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn state(summary: Option<&CallSummary>) -> Markup {
-    html! { @if let Some(summary) = summary { (summary.to_string()) } @else { span.muted { "no call" } } }
 }
 
 /// Items that the plan leaves out, with the reasons.

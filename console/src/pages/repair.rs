@@ -14,8 +14,8 @@ use switchhook_operate::{Error, Stack};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::pages::plan::{Kind, button, counted};
-use crate::parts;
+use crate::pages::plan::{Kind, button};
+use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::session::Session;
 use crate::text::{short_id, visible};

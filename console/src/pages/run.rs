@@ -15,8 +15,8 @@ use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunState};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
-use crate::pages::plan::{self, RefusedForm, counted, is_run_here, page_of, refuse_form, run_form_purpose};
-use crate::parts;
+use crate::pages::plan::{self, RefusedForm, is_run_here, page_of, refuse_form, run_form_purpose};
+use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::runs::{Choices, Stage};
 use crate::session::Session;

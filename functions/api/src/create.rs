@@ -6,7 +6,8 @@
 //! request.
 //!
 //! **The request is recorded in the inbox before the row is written.** So a row that was lost can be rebuilt, and a repetition of the
-//! request rebuilds it, with every dial that the inbox records. It never makes a second call. Equal requests of one batch make one
+//! request rebuilds it, with every dial that the inbox records. It never makes a second call. The dialer holds the call until the events that
+//! the inbox holds of it are folded again. If they are too old to be found at once, the row is not rebuilt. Equal requests of one batch make one
 //! call too, and those after the first are answered as repetitions.
 //!
 //! **A repetition of a request whose person was forgotten is refused.** The erased record in the inbox decides, also if the row was
@@ -234,14 +235,20 @@ impl Api {
         })
     }
 
-    /// Returns the row of a call whose creation is recorded, if the row was lost or never written. `None` if it is there.
-    async fn rebuild(&self, creation: &CallCreation) -> Result<Option<Transition>, Error> {
+    /// Returns the row of a call whose creation is recorded, if the row was lost or never written. `None` if it is there. The events that the row
+    /// lacks wait, so that it is not dialled before they are folded.
+    pub(crate) async fn rebuild(&self, creation: &CallCreation) -> Result<Option<Transition>, Error> {
         let row = self.calls.get_call(&creation.call.call_id).await?;
         if row.as_ref().is_some_and(|row| row.plan.is_some()) {
             return Ok(None);
         }
         let records = self.inbox.dial_records(&creation.call.call_id).await?;
-        Ok(Call::rebuild(row.as_ref(), Some(creation), &records, &self.policy, self.clock.now()))
+        let now = self.clock.now();
+        let rebuilt = Call::rebuild(row.as_ref(), Some(creation), &records, &self.policy, now);
+        if let Some(rebuilt) = &rebuilt {
+            self.inbox.await_events_of_rebuilt(&rebuilt.call, now).await?;
+        }
+        Ok(rebuilt)
     }
 
     fn random_call_id(&self) -> Result<CallId, RequestError> {

@@ -144,7 +144,13 @@ impl Api {
 
     async fn cancel(&self, id: &CallId) -> Result<Answer, RequestError> {
         for _ in 0..RACES_MAX {
-            let call = self.call(id).await?;
+            let Some(call) = self.find(id).await? else {
+                match self.cancel_lost(id).await? {
+                    Some(call) if call.job == Job::Canceled => return Ok(Answer::with_call("canceled", &call)),
+                    Some(call) => return cannot_cancel(&call),
+                    None => continue,
+                }
+            };
             let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else {
                 if call.job == Job::Canceled {
                     self.record_cancellation(&call).await?;
@@ -160,6 +166,20 @@ impl Api {
             }
         }
         Err(RequestError::Storage(Error::Contended(RACES_MAX)))
+    }
+
+    /// Cancels a call whose row was lost: records the cancellation, and brings the row back. A dial that the inbox records goes on, and is the last one.
+    /// `None` if the row is there again.
+    async fn cancel_lost(&self, id: &CallId) -> Result<Option<Call>, RequestError> {
+        let Some(creation) = self.inbox.creation(id).await? else { return Err(RequestError::unknown_id()) };
+        let due_at = Some(creation.call.plan.due_at);
+        // Before the row comes back, so that nobody is called although it cannot be rebuilt.
+        self.inbox.record_cancellation(id, StopReason::CanceledByUser, due_at, self.clock.now()).await?;
+        let Some(rebuilt) = self.rebuild(&creation).await? else { return Ok(None) };
+        Ok(match self.calls.store(&rebuilt, self.call_retention).await? {
+            StoreOutcome::Committed => Some(rebuilt.call),
+            StoreOutcome::LostRace => None,
+        })
     }
 
     /// Records in the inbox that the user canceled a call. So the call stays canceled if its row is lost.

@@ -2,7 +2,8 @@
 //!
 //! **Every step can be repeated.** The row says that its calls do not agree yet, from the fold until all steps are done. A consumer
 //! that dies between leaves it so: the next delivery, or the sweep, repeats the steps. A call is created as the API creates one, under
-//! an id that the booking gives. So a repetition finds the call, whoever created it.
+//! an id that the booking gives. So a repetition finds the call, whoever created it. If the row of the call was lost, it is rebuilt, and the dialer
+//! holds the call until its events are folded again. If they are too old to be found at once, the event of the booking fails.
 //!
 //! **If a booking is moved while its call is under way, the call for the new start waits.** Otherwise both would ring at once.
 
@@ -136,7 +137,11 @@ impl Consumer {
                 Some(row) if row.plan.is_some() => row.resume(not_before, &self.policy, now),
                 Some(_) | None => {
                     let records = self.inbox.dial_records(&call_id).await?;
-                    Call::rebuild(row.as_ref(), Some(&creation), &records, &self.policy, now)
+                    let rebuilt = Call::rebuild(row.as_ref(), Some(&creation), &records, &self.policy, now);
+                    if let Some(rebuilt) = &rebuilt {
+                        self.inbox.await_events_of_rebuilt(&rebuilt.call, now).await?;
+                    }
+                    rebuilt
                 }
             };
             let Some(transition) = transition else { return Ok(Ok(false)) };

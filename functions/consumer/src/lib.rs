@@ -127,10 +127,10 @@ type Counts = Vec<(&'static str, u64)>;
 impl Consumer {
     /// Folds a batch. Reports the messages that SQS must deliver again.
     pub async fn handle(&self, batch: SqsEvent) -> SqsBatchResponse {
-        let mut messages: BTreeMap<&str, Vec<SqsMessage>> = BTreeMap::new();
-        for message in &batch.records {
-            let group = message.attributes.get("MessageGroupId").map_or("", String::as_str);
-            messages.entry(group).or_default().push(message.clone());
+        let mut messages: BTreeMap<String, Vec<SqsMessage>> = BTreeMap::new();
+        for message in batch.records {
+            let group = message.attributes.get("MessageGroupId").cloned().unwrap_or_default();
+            messages.entry(group).or_default().push(message);
         }
         let invoked_at = self.clock.now();
         let groups: Vec<Group> = messages.into_values().map(Group::of).collect();
@@ -239,7 +239,7 @@ impl Consumer {
         // If the id turns out to be an alias, Switchhook's own events are refused: they concern the call that became the alias.
         let mut refused: Vec<&Message> = Vec::new();
         let mut events: Vec<ProviderEvent> = messages.iter().map(|message| message.event.clone()).collect();
-        let mut of_refused_writes: Vec<(EventId, Timestamp)> = Vec::new();
+        let mut refused_at: Vec<Timestamp> = Vec::new();
         let started = self.clock.now();
         for race in 0..RACES_MAX {
             let now = self.clock.now();
@@ -273,19 +273,16 @@ impl Consumer {
                 }
                 (_, _) => (fold(call.as_ref(), &events, &self.policy, now), Vec::new()),
             };
-            let added = added(&read, call.as_ref(), &folded);
-            let added = added.into_iter().map(|event| (event, FoldOutcome::Folded));
-            let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.clone());
+            let added = added(&read, call.as_ref(), &folded).into_iter();
+            let added: Vec<(&ProviderEvent, FoldOutcome)> = added.map(|event| (event, FoldOutcome::Folded)).collect();
+            let outcomes = events.iter().zip(folded.outcomes.iter().copied()).chain(added.iter().copied());
             let next = folded.transition.as_ref().map(|transition| &transition.call);
             self.block_numbers(call.as_ref(), next, outcomes, now).await?;
             if let Some(transition) = &folded.transition {
                 match self.calls.store(transition, self.call_retention).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
-                        let folded = events.iter().zip(&folded.outcomes);
-                        let folded = folded.filter(|(_, outcome)| **outcome == FoldOutcome::Folded);
-                        let folded = folded.map(|(event, _)| event).chain(added.map(|(event, _)| event));
-                        of_refused_writes.extend(folded.map(|event| (event.event_id.clone(), now)));
+                        refused_at.push(now);
                         tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;
                         continue;
                     }
@@ -297,7 +294,7 @@ impl Consumer {
             outcomes.extend(added);
             self.note_unfolded(&outcomes, now).await?;
             let (before, after) = (call.as_ref(), folded.transition.as_ref().map(|transition| &transition.call));
-            let new = folded_events(&outcomes, &read, before, &of_refused_writes);
+            let new = folded_events(&outcomes, &read, before, &refused_at);
             self.note_dials(after.or(before), &new, now).await;
             let late = events.iter().chain(&read);
             self.erase_late_events(after.or(before).and_then(|call| call.forgotten_at), late).await?;

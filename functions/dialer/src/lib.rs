@@ -52,8 +52,8 @@ use switchhook_providers::{
 };
 
 use crate::outcome::{
-    ACCOUNT_DISABLED, ACCOUNTS_UNREAD, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes,
-    UNCLEAR_ANSWER, pause_after, signal,
+    ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
+    pause_after, signal,
 };
 use crate::repeated::repeated;
 
@@ -243,8 +243,7 @@ impl Dialer {
             return Ok(give_up(StopReason::TooLate));
         }
         if accounts.is_unread() {
-            let release = call.postpone(token, now.plus(backoff()), &self.policy, now);
-            let release = release.map(|release| release.because(ACCOUNTS_UNREAD));
+            let release = call.await_accounts(token, now.plus(backoff()), &self.policy, now);
             return Ok(release.map_or(NextStep::ClaimLost, NextStep::AwaitAccounts));
         }
         if claim.place.is_some_and(|place| place.is_missed(now)) {
@@ -336,7 +335,7 @@ impl Dialer {
             self.note(provider, &call.call_id, signal).await;
             return self.withdraw(call, dial_key, cause, None).await;
         };
-        match self.inbox.record_dial(&call.call_id, &record, self.clock.now()).await {
+        match self.inbox.record_dial(&call.call_id, &record, plan.due_at, self.clock.now()).await {
             Ok(inbox::DialRecordOutcome::Recorded) => {}
             Ok(inbox::DialRecordOutcome::Refused(records)) => {
                 return self.recall(call, attempt, dial_key, records).await;

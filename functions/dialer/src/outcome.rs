@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use switchhook_aws::provider::SendError;
-use switchhook_domain::{DialFailure, DialSignal, DialStarted, PhoneNumber, StopReason, Timestamp, Transition};
+use switchhook_domain::{
+    ACCOUNTS_UNREAD, DialFailure, DialSignal, DialStarted, PhoneNumber, StopReason, Timestamp, Transition,
+};
 use switchhook_providers::DialAnswer;
 
 /// Longest delay after a refusal that may be because of one of the numbers. An operator may meanwhile have made calls to it possible.
@@ -19,8 +21,6 @@ pub(crate) const EVENTS_RECEIVED: &str = "events_received";
 pub(crate) const NOT_CONFIGURED: &str = "not_configured";
 /// The stored account of the provider cannot be read.
 pub(crate) const ACCOUNT_DISABLED: &str = "account_disabled";
-/// The dialer could not get the accounts.
-pub(crate) const ACCOUNTS_UNREAD: &str = "accounts_unread";
 
 /// Result of working on one claim. The texts are causes for the log.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,8 +15,9 @@ use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
 use crate::repeated::{repeated, repeated_within};
 use crate::{Dialer, RACES_MAX, backoff};
 
-/// Time after which the dialer no longer tries to delete the record of a dial. It is shorter than the SDK's timeout: if the table does not
-/// answer, the time that is left belongs to the withdrawal of the dial.
+/// Time after which the dialer no longer tries to delete the record of a dial. It is shorter than the SDK's timeout: a table that does not
+/// answer gets one request. The time that is left is for the event that withdraws the dial. It goes to the same table, which may answer again
+/// by then. If it does not, the dial stays in doubt, and the reconciler looks it up.
 const DELETE_TIME: Duration = Duration::from_secs(2);
 
 impl Dialer {

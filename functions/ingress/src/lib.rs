@@ -6,8 +6,8 @@
 //! configured answer.
 //!
 //! The order of checks is fixed: edge, provider, source address, body size, signature, content. A rejected request costs no AWS
-//! call, with one exception. If the provider has no entry, or its entry accepts neither the source address nor the signature, the webhook
-//! keys are read again, at most once in ten seconds.
+//! call, with one exception. If the provider has no entry, or its entry refuses the source address or the signature, the webhook keys are
+//! read again, at most once in ten seconds.
 
 mod answer;
 
@@ -137,7 +137,8 @@ impl Ingress {
         let (provider, mut config) = match admit(&keys, context, request.headers(), notes) {
             Ok(admitted) => admitted,
             Err(answer) => {
-                // Somebody may have added the provider, or a source address, a moment ago. Providers repeat neither a 404 nor a 403.
+                // Somebody may have added the provider, or a source address, a moment ago. Many providers do not repeat a webhook that is
+                // answered 404 or 403.
                 let may_be_new = context.provider.is_some() && answer.may_be_of_new_entry();
                 added_keys = if may_be_new { self.webhook_keys.after_rejection(now).await } else { None };
                 let Some(added) = &added_keys else { return Ok(answer) };
@@ -344,6 +345,7 @@ impl Ingress {
             ("conflicting_body", u64::from(is_conflict)),
             ("unsigned", u64::from(notes.unsigned)),
             ("reserved_call_id", u64::from(notes.read.reserved_call_id)),
+            ("no_call_id", u64::from(notes.read.no_call_id)),
             ("unknown_value", u64::from(notes.read.unknown_value.is_some())),
             ("question_fallback", u64::from(fallback.is_some())),
         ];

@@ -4,9 +4,10 @@
 //! work it hands to workers, which are invocations of the same function by the repair queue. They get the calls and the events that are too
 //! many for the run, the providers' lists of calls, and the rest of the drift check.
 //!
-//! **It never writes a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
+//! **It never decides a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
-//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived.
+//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. It writes the state of a row in one case
+//! only, as the dialer does: the row has a dial that was never sent, and gets back what the inbox records.
 //!
 //! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
 //! keeps failing. The same call is looked up less and less often.
@@ -74,6 +75,8 @@ pub struct Config {
     pub shards: Shards,
     pub inbox_retention: Duration,
     pub calls_table: String,
+    pub index_numbers: bool,
+    pub call_retention: Duration,
     pub queue_url: String,
     pub dlq_url: String,
     pub repair_queue_url: String,
@@ -96,6 +99,8 @@ impl Config {
             shards: environment.shards(),
             inbox_retention: environment.days("INBOX_RETENTION_DAYS"),
             calls_table: environment.text("CALLS_TABLE"),
+            index_numbers: environment.flag("INDEX_NUMBERS"),
+            call_retention: environment.days("CALL_RETENTION_DAYS"),
             queue_url: environment.text("QUEUE_URL"),
             dlq_url: environment.text("DLQ_URL"),
             repair_queue_url: environment.text("REPAIR_QUEUE_URL"),

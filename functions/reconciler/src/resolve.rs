@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use switchhook_aws::Error;
-use switchhook_domain::{ALIVE_MAX, AttemptRecord, AttemptState, Call, Timestamp};
+use switchhook_aws::calls::StoreOutcome;
+use switchhook_domain::{ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, Timestamp};
 
 use crate::findings::{StoredEnding, StoredId};
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
@@ -25,7 +26,7 @@ pub(crate) const UNFOLDED_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// Result of handling one attempt.
 pub(crate) enum Resolution {
-    /// The result of a lookup is in the inbox as an event.
+    /// The result of a lookup is in the inbox as an event, or the inbox held events that the call lacks.
     Stored { is_new: bool },
     /// The inactivity timeout has passed, and the lookup found nothing new.
     DeadlinePassed,
@@ -37,72 +38,13 @@ pub(crate) enum Resolution {
     Unanswered { since: Timestamp, retry_at: Timestamp },
     /// There was no lookup: the run has no time or no requests left.
     OverBudget,
+    /// The row had a dial that was never sent. It has the recorded one now, and the call is due at once.
+    DialRestored,
 }
 
 impl Reconciler {
-    /// Looks up an attempt whose inactivity timeout has passed. If it is in doubt and not found, looks up the dial that the inbox records too.
+    /// Looks up an attempt whose inactivity timeout has passed.
     pub(crate) async fn resolve_overdue(
-        &self,
-        call: &Call,
-        attempt: &AttemptState,
-        urgency: Urgency,
-        lookups: &Lookups<'_>,
-        now: Timestamp,
-        trace_id: &str,
-    ) -> Result<Resolution, Error> {
-        let resolution = self.ask_about_overdue(call, attempt, urgency, lookups, now, trace_id).await?;
-        let record = call.attempt_records.get(attempt.index);
-        match self.with_recorded_dial(call, record, &resolution, now).await? {
-            Some(recorded) => self.ask_about_overdue(&recorded, attempt, urgency, lookups, now, trace_id).await,
-            None => Ok(resolution),
-        }
-    }
-
-    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed. If it is not found, looks up the dial
-    /// that the inbox records too.
-    pub(crate) async fn resolve_doubt(
-        &self,
-        call: &Call,
-        record: &AttemptRecord,
-        dialled_at: Timestamp,
-        lookups: &Lookups<'_>,
-        now: Timestamp,
-        trace_id: &str,
-    ) -> Result<Resolution, Error> {
-        let resolution = self.ask_about_doubt(call, record, dialled_at, lookups, now, trace_id).await?;
-        let Some(recorded) = self.with_recorded_dial(call, Some(record), &resolution, now).await? else {
-            return Ok(resolution);
-        };
-        let dial = recorded.attempt_records.iter().find(|other| other.key == record.key);
-        match dial.and_then(|dial| Some((dial, dial.dialled_at?))) {
-            Some((dial, dialled_at)) => self.ask_about_doubt(&recorded, dial, dialled_at, lookups, now, trace_id).await,
-            None => Ok(resolution),
-        }
-    }
-
-    /// Returns the call with the recorded dial of an attempt in doubt, if the provider does not have the dial of the row. `None` if the inbox
-    /// records no other dial of the attempt.
-    ///
-    /// **A recorded dial of another key shows that the dial of the row was never sent.** The inbox refused to record it, and the dialer died
-    /// before the row got the recorded one back. That one may have rung, so it is looked up before the attempt is withdrawn. A missing record
-    /// proves nothing, because records expire.
-    async fn with_recorded_dial(
-        &self,
-        call: &Call,
-        record: Option<&AttemptRecord>,
-        resolution: &Resolution,
-        now: Timestamp,
-    ) -> Result<Option<Call>, Error> {
-        let is_not_found = matches!(resolution, Resolution::NotFound);
-        let in_doubt = record.filter(|record| is_not_found && call.in_doubt().contains(record));
-        let Some(attempt) = in_doubt.and_then(|record| record.key.as_ref()) else { return Ok(None) };
-        let mut records = self.inbox.dial_records(&call.call_id).await?;
-        records.dials.retain(|dial| dial.attempt == *attempt);
-        records.canceled = None;
-        Ok(Call::rebuild(Some(call), None, &records, &self.policy, now).map(|rebuilt| rebuilt.call))
-    }
-
-    async fn ask_about_overdue(
         &self,
         call: &Call,
         attempt: &AttemptState,
@@ -164,7 +106,8 @@ impl Reconciler {
         }
     }
 
-    async fn ask_about_doubt(
+    /// Looks up a dial that got no answer from the provider, before its inactivity timeout has passed.
+    pub(crate) async fn resolve_doubt(
         &self,
         call: &Call,
         record: &AttemptRecord,
@@ -249,6 +192,58 @@ impl Reconciler {
             | LookupOutcome::RetryLater
             | LookupOutcome::Failing
             | LookupOutcome::OverBudget => Ok(undecided),
+        }
+    }
+
+    /// Keeps a doubt open if the inbox knows more about the dial than the row. Call this with every resolution, before it is carried out.
+    pub(crate) async fn unless_inbox_knows_more(
+        &self,
+        call: &Call,
+        record: Option<&AttemptRecord>,
+        resolution: Resolution,
+        now: Timestamp,
+    ) -> Result<Resolution, Error> {
+        let is_not_found = matches!(resolution, Resolution::NotFound);
+        let ends_doubt = is_not_found || matches!(resolution, Resolution::DeadlinePassed);
+        let in_doubt = record.filter(|record| ends_doubt && call.in_doubt().contains(record));
+        let Some(attempt) = in_doubt.and_then(|record| record.key.as_ref()) else { return Ok(resolution) };
+        if self.restore_dial(call, now).await? {
+            return Ok(Resolution::DialRestored);
+        }
+        if is_not_found && self.awaits_missing_events(call, attempt, now).await? {
+            return Ok(Resolution::Stored { is_new: false });
+        }
+        Ok(resolution)
+    }
+
+    /// Stores the call with the dials that the inbox records and the row lacks. Returns false if it lacks none.
+    ///
+    /// **A recorded dial of another key shows that the dial of the row was never sent.** The inbox refused to record it, and the dialer died
+    /// before the row got the recorded one back. That one may have rung, so it is looked up before the doubt ends. A missing record
+    /// proves nothing, because records expire.
+    async fn restore_dial(&self, call: &Call, now: Timestamp) -> Result<bool, Error> {
+        let records = self.inbox.dial_records(&call.call_id).await?;
+        let Some(rebuilt) = Call::rebuild(Some(call), None, &records, &self.policy, now) else { return Ok(false) };
+        match self.calls.store(&rebuilt, self.call_retention).await? {
+            // If another writer came first, the call is still due, and the next run reads the records again.
+            StoreOutcome::Committed | StoreOutcome::LostRace => Ok(true),
+        }
+    }
+
+    /// Makes events of the call that the inbox holds and the row lacks wait for the consumer. Returns true if "not found" does not count yet.
+    ///
+    /// **The row may have been restored or rebuilt, and have lost the events that tell of the dial.** The provider may have deleted its call since. Events
+    /// that are retried or dead letters already put nothing off: the dialer holds the call for them.
+    async fn awaits_missing_events(&self, call: &Call, attempt: &AttemptKey, now: Timestamp) -> Result<bool, Error> {
+        // An earlier run may have stored the finding itself.
+        let finding = call.dial_not_found_event(attempt, now).event_id;
+        match self.inbox.missing_events(call, now).await? {
+            Some(mut missing) => {
+                missing.retain(|id| *id != finding);
+                self.inbox.await_events(call, &missing, now).await
+            }
+            // Too many events of other calls arrived in the same minutes to find those of this one.
+            None => Ok(true),
         }
     }
 }

@@ -239,7 +239,7 @@ impl Reconciler {
             return calls.iter().map(|_| Ok(None)).collect();
         }
         let ids = calls.iter().map(|(_, call_id, _)| call_id).filter(|call_id| !call_id.is_entity());
-        let read = self.calls.resolve_all(ids.cloned().collect(), false).await;
+        let read = self.calls.resolve_all(ids.cloned().collect()).await;
         let mut rows: HashMap<CallId, Result<Resolved, Error>> = read.into_iter().collect();
         let find = |(_, call_id, events): &SweptCall| {
             let Resolved { call, alias } = match rows.remove(call_id) {

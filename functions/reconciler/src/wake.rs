@@ -212,14 +212,15 @@ impl Reconciler {
         }
         let overdue = call.overdue_attempts(&self.policy, now);
         for attempt in &overdue {
-            match self.resolve_overdue(&call, attempt, urgency, lookups, now, trace_id).await? {
+            let record = call.attempt_records.get(attempt.index);
+            let resolution = self.resolve_overdue(&call, attempt, urgency, lookups, now, trace_id).await?;
+            match self.unless_inbox_knows_more(&call, record, resolution, now).await? {
                 Resolution::Stored { is_new } => {
                     has_new_findings |= is_new;
                     has_findings = true;
                     woken.lookup_events += 1;
                 }
                 resolution @ (Resolution::DeadlinePassed | Resolution::NotFound) => {
-                    let record = call.attempt_records.get(attempt.index);
                     // Nobody was dialled, if the provider never reported the dial and does not have it now.
                     let not_found = record
                         .filter(|record| matches!(resolution, Resolution::NotFound) && call.in_doubt().contains(record))
@@ -239,6 +240,7 @@ impl Reconciler {
                 }
                 // The call stays due for the next run.
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
+                Resolution::DialRestored => return Ok(woken),
             }
         }
         let is_overdue = |record: &AttemptRecord| {
@@ -255,7 +257,7 @@ impl Reconciler {
             } else {
                 self.resolve_unreported(&call, record, dialled_at, lookups, now, trace_id).await?
             };
-            match resolution {
+            match self.unless_inbox_knows_more(&call, Some(record), resolution, now).await? {
                 Resolution::Stored { is_new } => {
                     has_new_findings |= is_new;
                     has_findings = true;
@@ -273,6 +275,7 @@ impl Reconciler {
                     next_lookup = Some(next_lookup.map_or(at, |earlier| earlier.min(at)));
                 }
                 Resolution::OverBudget => return Ok(WokenCall { is_over_budget: true, ..woken }),
+                Resolution::DialRestored => return Ok(woken),
             }
         }
         // The fold of a new finding decides when the call wakes up next. If all findings were known already, they wait in the

@@ -23,6 +23,11 @@ use switchhook_domain::{ENTITY_PREFIX, Timestamp};
 /// Pause before refused events are sent once more. The bus refuses events above its rate limit.
 const REFUSED_PAUSE: Duration = Duration::from_millis(200);
 
+/// Time in milliseconds after which no further request to the bus begins. The rest of the batch comes again, and Lambda does not end a run
+/// whose progress nobody has recorded. The longest request, with its repetitions and those of refused events, fits into the rest of the
+/// function's timeout of 30 seconds.
+const PUBLISHING_MAX_MS: i64 = 20_000;
+
 /// Number of calls that the line of a failed batch names.
 const NAMED_MAX: usize = 10;
 
@@ -98,6 +103,11 @@ impl Relay {
         }
         let mut published = 0;
         for chunk in events.chunks(BATCH_MAX) {
+            if self.clock.now().millis_since(started) >= PUBLISHING_MAX_MS {
+                let first = chunk.first().map_or(0, |(index, _)| *index);
+                failed = Some((first, Error::Publish("the event bus is too slow for the whole batch".into())));
+                break;
+            }
             if let Err(failure) = self.publish(chunk).await {
                 failed = Some(failure);
                 break;

@@ -7,6 +7,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::queue::{ClaimMessage, DueWork, MESSAGE_SCHEMA};
+use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, CallId, Place, Provider, Timestamp, Transition};
 
 use crate::flow::{Flow, Route, Turn};
@@ -159,14 +160,31 @@ impl Scheduler {
         flow: &mut Flow<'_>,
         trace_id: &str,
     ) -> Result<ClaimOutcome, Error> {
-        let call_id = call.call_id.clone();
-        let claim = self.claim(call, route.provider(), place, true, trace_id).await;
+        let (call_id, provider) = (call.call_id.clone(), route.provider());
+        let claim = self.claim(call, provider, place, true, trace_id).await;
         if !matches!(claim, Ok(ClaimOutcome::Claimed))
-            && let StepOutcome::LostProbe(provider, call_id) = self.lost(route, call_id).await?
+            && let Err(error) = self.release_lost_probe(route, call_id, flow).await
         {
-            flow.release_probe(provider, &call_id, self.clock.now()).await?;
+            let decision = Decision {
+                function: "scheduler",
+                message: "provider's health not updated",
+                action_taken: "health_not_noted",
+                provider: Some(provider.as_str()),
+                trace_id: Some(trace_id),
+                ..Decision::from_error(Some(&error))
+            };
+            decision.log(self.clock.now(), true);
         }
         claim
+    }
+
+    /// Lets another call be the probe, if this one was meant to be it and is not claimed. A probe without a result is given up after some time,
+    /// so the result of the claim counts more than an error here.
+    async fn release_lost_probe(&self, route: Route, call_id: CallId, flow: &mut Flow<'_>) -> Result<(), Error> {
+        if let StepOutcome::LostProbe(provider, call_id) = self.lost(route, call_id).await? {
+            flow.release_probe(provider, &call_id, self.clock.now()).await?;
+        }
+        Ok(())
     }
 
     /// Outcome of a claim that was lost. A call that was meant to be the probe may be claimed by a trigger meanwhile, or be dialled already.

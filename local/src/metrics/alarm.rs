@@ -21,20 +21,14 @@ pub struct Alarm {
     metric_name: String,
     #[serde(default)]
     dimensions: Vec<Dimension>,
-    #[serde(default)]
     statistic: Option<String>,
-    #[serde(default)]
     extended_statistic: Option<String>,
-    #[serde(default)]
     period: Option<u64>,
     evaluation_periods: u64,
-    #[serde(default)]
     datapoints_to_alarm: Option<u64>,
     comparison_operator: Comparison,
-    #[serde(default)]
     threshold: Option<f64>,
     /// Id of the band that an anomaly detection alarm compares with.
-    #[serde(default)]
     threshold_metric_id: Option<String>,
     treat_missing_data: MissingData,
 }

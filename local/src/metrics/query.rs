@@ -19,12 +19,9 @@ const BAND_VALUES_MIN: usize = 12;
 #[serde(rename_all = "PascalCase")]
 pub struct Query {
     pub id: String,
-    #[serde(default)]
     pub expression: Option<String>,
-    #[serde(default)]
     pub metric_stat: Option<MetricStat>,
     /// False if only other queries use the result.
-    #[serde(default)]
     pub return_data: Option<bool>,
 }
 
@@ -34,7 +31,6 @@ pub struct MetricStat {
     pub metric: Metric,
     pub stat: String,
     /// Length of a period in seconds. An alarm has one for all its queries.
-    #[serde(default)]
     pub period: Option<u64>,
 }
 

@@ -77,20 +77,20 @@ impl AwsServices {
         self.json(Service::EventBridge, TARGET, "PutTargets", &body).await.map(drop)
     }
 
-    /// Deletes a rule and its target. A rule that does not exist is no error.
+    /// Deletes a rule and its target. Returns false if there is no such rule.
     ///
     /// # Errors
     /// The same as [`AwsServices::rules`].
-    pub(crate) async fn delete_rule(&self, bus: &str, rule: &str) -> Result<(), Error> {
+    pub(crate) async fn delete_rule(&self, bus: &str, rule: &str) -> Result<bool, Error> {
         let targets = json!({"EventBusName": bus, "Rule": rule, "Ids": [TARGET_ID]});
         let removed = self.json(Service::EventBridge, TARGET, "RemoveTargets", &targets).await;
         match removed {
             Ok(_) => {}
-            Err(Error::Refused { code, .. }) if code == NOT_FOUND => return Ok(()),
+            Err(Error::Refused { code, .. }) if code == NOT_FOUND => return Ok(false),
             Err(error) => return Err(error),
         }
         let rule = json!({"EventBusName": bus, "Name": rule});
-        self.json(Service::EventBridge, TARGET, "DeleteRule", &rule).await.map(drop)
+        self.json(Service::EventBridge, TARGET, "DeleteRule", &rule).await.map(|_| true)
     }
 
     /// Puts one event on a bus.

@@ -48,17 +48,17 @@ impl AwsServices {
         Ok(messages.filter_map(|message| Some(message.get("Body")?.as_str()?.to_owned())).collect())
     }
 
-    /// Deletes the queue with this name. A queue that does not exist is no error.
+    /// Deletes the queue with this name. Returns false if there is no such queue.
     ///
     /// # Errors
     /// The same as [`AwsServices::create_queue`].
-    pub(crate) async fn delete_queue(&self, name: &str) -> Result<(), Error> {
+    pub(crate) async fn delete_queue(&self, name: &str) -> Result<bool, Error> {
         let url = match self.sqs("GetQueueUrl", &json!({"QueueName": name})).await {
             Ok(answer) => text(&answer, "/QueueUrl")?,
-            Err(Error::Refused { code, .. }) if NOT_FOUND.contains(&code.as_str()) => return Ok(()),
+            Err(Error::Refused { code, .. }) if NOT_FOUND.contains(&code.as_str()) => return Ok(false),
             Err(error) => return Err(error),
         };
-        self.sqs("DeleteQueue", &json!({"QueueUrl": url})).await.map(drop)
+        self.sqs("DeleteQueue", &json!({"QueueUrl": url})).await.map(|_| true)
     }
 
     async fn sqs(&self, operation: &str, body: &Value) -> Result<Value, Error> {

@@ -262,7 +262,7 @@ async fn by_event(stack: &Stack, filter: &CallFilter) -> Result<CallPage, Error>
             let new = events.into_iter().filter_map(|event| of_new_call(event, &mut seen));
             events = rest;
             let (times, ids): (Vec<Timestamp>, Vec<CallId>) = new.unzip();
-            for (at, (id, read)) in times.into_iter().zip(stack.calls.resolve_all(ids, false).await) {
+            for (at, (id, read)) in times.into_iter().zip(stack.calls.resolve_all(ids).await) {
                 page.examined += 1;
                 match read {
                     Ok(Resolved { call: Some(call), .. }) => {

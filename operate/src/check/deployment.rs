@@ -158,6 +158,10 @@ pub(super) async fn check(
 fn readable(parameters: &BTreeMap<String, String>) -> Finding {
     let text = |name: &str| parameters.get(name).map(String::as_str).unwrap_or_default();
     let window = text("CallingWindow");
+    let [calls, inbox] = ["CallRetentionDays", "InboxRetentionDays"].map(|name| whole_number(text(name)));
+    let is_inbox_longer = calls.zip(inbox).is_some_and(|(calls, inbox)| calls <= inbox);
+    let too_short =
+        "must be more than InboxRetentionDays, or a repeated request may bring back a call whose row has expired";
     let checks = [
         (
             "OutcomeProviders",
@@ -166,6 +170,7 @@ fn readable(parameters: &BTreeMap<String, String>) -> Finding {
         ("DialRates", text("DialRates").parse::<DialRates>().map(drop).map_err(|error| error.to_string())),
         ("IndexShards", text("IndexShards").parse::<Shards>().map(drop).map_err(|error| error.to_string())),
         ("CallingWindow", if window.is_empty() { Ok(()) } else { usable(window) }),
+        ("CallRetentionDays", if is_inbox_longer { Err(too_short.to_owned()) } else { Ok(()) }),
     ];
     let mut problems = checks.iter().filter_map(|(name, checked)| Some((name, checked.as_ref().err()?)));
     match problems.next() {
@@ -481,9 +486,8 @@ mod tests {
     #[test]
     fn parameter_that_the_functions_cannot_use_is_a_failure() {
         let found = |name: &str, value: &str| {
-            let mut parameters: BTreeMap<String, String> = [("OutcomeProviders", "default"), ("IndexShards", "4")]
-                .map(|(a, b)| (a.to_owned(), b.to_owned()))
-                .into();
+            let others = [("OutcomeProviders", "default"), ("IndexShards", "4"), ("InboxRetentionDays", "30")];
+            let mut parameters: BTreeMap<String, String> = others.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
             parameters.insert(name.to_owned(), value.to_owned());
             readable(&parameters)
         };
@@ -492,11 +496,14 @@ mod tests {
             ("OutcomeProviders", "default,retel"),
             ("IndexShards", "0"),
             ("CallingWindow", "Europe/Nowhere 09:00-18:00"),
+            ("CallRetentionDays", "30"),
         ] {
             let failed = found(name, value);
             assert!(failed.is_failed() && failed.text.contains(&format!("{name}={value}: ")), "{failed:?}");
         }
-        assert_eq!(found("CallingWindow", "Europe/London 09:00-18:00").result, StepResult::Passed);
+        for (name, value) in [("CallingWindow", "Europe/London 09:00-18:00"), ("CallRetentionDays", "31")] {
+            assert_eq!(found(name, value).result, StepResult::Passed, "{name}={value}");
+        }
     }
 
     #[test]

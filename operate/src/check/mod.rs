@@ -213,19 +213,22 @@ async fn remove(stack: &Stack, id: &CheckId, made: Made) -> Finding {
         let queue = services.delete_queue(&name).await;
         for (what, result) in [("the rule", rule), ("the queue", queue)] {
             match result {
-                Ok(()) => removed.push(what),
+                Ok(true) => removed.push(what),
+                Ok(false) => {}
                 Err(error) => failed.push(format!("{what}: {}", error.with_causes())),
             }
         }
     }
-    // An event that cannot be read is kept too.
-    if made.waits && !matches!(stack.inbox.get(&id.event_id()).await, Ok(None)) {
+    // An event or a call that cannot be read is there too.
+    let has_event = made.event && !matches!(stack.inbox.get(&id.event_id()).await, Ok(None));
+    if made.waits && has_event {
         return Finding::note(
             format!("kept the event {}, because it may still be folded", id.event_id()),
             format!("when the stack works, remove the event and its call: {again}"),
         );
     }
     if made.event {
+        let has_call = !matches!(stack.calls.get_call(&id.call_id()).await, Ok(None));
         // The sweep would queue an event again that its call lacks.
         let removed_all = async {
             stack.inbox.remove(&id.event_id()).await?;
@@ -234,13 +237,14 @@ async fn remove(stack: &Stack, id: &CheckId, made: Made) -> Finding {
         };
         let call = removed_all.await;
         match call {
-            Ok(()) => removed.extend(["the event", "the call"]),
+            Ok(()) if has_event || has_call => removed.extend(["the event", "the call"]),
+            Ok(()) => {}
             Err(error) => failed.push(format!("the event and the call: {}", error.with_causes())),
         }
     }
     match (failed.is_empty(), removed.is_empty()) {
         (false, _) => Finding::failed(format!("could not remove {}", failed.join("; ")), format!("try again: {again}")),
-        (true, true) => Finding::passed("nothing was made"),
+        (true, true) => Finding::passed("found nothing to remove"),
         (true, false) => Finding::passed(format!("removed {}", removed.join(", "))),
     }
 }

@@ -54,7 +54,10 @@ async fn find(stack: &Stack) -> Result<Option<Finding>, Error> {
                 "with IndexShards={shards} the stack reads {read} shards, and calls are filed in up to {end}: nobody dials, ends or lists \
                  the calls in the others"
             ),
-            format!("deploy with IndexShards={end}: docs/deploy.md#more-shards"),
+            // This number alone would become the first one, and that one tells where the oldest events are filed.
+            format!(
+                "deploy with the `IndexShards` that the stack had before; it had {end} shards: docs/deploy.md#more-shards"
+            ),
         )
     }))
 }

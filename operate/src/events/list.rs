@@ -11,9 +11,9 @@ use switchhook_aws::calls::Resolved;
 use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 
-use super::{AHEAD, CONCURRENCY, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
+use super::{AHEAD, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
 use crate::attention;
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
 use crate::received::{MinuteCount, QUERIES_MAX, Scope, Walk, chunk_len, read_minute};
 use crate::stack::Stack;

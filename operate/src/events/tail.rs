@@ -14,7 +14,7 @@ use serde::Serialize;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
 use super::{AHEAD, EventLine, Filter, UnreadableEvent, is_unreadable, list};
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
 use crate::stack::Stack;
 
@@ -24,8 +24,6 @@ const SETTLING: Duration = Duration::from_secs(15);
 const PAGE_LIMIT: usize = 200;
 /// Pages of one poll. So the events of a poll fit into memory, and it ends even if events arrive faster than they are read.
 const PAGES_MAX: usize = 25;
-/// Concurrent requests.
-const CONCURRENCY: usize = 16;
 
 /// Position of a reader that follows a stack.
 #[derive(Debug)]

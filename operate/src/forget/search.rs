@@ -21,7 +21,7 @@ use switchhook_providers::appointment_call_id;
 use super::request::{ForgetFilter, ForgetRequest, ids_of};
 use super::words::Needle;
 use crate::attention;
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{Error, Refusal};
 use crate::search::numbers;
@@ -32,8 +32,6 @@ use crate::stack::Stack;
 const BEFORE_CREATION: Duration = Duration::from_secs(60 * 60);
 /// Retention of the inbox that a stack has by default. It may have been lowered since.
 const RETENTION_DEFAULT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// Minutes of the inbox that are read at the same time.
-const CONCURRENCY: usize = 16;
 
 /// Call or entity whose person is to be forgotten.
 #[derive(Debug)]

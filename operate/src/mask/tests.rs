@@ -231,6 +231,11 @@ fn large_body_is_masked_as_far_as_it_is_shown() {
     // They are the lines of the whole body.
     let whole = Masker::new().body(&body);
     assert_eq!((whole.len(), &whole[..100]), (texts.len() + 12, shown.as_slice()));
+    // A name that is masked comes behind the others, and leaves them their lines.
+    let body = serde_json::to_vec(&json!({"Ada Smith": &texts[..6_000], "id": "x"})).unwrap();
+    let shown = Masker::new().first_lines(&body, 100);
+    assert_eq!((shown.len(), shown[1].as_str()), (100, "  \"id\": \"x\","));
+    assert_eq!(shown, Masker::new().body(&body)[..100]);
     let form = "a=b&".repeat(1 << 20);
     assert_eq!(Masker::new().first_lines(form.as_bytes(), 2), ["a = ‹text A, 1 character›"; 2]);
 }

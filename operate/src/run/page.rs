@@ -4,13 +4,10 @@ use switchhook_aws::inbox::StoredEvent;
 use switchhook_aws::queue::SentAgain;
 use switchhook_domain::{CallId, ProviderEvent, Transition};
 
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
 use crate::plan::PlanItem;
 use crate::stack::Stack;
-
-/// Events that are marked at the same time.
-const CONCURRENCY: usize = 16;
 
 /// Work of one page, after every item was checked.
 #[derive(Default)]

@@ -9,9 +9,9 @@ use switchhook_domain::{Provider, ProviderHealth, Timestamp};
 
 use super::{COUNT_MAX, Subject};
 use crate::aws::{Alarm, MetricQuery, Series};
-use crate::concurrent::concurrently;
+use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::{Error, Explanation};
-use crate::stack::Stack;
+use crate::stack::{Stack, StackNames};
 
 /// Time for which metrics are read: the longest that a line looks back.
 pub(super) const LOOK_BACK: Duration = Duration::from_secs(24 * 60 * 60);
@@ -25,8 +25,6 @@ pub(super) const PAUSES_IN: Duration = Duration::from_secs(10 * 24 * 60 * 60);
 /// Seconds that one value covers of the webhooks' metrics, and of those that are judged by their last ten minutes. Values of five
 /// minutes would leave out up to half of that time.
 pub(super) const MINUTE: u32 = 60;
-/// Concurrent reads of the index.
-const CONCURRENCY: usize = 16;
 /// Ids that a count names.
 const FIRST_MAX: usize = 3;
 
@@ -192,18 +190,7 @@ async fn alarms(stack: &Stack) -> Option<Read<Vec<Alarm>>> {
 }
 
 async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Metrics, Error> {
-    let of_function = |function: &str, name: &str, statistic: &str| {
-        let dimensions = [("stack", stack.names.stack.as_str()), ("function", function)];
-        MetricQuery::new("Switchhook", name, &dimensions, statistic, PERIOD)
-    };
-    // The stack names an alias, and Lambda counts the invocations of all versions under the name before the colon.
-    let of_lambda = |function: &str, name: &str| {
-        let function = function.split(':').next().unwrap_or_default();
-        MetricQuery::new("AWS/Lambda", name, &[("FunctionName", function)], "Sum", MINUTE)
-    };
-    let of_queue = |url: &str| MetricQuery::of_queue(url, "ApproximateAgeOfOldestMessage", "Maximum", PERIOD);
-    let of_minute = |function: &str, name: &str| MetricQuery { period: MINUTE, ..of_function(function, name, "Sum") };
-    let by_minute = |name: &str| of_minute("ingress", name);
+    let by_minute = |name: &str| of_minute(&stack.names, "ingress", name);
     let with = |query: MetricQuery, name: &str, value: &str| {
         let mut query = query;
         query.dimensions.push((name.to_owned(), value.to_owned()));
@@ -212,29 +199,7 @@ async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Me
     let of_provider = |provider: Provider, period: u32| {
         with(MetricQuery { period, ..by_minute("received") }, "provider", provider.as_str())
     };
-    let mut queries = vec![
-        by_minute("received"),
-        by_minute("rejected"),
-        by_minute("duplicate"),
-        of_function("ingress", "answer_ms", "p99"),
-        of_function("consumer", "received_to_applied_ms", "p99"),
-        of_function("relay", "received_to_announced_ms", "p99"),
-        of_function("dialer", "dial_in_doubt", "Sum"),
-        of_function("reconciler", "drifted", "Sum"),
-        of_function("reconciler", "unfolded_ms", "Maximum"),
-        of_minute("secret", "secret_refresh_failed"),
-        of_minute("secret", "provider_disabled"),
-        of_queue(&stack.names.events_queue_url),
-        of_queue(&stack.names.dial_queue_url),
-        of_function("reconciler", "stuck_dialing", "Maximum"),
-        of_function("dialer", "dial_failed", "Sum"),
-        of_function("dialer", "dialled_before", "Sum"),
-        of_function("relay", "record_skipped", "Sum"),
-        of_function("consumer", "refold_too_long", "Sum"),
-    ];
-    for function in [&stack.names.scheduler_function, &stack.names.reconciler_function] {
-        queries.extend(["AsyncEventsReceived", "Invocations", "Errors"].map(|name| of_lambda(function, name)));
-    }
+    let queries = queries(&stack.names);
     // A request has one beginning for all its metrics, so the ten days need a request of their own. CloudWatch charges for metrics, not
     // for requests.
     let of_ten_days: Vec<MetricQuery> = named.iter().map(|provider| of_provider(*provider, PERIOD)).collect();
@@ -290,6 +255,51 @@ async fn metrics(stack: &Stack, named: &[Provider], now: Timestamp) -> Result<Me
         by_provider,
         ten_days,
     })
+}
+
+/// Returns the queries of the last day that every stack has, in the order in which `metrics` takes their values.
+pub(super) fn queries(names: &StackNames) -> Vec<MetricQuery> {
+    let of_function = |function: &str, name: &str, statistic: &str| of_function(names, function, name, statistic);
+    let of_minute = |function: &str, name: &str| of_minute(names, function, name);
+    // The stack names an alias, and Lambda counts the invocations of all versions under the name before the colon.
+    let of_lambda = |function: &str, name: &str| {
+        let function = function.split(':').next().unwrap_or_default();
+        MetricQuery::new("AWS/Lambda", name, &[("FunctionName", function)], "Sum", MINUTE)
+    };
+    let of_queue = |url: &str| MetricQuery::of_queue(url, "ApproximateAgeOfOldestMessage", "Maximum", PERIOD);
+    let mut queries = vec![
+        of_minute("ingress", "received"),
+        of_minute("ingress", "rejected"),
+        of_minute("ingress", "duplicate"),
+        of_function("ingress", "answer_ms", "p99"),
+        of_function("consumer", "received_to_applied_ms", "p99"),
+        of_function("relay", "received_to_announced_ms", "p99"),
+        of_function("dialer", "dial_in_doubt", "Sum"),
+        of_function("reconciler", "drifted", "Sum"),
+        of_function("reconciler", "unfolded_ms", "Maximum"),
+        of_minute("secret", "secret_refresh_failed"),
+        of_minute("secret", "provider_disabled"),
+        of_queue(&names.events_queue_url),
+        of_queue(&names.dial_queue_url),
+        of_function("reconciler", "stuck_dialing", "Maximum"),
+        of_function("dialer", "dial_failed", "Sum"),
+        of_function("dialer", "dialled_before", "Sum"),
+        of_function("relay", "record_skipped", "Sum"),
+        of_function("consumer", "refold_too_long", "Sum"),
+    ];
+    for function in [&names.scheduler_function, &names.reconciler_function] {
+        queries.extend(["AsyncEventsReceived", "Invocations", "Errors"].map(|name| of_lambda(function, name)));
+    }
+    queries
+}
+
+fn of_function(names: &StackNames, function: &str, name: &str, statistic: &str) -> MetricQuery {
+    let dimensions = [("stack", names.stack.as_str()), ("function", function)];
+    MetricQuery::new("Switchhook", name, &dimensions, statistic, PERIOD)
+}
+
+fn of_minute(names: &StackNames, function: &str, name: &str) -> MetricQuery {
+    MetricQuery { period: MINUTE, ..of_function(names, function, name, "Sum") }
 }
 
 /// Counts the calls of these queues whose time has passed.

@@ -24,6 +24,19 @@ pub const KEY_BYTES_MAX: usize = 2_048;
 /// Item of a table, or its key: attribute names and values.
 pub type Item = HashMap<String, AttributeValue>;
 
+/// Refuses a row that a later version of Switchhook wrote.
+///
+/// # Errors
+/// [`Error::NewerSchema`].
+pub(crate) fn refuse_newer_schema(item: &serde_dynamo::Item, known: u32) -> Result<(), Error> {
+    match item.get("schema_version") {
+        Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|version: u32| version > known) => {
+            Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// One page of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {

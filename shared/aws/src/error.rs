@@ -38,8 +38,8 @@ pub enum Error {
     ReadHealth(#[source] Source),
     #[error("could not write the health of the provider")]
     WriteHealth(#[source] Source),
-    #[error("could not read the row of the provider's health")]
-    DecodeHealth(#[source] Source),
+    #[error("could not read {0} of the row of the provider's health")]
+    DecodeHealth(&'static str),
     #[error("could not read the entity")]
     ReadEntity(#[source] Source),
     #[error("could not write the entity")]
@@ -58,6 +58,11 @@ pub enum Error {
     CopyTable(#[source] Source),
     #[error("could not encode the call's row")]
     EncodeCall(#[source] Source),
+    #[error(
+        "the row of the call is lost, and the call was created too long ago to find its events at once; run `switchhook verify --repair` \
+         with a --since before its creation"
+    )]
+    CreatedTooLongAgo,
     #[error("other writers changed the call during each of {0} attempts to write it")]
     Contended(u32),
     #[error("the system returned no random bytes")]
@@ -102,6 +107,7 @@ impl Error {
             Self::DecodeCall(_) => "decode_call",
             Self::CopyTable(_) => "copy_table",
             Self::EncodeCall(_) => "encode_call",
+            Self::CreatedTooLongAgo => "created_too_long_ago",
             Self::Contended(_) => "contended",
             Self::Random(_) => "random",
             Self::Publish(_) => "publish",

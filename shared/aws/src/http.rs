@@ -32,6 +32,9 @@ const NOT_IN_PATH: &AsciiSet = &CONTROLS
 /// it, so nothing else may change.
 const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
 
+/// Longest path with its query, in bytes. The crate `http` refuses a URI of more than 65,534 bytes.
+const URI_BYTES_MAX: usize = 65_000;
+
 /// Trace id of a request: the id that API Gateway gave it, which its access log has too. `None` if there is none.
 #[must_use]
 pub fn trace_id_of(request: &Request) -> Option<TraceId> {
@@ -83,8 +86,13 @@ fn encoded(event: LambdaRequest) -> LambdaRequest {
 fn encode(mut event: ApiGatewayV2httpRequest) -> ApiGatewayV2httpRequest {
     let path = event.raw_path.unwrap_or_default();
     let encoded = utf8_percent_encode(path.strip_prefix('/').unwrap_or(&path), NOT_IN_PATH);
-    event.raw_path = Some(format!("/{encoded}"));
-    event.raw_query_string = event.raw_query_string.map(|query| utf8_percent_encode(&query, NOT_IN_QUERY).to_string());
+    let (path, query) = (format!("/{encoded}"), event.raw_query_string.unwrap_or_default());
+    let query = utf8_percent_encode(&query, NOT_IN_QUERY).to_string();
+    // No path of the stack is that long, so such a request gets the answer to an unknown path.
+    let is_too_long = path.len() + "?".len() + query.len() > URI_BYTES_MAX;
+    let (path, query) = if is_too_long { ("/".to_owned(), String::new()) } else { (path, query) };
+    event.raw_path = Some(path);
+    event.raw_query_string = Some(query);
     // No handler needs the host. Without it the URI is the path and the query alone.
     event.headers.remove(http::header::HOST);
     event.request_context.domain_name = None;
@@ -131,6 +139,11 @@ mod tests {
         }
         for path in ["", "calls"] {
             assert_eq!(path_of(&request(path, "", "example.com")), format!("/{path}"), "a path begins with a slash");
+        }
+        let long = format!("/{}", "a".repeat(70_000));
+        for (path, query) in [(long.as_str(), ""), ("/calls", &long[1..])] {
+            let request = request(path, query, "example.com");
+            assert_eq!(request.uri().to_string(), "/", "a URI that is too long fails no invocation");
         }
     }
 

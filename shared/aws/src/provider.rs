@@ -26,6 +26,9 @@ use crate::sdk::{Clock, TLS_PROVIDER};
 
 /// Time limit for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time after which an idle connection is not used again. Load balancers often close one after 60 seconds, and a request that is sent on a
+/// closed connection gets no answer. It is shorter than the pause between two runs of the reconciler.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for a whole request. A provider that places a call answers in a second or two.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Time from a dial in doubt to its repetition. A provider that just failed gets a moment.
@@ -119,7 +122,7 @@ impl ProviderApi {
                 .sleep_impl(aws_smithy_async::rt::sleep::TokioSleep::new())
                 .tls_provider(TLS_PROVIDER)
         };
-        let connector = SharedHttpConnector::new(builder().build());
+        let connector = SharedHttpConnector::new(builder().pool_idle_timeout(IDLE_TIMEOUT).build());
         let unpooled_connector = SharedHttpConnector::new(builder().pool_max_idle_per_host(0).build());
         Self { connector, unpooled_connector, urls }
     }

@@ -19,7 +19,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
-pub use self::metrics::{METRICS, Metric, Unit};
+pub use self::metrics::{METRICS, Metric};
 use crate::error::Error;
 
 /// CloudWatch namespace of all metrics.
@@ -144,7 +144,7 @@ impl Decision<'_> {
         let mut numbers: Vec<Number> = Vec::new();
         for (name, value) in action.map(|metric| (metric.name, 1)).into_iter().chain(self.counts.iter().copied()) {
             let metric = metrics::metric(self.function, name);
-            let is_duration = metric.is_some_and(|metric| metric.unit == Unit::Milliseconds);
+            let is_duration = metric.is_some_and(Metric::is_duration);
             if value == 0 && !is_duration {
                 continue;
             }
@@ -213,8 +213,8 @@ fn without_numbers<S: Serializer>(ids: &[&str], serializer: S) -> Result<S::Ok, 
 }
 
 /// Hides phone numbers in an id: digits after a plus sign, and a part between colons that consists of as many digits as a
-/// national number has. Before the digits there may be a word and a hyphen, and after them the host of a SIP address. An id of fewer or of
-/// more digits, such as a row number, is shown.
+/// national number has, or that begins with them and a slash. Before the digits there may be a word and a hyphen, and after them the host of
+/// a SIP address. An id of fewer or of more digits, such as a row number, is shown.
 #[must_use]
 pub fn hide_number(id: &str) -> Cow<'_, str> {
     let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');
@@ -226,8 +226,12 @@ pub fn hide_number(id: &str) -> Cow<'_, str> {
         });
         let user = part.split('@').next().unwrap_or(part);
         let after_word = user.trim_start_matches(|c: char| c.is_ascii_alphabetic()).strip_prefix('-').unwrap_or(user);
-        let is_national = NATIONAL_DIGITS.contains(&digits(after_word));
-        international || is_national && after_word.chars().all(|c| c.is_ascii_digit() || is_separator(c))
+        let is_national = |text: &str| {
+            NATIONAL_DIGITS.contains(&digits(text)) && text.chars().all(|c| c.is_ascii_digit() || is_separator(c))
+        };
+        // The ids of Switchhook's own events have a slash behind the id of the call.
+        let before_slash = after_word.split('/').next().unwrap_or(after_word);
+        international || is_national(after_word) || is_national(before_slash)
     };
     if !id.split(':').any(is_number) {
         return Cow::Borrowed(id);
@@ -384,6 +388,10 @@ mod tests {
             ("5550107002", "***"),
             ("x-jwt:sip:447700900123@example.com", "x-jwt:sip:***"),
             ("x-jwt:tel-447700900123", "x-jwt:***"),
+            ("switchhook:appointment:5550107002/1/deadline/1767225600000", "switchhook:appointment:***"),
+            ("x-jwt:5550107002/paid", "x-jwt:***"),
+            ("555/010/7002", "***"),
+            ("x-jwt:4711/paid", "x-jwt:4711/paid"),
             ("tel-4711", "tel-4711"),
             ("deadbeef-1234-4123-8123-123456789012", "deadbeef-1234-4123-8123-123456789012"),
             // A row number, a sum of two, a UUID and a hash are no phone numbers.

@@ -94,6 +94,6 @@ pub use provider_health::{
 pub use reason::{EntryRef, Reason, Step};
 pub use record::{CallCreation, DialRecord, DialRecords};
 pub use time::Timestamp;
-pub use transition::{DialStarted, EVENTS_UNFOLDED};
+pub use transition::{ACCOUNTS_UNREAD, DialStarted, EVENTS_UNFOLDED};
 pub use window::{CallingWindow, Day, WindowError};
 pub use withdrawal::Undialled;

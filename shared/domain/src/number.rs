@@ -77,6 +77,7 @@ impl PhoneNumber {
     ///   country code.
     /// - A SIP address: `sip:`, the user, and the host in lower case. `sips:`, password, port, parameters and headers are left out, and so
     ///   is the dot at the end of a host. The case of the user stays. A character that needs no escape is not escaped: `d%65sk` is `desk`.
+    ///   A user that is an E.164 number has no separators: `+1-415-555-0123` is `+14155550123`.
     ///
     /// Any other text is its own canonical form.
     #[must_use]
@@ -143,9 +144,16 @@ fn canonical_address(address: &str) -> String {
     let host = host.trim_start().trim_end_matches(is_outside).to_ascii_lowercase();
     match user {
         // A password follows a colon, which a user has only as an escape.
-        Some(user) => format!("{}@{host}", unescaped(user.split(':').next().unwrap_or_default())),
+        Some(user) => format!("{}@{host}", canonical_user(unescaped(user.split(':').next().unwrap_or_default()))),
         None => host,
     }
+}
+
+/// Returns a user of a SIP address without separators, if it is an E.164 number then. RFC 3261, section 19.1.4: separators do not count in the number of a
+/// telephone.
+fn canonical_user(user: Cow<'_, str>) -> Cow<'_, str> {
+    let number: String = user.chars().filter(|char| !SEPARATORS.contains(char)).collect();
+    if is_e164(&number) { Cow::Owned(number) } else { user }
 }
 
 /// Returns a part of a SIP address with one spelling of each character. RFC 3261, section 19.1.4: an escaped character is the character
@@ -213,6 +221,10 @@ mod tests {
         ] {
             assert_eq!(canonical(text), "sip:desk@example.com", "{text}");
         }
+        for text in ["sip:+14155550123@trunk", "sip:+1-415-555-0123@trunk", "sips:+1(415)555%2e0123@TRUNK"] {
+            assert_eq!(canonical(text), "sip:+14155550123@trunk", "{text}");
+        }
+        assert_eq!(canonical("sip:front-desk.1@trunk"), "sip:front-desk.1@trunk");
         assert_eq!(canonical("sip:desk@[2001:DB8::1]:5060;lr"), "sip:desk@[2001:db8::1]");
         assert_eq!(canonical("sip:Example.com:5060"), "sip:example.com");
         assert_eq!(

@@ -17,7 +17,7 @@ use crate::event::EventKind;
 use crate::moves::{MOVES_MAX, Move, MoveKind};
 use crate::plan::StopReason;
 use crate::time::Timestamp;
-use crate::transition::{EVENTS_UNFOLDED, WINDOW_CLOSED};
+use crate::transition::{ACCOUNTS_UNREAD, EVENTS_UNFOLDED, WINDOW_CLOSED};
 
 /// Call as it was known at an earlier time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,7 +244,9 @@ impl Call {
 fn changes_not_before(one: &Move) -> bool {
     match one.kind {
         MoveKind::Triggered | MoveKind::Dialled | MoveKind::Withdrawn | MoveKind::Resumed => true,
-        MoveKind::Returned => matches!(one.reason.as_deref(), Some(WINDOW_CLOSED | EVENTS_UNFOLDED)),
+        MoveKind::Returned => {
+            matches!(one.reason.as_deref(), Some(WINDOW_CLOSED | EVENTS_UNFOLDED | ACCOUNTS_UNREAD))
+        }
         MoveKind::Claimed | MoveKind::Doubted | MoveKind::Canceled | MoveKind::Rejected | MoveKind::GivenUp => false,
     }
 }

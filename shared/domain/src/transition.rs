@@ -22,6 +22,8 @@ use crate::time::Timestamp;
 pub(crate) const WINDOW_CLOSED: &str = "window_closed";
 /// Reason of a move: an event of the call waits for its next try, or is a dead letter.
 pub const EVENTS_UNFOLDED: &str = "events_unfolded";
+/// Reason of a move: the dialer could not get the accounts.
+pub const ACCOUNTS_UNREAD: &str = "accounts_unread";
 /// Reason of a move: the provider of the claim takes no calls.
 const PROVIDER_UNAVAILABLE: &str = "provider_unavailable";
 /// Reason of a move: the claim came so late to a dialer that it has missed its place in the dial rate.
@@ -183,6 +185,13 @@ impl Call {
     #[must_use]
     pub fn hold(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
         self.release_until(token, until, EVENTS_UNFOLDED, policy, now)
+    }
+
+    /// CLAIMED → PENDING, for the dialer that holds the claim: it could not get the accounts. Another dialer may have them, so the call is due
+    /// again at `until`.
+    #[must_use]
+    pub fn await_accounts(&self, token: &str, until: Timestamp, policy: &Policy, now: Timestamp) -> Option<Transition> {
+        self.release_until(token, until, ACCOUNTS_UNREAD, policy, now)
     }
 
     fn release_until(

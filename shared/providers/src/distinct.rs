@@ -9,6 +9,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::json::visit_scalars;
 use crate::lenient::read_error;
 use crate::reading::ReadError;
 
@@ -63,29 +64,7 @@ impl<'de> Deserialize<'de> for Distinct {
                 Ok(Value::Array(elements))
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-                Ok(text.into())
-            }
-
-            fn visit_bool<E: Error>(self, flag: bool) -> Result<Value, E> {
-                Ok(flag.into())
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-                Ok(number.into())
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-                Ok(number.into())
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-                Ok(number.into())
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Value, E> {
-                Ok(Value::Null)
-            }
+            visit_scalars!(self, scalar => scalar.into());
         }
 
         deserializer.deserialize_any(Reader).map(Self)

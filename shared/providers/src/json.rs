@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Value};
 
 /// Escape of U+FFFD. It is as long as any other `\u` escape, so the columns in errors stay right.
@@ -77,6 +77,38 @@ fn code_unit(escape: &[u8]) -> Option<u16> {
     digits.iter().try_fold(0, |unit: u16, digit| Some((unit << 4) | char::from(*digit).to_digit(16)? as u16))
 }
 
+/// Writes the methods of a visitor for texts, booleans, numbers and null. All return the value of one expression, which may use the scalar. Null
+/// is a `None` there.
+macro_rules! visit_scalars {
+    ($self:ident, $scalar:pat_param => $value:expr) => {
+        fn visit_str<E: serde::de::Error>($self, $scalar: &str) -> Result<Self::Value, E> {
+            Ok($value)
+        }
+
+        fn visit_bool<E: serde::de::Error>($self, $scalar: bool) -> Result<Self::Value, E> {
+            Ok($value)
+        }
+
+        fn visit_i64<E: serde::de::Error>($self, $scalar: i64) -> Result<Self::Value, E> {
+            Ok($value)
+        }
+
+        fn visit_u64<E: serde::de::Error>($self, $scalar: u64) -> Result<Self::Value, E> {
+            Ok($value)
+        }
+
+        fn visit_f64<E: serde::de::Error>($self, $scalar: f64) -> Result<Self::Value, E> {
+            Ok($value)
+        }
+
+        fn visit_unit<E: serde::de::Error>($self) -> Result<Self::Value, E> {
+            let $scalar = None::<bool>;
+            Ok($value)
+        }
+    };
+}
+pub(crate) use visit_scalars;
+
 /// Reads the value at a path, and skips everything else.
 struct At<'a>(&'a [String]);
 
@@ -139,29 +171,7 @@ impl<'de> Visitor<'de> for At<'_> {
         }
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(self.scalar(text))
-    }
-
-    fn visit_bool<E: Error>(self, flag: bool) -> Result<Self::Value, E> {
-        Ok(self.scalar(flag))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(self.scalar(number))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(self.scalar(number))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(self.scalar(number))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-        Ok(self.scalar(Value::Null))
-    }
+    visit_scalars!(self, scalar => self.scalar(scalar));
 }
 
 #[cfg(test)]

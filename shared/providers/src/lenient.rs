@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, Error, IgnoredAny, IntoDeserializer, MapAccess
 use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
-use crate::json;
+use crate::json::{self, visit_scalars};
 use crate::reading::ReadError;
 
 /// Parses a JSON object. `serde_json` limits the nesting of values that it builds, and skips the others without
@@ -101,29 +101,7 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
                 skip_seq(seq).map(|()| None)
             }
 
-            fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-
-            fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-
-            fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-                Ok(None)
-            }
-
-            fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-                Ok(None)
-            }
+            visit_scalars!(self, _ => None);
         }
 
         deserializer.deserialize_any(Reader(PhantomData)).map(Self)

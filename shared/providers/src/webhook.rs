@@ -61,18 +61,9 @@ impl VerifiedWebhook {
     /// **Trust:** the caller must have verified the body, and for Twilio, Plivo and SignalWire the query too. For a configured provider, the
     /// query is empty unless it is signed.
     pub(crate) fn new(provider: Provider, query: &str, body: Vec<u8>, key_index: usize) -> Self {
-        let query = match provider.vendor() {
-            Provider::Twilio | Provider::Plivo | Provider::SignalWire | Provider::Named(_) => query.to_owned(),
-            Provider::Retell
-            | Provider::Vapi
-            | Provider::Telnyx
-            | Provider::ElevenLabs
-            | Provider::Vonage
-            | Provider::LiveKit
-            | Provider::Daily
-            | Provider::Bland
-            | Provider::Generic => String::new(),
-        };
+        let vendor = provider.vendor();
+        let keeps_query = signs_url(vendor) || vendor.is_configured();
+        let query = if keeps_query { query.to_owned() } else { String::new() };
         Self { provider, query, body, key_index, signed_id: None, decision: None }
     }
 
@@ -131,6 +122,23 @@ impl fmt::Debug for VerifiedWebhook {
             .field("body_bytes", &self.body.len())
             .field("key_index", &self.key_index)
             .finish_non_exhaustive()
+    }
+}
+
+/// True if a vendor signs the URL that it posts to. False for a configured provider: its [scheme](crate::scheme::Scheme::signs_url) decides.
+pub(crate) const fn signs_url(vendor: Provider) -> bool {
+    match vendor {
+        Provider::Twilio | Provider::Plivo | Provider::SignalWire => true,
+        Provider::Retell
+        | Provider::Vapi
+        | Provider::Telnyx
+        | Provider::ElevenLabs
+        | Provider::Vonage
+        | Provider::LiveKit
+        | Provider::Daily
+        | Provider::Bland
+        | Provider::Generic
+        | Provider::Named(_) => false,
     }
 }
 

@@ -199,8 +199,8 @@ fn one_minute_of_refused_webhooks_sets_off_its_alarm() {
 /// Schedules that run, and whose functions crash at their start. Lambda counts such a run as an invocation too.
 #[test]
 fn runs_that_all_fail_set_off_the_alarms_of_the_schedules_and_a_few_failures_do_not() {
-    // Minutes from the start, in periods of five.
-    let times_in_alarm = |name: &str, fails: fn(u64) -> bool| {
+    // Minutes from the start, in periods of five. A queue also invokes the functions so many times a minute, and these runs end well.
+    let times_with_queue = |name: &str, by_queue: usize, fails: fn(u64) -> bool| {
         let metrics = Metrics::default();
         for minute in 0..60 {
             let at_ms = minute * MINUTE_MS;
@@ -210,12 +210,20 @@ fn runs_that_all_fail_set_off_the_alarms_of_the_schedules_and_a_few_failures_do_
             for function in ["scheduler", "reconciler"] {
                 metrics.record_scheduled_event(function, at_ms);
                 metrics.record_invocation(function, 5, fails(minute), at_ms);
+                for _ in 0..by_queue {
+                    metrics.record_invocation(function, 5, false, at_ms);
+                }
             }
         }
         let times = alarms()[name].times_in_alarm(&metrics, 0, 60 * MINUTE_MS);
         times.unwrap_or_else(|error| panic!("{error}")).into_iter().map(|at| at / MINUTE_MS).collect::<Vec<_>>()
     };
+    let times_in_alarm = |name: &str, fails: fn(u64) -> bool| times_with_queue(name, 0, fails);
     for name in WITHOUT_SCHEDULES {
+        // Lambda does not say which invocations failed. P2RunErrorsAlarm still counts the runs of the schedule that do.
+        assert_eq!(times_with_queue(name, 1, |minute| minute >= 30), [0; 0], "{name}");
+        let run_errors = times_with_queue("P2RunErrorsAlarm", 1, |minute| minute >= 30);
+        assert!(run_errors.first().is_some_and(|at| (30..40).contains(at)), "{run_errors:?}");
         assert_eq!(times_in_alarm(name, |minute| (30..40).contains(&minute)), [40], "{name}");
         // One run of five ends without an error.
         assert_eq!(times_in_alarm(name, |minute| minute >= 30 && minute % 5 != 0), [40, 45, 50, 55, 60], "{name}");

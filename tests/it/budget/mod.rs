@@ -21,8 +21,15 @@ use crate::traffic::Webhook;
 
 pub(crate) mod price {
     pub(crate) use switchhook_operate::cost::price::{
-        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, idle_run, invocation, running, saved_by_provisioning,
+        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, invocation, running, saved_by_provisioning,
     };
+    use switchhook_operate::cost::price::{LAMBDA_GB_S, LAMBDA_REQUEST};
+    use switchhook_operate::scale::READ_S;
+
+    /// Per run of a schedule that finds nothing, in a function with this memory. It sends its requests one after another, so it mostly waits.
+    pub(crate) const fn idle_run(requests: f64, memory_gb: f64) -> f64 {
+        LAMBDA_REQUEST + memory_gb * requests * READ_S * LAMBDA_GB_S
+    }
 }
 
 /// Runs of the reconciler in a month: one per minute.

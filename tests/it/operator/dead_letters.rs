@@ -68,6 +68,11 @@ async fn listed(world: &World) -> DeadLetters {
     list(&stack(world), LISTED_DEFAULT).await.unwrap()
 }
 
+/// Number of letters that only one of the two sources names.
+fn differing(letters: &DeadLetters) -> usize {
+    letters.iter().filter(|(_, letter)| letter.message_id.is_none() || !letter.in_index).count()
+}
+
 fn send_to_dlq(world: &World, body: &str, group: &str) {
     let message = NewMessage {
         body: body.to_owned(),
@@ -93,7 +98,7 @@ async fn dead_letters_are_listed_by_cause_and_stay_visible() {
         assert_eq!(letters.causes[0].cause, "could not read the call");
         let tries = letters.causes[0].letters[0].tries;
         assert!(tries.is_some_and(|tries| (14..=19).contains(&tries)), "{tries:?}");
-        assert_eq!(letters.differing().count(), 0, "{letters:#?}");
+        assert_eq!(differing(&letters), 0, "{letters:#?}");
     }
 }
 
@@ -330,7 +335,7 @@ async fn dead_letter_whose_message_is_gone_is_redriven_from_the_inbox() {
         let _ = sqs.delete(EVENTS_DEAD_LETTER_QUEUE, &message.receipt_handle).unwrap();
     }
     let letters = listed(&world).await;
-    assert_eq!((letters.in_queue, letters.differing().count()), (0, 2), "{letters:#?}");
+    assert_eq!((letters.in_queue, differing(&letters)), (0, 2), "{letters:#?}");
     let stack = stack(&world);
     carry_out(&stack, &plan_redrive(&stack, &ALL, MAX).await.unwrap()).await;
     assert_eq!(world.call("c2").await.history.len(), 1);

@@ -73,6 +73,24 @@ async fn list_reads_no_more_entries_than_it_shows() {
     assert!(!limits.is_empty() && limits.iter().all(|limit| *limit == 1), "{limits:?}");
 }
 
+/// An operator names an import, or its file has a name.
+#[tokio::test(start_paused = true)]
+async fn name_that_holds_a_number_is_in_no_record_and_on_no_bus() {
+    let world = World::stopped();
+    let stack = stack(&world);
+    for about in ["call 447700900171.csv", "447700900171", "reminders.csv"] {
+        let subject = audit::Subject { about: Some(about.to_owned()), items: 1, ..audit::Subject::default() };
+        let begun = audit::begin(&stack, audit::Direct::ImportCalls, None, subject).await.unwrap();
+        audit::finish(&stack, begun, audit::Counts { done: 1, ..audit::Counts::default() }).await.unwrap();
+    }
+    let records = audit::list(&stack, 10).await.unwrap();
+    let named: Vec<&str> = records.iter().filter_map(|record| record.about.as_deref()).collect();
+    let count = |about: &str| named.iter().filter(|name| **name == about).count();
+    assert_eq!((count("***"), count("reminders.csv"), named.len()), (4, 2, 6));
+    let everything = format!("{:?}{:?}", world.items(INBOX_TABLE).await, world.domain_events());
+    assert!(everything.contains("reminders.csv") && !everything.contains("447700900171"), "{everything}");
+}
+
 /// One query returns a hundred events of a shard and a minute, and minutes are read ahead.
 #[tokio::test(start_paused = true)]
 async fn events_of_a_busy_minute_and_of_those_before_it_are_counted_once() {

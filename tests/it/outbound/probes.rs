@@ -7,11 +7,11 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::{CallId, CallingWindow, Job, PhoneNumber, Plan, Provider, StopReason};
+use switchhook_domain::{CallId, CallingWindow, Job, PROVIDER_HEALTH_PREFIX, PhoneNumber, Plan, Provider, StopReason};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{CALL_RETENTION, MINUTE, World};
+use switchhook_tests::{CALL_RETENTION, MINUTE, World, down};
 
 use super::provider_health::{open, plan, policy, provider_events, schedule, schedule_plan};
 use super::{HOUR, call_request, create, send};
@@ -213,7 +213,7 @@ async fn run_that_loses_its_probe_to_a_trigger_leaves_the_probe_to_it() {
     schedule(&world, "probe", &RETELL, Duration::ZERO).await;
     open(&world, Provider::Retell, MINUTE).await;
     world.wait(MINUTE * 2).await;
-    delay_first_claim(&world);
+    delay_first_claim(&world, false);
     let call_id = CallId::new("probe");
     let trigger = async {
         world.wait(Duration::from_millis(200)).await;
@@ -229,35 +229,44 @@ async fn run_that_loses_its_probe_to_a_trigger_leaves_the_probe_to_it() {
     assert!(!world.calls.provider_health(Provider::Retell).await.unwrap().is_open());
 }
 
-/// Has the next write of the row of `probe` come late.
-fn delay_first_claim(world: &World) {
+/// Has the next write of the row of `probe` come late. Then the scheduler can change the health of no provider, if `health_is_down`.
+fn delay_first_claim(world: &World, health_is_down: bool) {
     let writes = AtomicU64::new(0);
     world.set_fault_hook(move |request| {
-        let is_row = String::from_utf8_lossy(request.body).contains("\"call_id\":{\"S\":\"probe\"}");
-        let is_claim = request.operation == "PutItem" && is_row;
+        let body = String::from_utf8_lossy(request.body);
+        let is_health = request.sender == Some("scheduler") && body.contains(PROVIDER_HEALTH_PREFIX);
+        if health_is_down && is_health && writes.load(Ordering::Relaxed) > 0 {
+            return Some(down());
+        }
+        let is_claim = request.operation == "PutItem" && body.contains("\"call_id\":{\"S\":\"probe\"}");
         let is_first = is_claim && writes.fetch_add(1, Ordering::Relaxed) == 0;
         is_first.then_some(Fault::Delay(Duration::from_millis(400)))
     });
 }
 
-/// A trigger has made the call the probe, and its claim is late. Meanwhile the user cancels the call.
+/// A trigger has made the call the probe, and its claim is late. Meanwhile the user cancels the call. The answer tells that, also if the probe
+/// cannot be left to another call.
 #[tokio::test(start_paused = true)]
 async fn trigger_that_loses_its_claim_leaves_the_probe_to_another_call() {
-    let world = World::stopped();
-    schedule(&world, "probe", &RETELL, Duration::ZERO).await;
-    open(&world, Provider::Retell, MINUTE).await;
-    world.wait(MINUTE * 2).await;
-    delay_first_claim(&world);
-    let call_id = CallId::new("probe");
-    let scheduler = world.cloud.scheduler();
-    let cancellation = async {
-        world.wait(Duration::from_millis(200)).await;
+    for health_is_down in [false, true] {
+        let world = World::stopped();
+        schedule(&world, "probe", &RETELL, Duration::ZERO).await;
+        open(&world, Provider::Retell, MINUTE).await;
+        world.wait(MINUTE * 2).await;
+        delay_first_claim(&world, health_is_down);
+        let call_id = CallId::new("probe");
+        let scheduler = world.cloud.scheduler();
+        let cancellation = async {
+            world.wait(Duration::from_millis(200)).await;
+            let health = world.calls.provider_health(Provider::Retell).await.unwrap();
+            assert!(!health.needs_probe(world.now()), "the call is the probe");
+            let canceled = world.call("probe").await.cancel(&policy(), world.now()).unwrap();
+            assert_eq!(world.calls.store(&canceled, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+        };
+        let (triggered, ()) = tokio::join!(scheduler.trigger(&call_id, "by hand"), cancellation);
+        assert!(matches!(triggered, Ok(ClaimOutcome::NotPending("CANCELED"))), "{triggered:?}");
         let health = world.calls.provider_health(Provider::Retell).await.unwrap();
-        assert!(!health.needs_probe(world.now()), "the call is the probe");
-        let canceled = world.call("probe").await.cancel(&policy(), world.now()).unwrap();
-        assert_eq!(world.calls.store(&canceled, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
-    };
-    let (triggered, ()) = tokio::join!(scheduler.trigger(&call_id, "by hand"), cancellation);
-    assert!(matches!(triggered, Ok(ClaimOutcome::NotPending("CANCELED"))), "{triggered:?}");
-    assert!(world.calls.provider_health(Provider::Retell).await.unwrap().needs_probe(world.now()));
+        assert_eq!(health.needs_probe(world.now()), !health_is_down);
+        assert_eq!(world.logged("health_not_noted").len(), usize::from(health_is_down));
+    }
 }

@@ -15,7 +15,17 @@ use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
 use tokio::time::Instant;
 
 use super::{MAX, carry_out, dials, found, repair, ringing, stack, verified};
+use crate::bookings::{self, HOUR_S};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call, send};
+
+/// Folds the events of a call that another system made, in which the person has confirmed. The call of ours is not dialled then.
+async fn confirm(world: &World, call_id: &str) {
+    for (type_, second) in [("RINGING", 1), ("ANSWERED", 3), ("USER_CONFIRMED", 20), ("ENDED", 60)] {
+        world.accept(Provider::Generic, &generic(call_id, type_, type_, second)).await;
+    }
+    world.wait(MINUTE * 8).await;
+    assert_eq!((world.call(call_id).await.job.as_str(), dials(world).len()), ("COMPLETED", 0));
+}
 
 /// Creates a call with an idempotency key. Returns the status code and the id.
 async fn create_with_key(world: &World, request: &Value) -> (StatusCode, String) {
@@ -126,6 +136,82 @@ async fn rebuilt_call_is_not_dialled_before_its_events_are_folded() {
     world.wait(HOUR).await;
     assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
     assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+/// Nobody repairs anything. The call is due two minutes after its row has come back.
+#[tokio::test(start_paused = true)]
+async fn call_that_a_repeated_request_brings_back_is_not_dialled_before_its_events_are_folded() {
+    let world = World::new();
+    let began = world.now();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:10:00Z");
+    let (_, call_id) = create_with_key(&world, &request).await;
+    confirm(&world, &call_id).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    assert_eq!(create_with_key(&world, &request).await, (StatusCode::OK, call_id.clone()));
+    assert_eq!(world.call(&call_id).await.job.as_str(), "PENDING");
+    world.wait(HOUR).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
+    assert_eq!(found(&verified(&stack(&world), began).await), "");
+}
+
+/// The index has too many minutes since the creation to find the events of the call at once.
+#[tokio::test(start_paused = true)]
+async fn row_of_an_old_call_comes_back_by_a_repair_only() {
+    let world = World::new();
+    let began = world.now();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T12:00:00Z");
+    let (_, call_id) = create_with_key(&world, &request).await;
+    confirm(&world, &call_id).await;
+    world.wait(HOUR * 11).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    assert_eq!(create_with_key(&world, &request).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    let causes: Vec<String> = world.logged("storage_failure").iter().map(|line| line["error"].to_string()).collect();
+    assert!(causes.iter().any(|cause| cause.contains("switchhook verify --repair")), "{causes:?}");
+    world.wait(HOUR * 2).await;
+    assert_eq!(dials(&world).len(), 0);
+    repair(&stack(&world), began).await;
+    world.wait(MINUTE * 10).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
+    assert_eq!(create_with_key(&world, &request).await, (StatusCode::OK, call_id));
+}
+
+/// The booking is moved and moved back, so its event rebuilds the row.
+#[tokio::test(start_paused = true)]
+async fn call_that_a_booking_brings_back_is_not_dialled_before_its_events_are_folded() {
+    let world = World::with_secret(&bookings::secret());
+    // The call is due ten minutes after the start of the test.
+    let starts = HOUR_S + 10 * 60;
+    bookings::receive(&world, &[bookings::created("b1", 0, starts)]).await;
+    let call_id = bookings::call_id(&world, "b1").await.unwrap();
+    confirm(&world, &call_id).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let moved = |second, starts| bookings::calcom("BOOKING_RESCHEDULED", "b1", second, starts);
+    bookings::receive(&world, &[moved(30, starts + HOUR_S), moved(40, starts)]).await;
+    assert_eq!(bookings::call_id(&world, "b1").await.as_ref(), Some(&call_id));
+    assert_eq!(world.call(&call_id).await.job.as_str(), "PENDING");
+    world.wait(HOUR).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world).len()), ("COMPLETED", 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_row_is_lost_can_be_canceled() {
+    let world = World::new();
+    let cancel = async |id: &str| send(&world, "POST", &format!("/call/cancel?id={id}"), None, &Value::Null).await.0;
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T01:00:00Z");
+    let (_, call_id) = create_with_key(&world, &request).await;
+    world.wait(MINUTE).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    assert_eq!(cancel(&call_id).await, StatusCode::OK);
+    // The row is lost again, and the request is repeated.
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    assert_eq!(create_with_key(&world, &request).await, (StatusCode::OK, call_id.clone()));
+    world.wait(HOUR * 2).await;
+    assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
+    assert_eq!(dials(&world).len(), 0);
+    assert_eq!(cancel("call-unknown").await, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test(start_paused = true)]

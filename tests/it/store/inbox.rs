@@ -7,7 +7,7 @@ use switchhook_aws::Error;
 use switchhook_aws::inbox::{
     NewEvent, Note, PutOutcome, ReceivedEvent, Reread, SweepCursor, SweepPosition, creation_id,
 };
-use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, Timestamp};
+use switchhook_domain::{CallId, Disposition, EventId, EventKind, Origin, Provider, StopReason, Timestamp};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_providers::{ProvidersFile, UserDecision};
 use switchhook_tests::{Item, MINUTE, World, generic};
@@ -50,6 +50,27 @@ async fn event_is_kept_once_and_what_stands_there_comes_back() {
         assert_eq!((same_content, stored.received_at, stored.trace_id.as_str()), (same, at(0), "t"));
         assert_eq!(world.inbox.read_body(&stored).await.unwrap(), first.body);
         assert_eq!(world.item(INBOX_TABLE, "generic:e1").await, item);
+    }
+}
+
+/// A booking can be restored, so its reason gives way to the others. That the user canceled the call stays known for good.
+#[tokio::test(start_paused = true)]
+async fn later_reason_of_a_stop_replaces_only_a_weaker_one() {
+    use StopReason::{BookingChanged, CanceledByUser, DialsUnknown};
+    let world = World::stopped();
+    for (first, second, kept) in [
+        (BookingChanged, CanceledByUser, CanceledByUser),
+        (BookingChanged, DialsUnknown, DialsUnknown),
+        (CanceledByUser, BookingChanged, CanceledByUser),
+        (CanceledByUser, DialsUnknown, CanceledByUser),
+        (DialsUnknown, BookingChanged, DialsUnknown),
+        (DialsUnknown, CanceledByUser, CanceledByUser),
+    ] {
+        let call_id = CallId::new(format!("{}-{}", first.as_str(), second.as_str()));
+        for reason in [first, second, second] {
+            world.inbox.record_cancellation(&call_id, reason, None, world.now()).await.unwrap();
+        }
+        assert_eq!(world.inbox.dial_records(&call_id).await.unwrap().canceled, Some(kept), "{call_id}");
     }
 }
 

@@ -65,7 +65,7 @@ async fn row_that_the_request_left_out_is_read_alone() {
     let (world, ids) = with_calls(3).await;
     let_a_later_version_write(&world, "c1").await;
     drop(world.requests());
-    let read = world.calls.resolve_all(ids.clone(), true).await;
+    let read = world.calls.resolve_all(ids.clone()).await;
     assert_eq!(world.requests(), [("BatchGetItem".to_owned(), 1), ("GetItem".to_owned(), 1)].into());
     let [(_, Ok(_)), (_, Err(error)), (_, Ok(_))] = &read[..] else { panic!("{read:?}") };
     assert!(matches!(error, Error::NewerSchema(_)), "{error:?}");
@@ -106,7 +106,7 @@ async fn calls_behind_aliases_are_read_by_another_request() {
     }
     drop(world.requests());
     let asked = ["p0", "c0", "p00", "p1", "p2", "nobody"].map(CallId::new);
-    let resolved = world.calls.resolve_all(asked.to_vec(), false).await;
+    let resolved = world.calls.resolve_all(asked.to_vec()).await;
     assert_eq!(world.requests(), [("BatchGetItem".to_owned(), 2), ("GetItem".to_owned(), 2)].into());
     let found = resolved.iter().map(|(id, read)| {
         let found = read.as_ref().map(|Resolved { call, alias }| {
@@ -138,7 +138,7 @@ async fn rows_are_read_one_by_one_if_the_request_for_all_fails() {
     world.set_fault_hook(database_down);
     assert!(matches!(world.calls.load(ids.clone()).await, Err(Error::ReadCall(_))));
     assert!(world.calls.get_calls(ids.clone()).await.iter().all(|read| matches!(read, Err(Error::ReadCall(_)))));
-    let resolved = world.calls.resolve_all(ids, false).await;
+    let resolved = world.calls.resolve_all(ids).await;
     assert!(resolved.iter().all(|(_, read)| matches!(read, Err(Error::ReadCall(_)))));
 }
 

@@ -1,12 +1,14 @@
 //! A service is down for an hour, or refuses single requests.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{EventKind, Provider};
-use switchhook_local::connector::Service;
+use switchhook_local::connector::{Fault, Service};
 use switchhook_tests::{MINUTE, World, database_down, down, generic, text};
 
 use super::{HOUR, NOTHING, call_events, published_ids};
@@ -138,4 +140,30 @@ async fn write_that_announces_nothing_publishes_nothing_again() {
     assert_eq!(world.cloud.services().dynamodb().stream().len(), 2);
     world.relay().await;
     assert_eq!(world.timeline(), published);
+}
+
+#[tokio::test(start_paused = true)]
+async fn relay_of_a_slow_bus_ends_in_time_and_publishes_nothing_again_but_one_record() {
+    let world = World::stopped();
+    for number in 0..60 {
+        world.accept(Provider::Generic, &generic(&format!("c{number}"), &format!("e{number}"), "RINGING", 1)).await;
+    }
+    while world.consume(&world.receive()).await > 0 {}
+    // The first attempt of each request gets no answer within its limit of a second, and the second one a late answer.
+    let attempts = AtomicU64::new(0);
+    world.set_fault_hook(move |call| {
+        let is_first = || attempts.fetch_add(1, Ordering::SeqCst).is_multiple_of(2);
+        let late = Fault::ResponseDelay(Duration::from_millis(900));
+        (call.service == Service::EventBridge).then(|| if is_first() { Fault::Timeout } else { late })
+    });
+    let began = tokio::time::Instant::now();
+    world.relay().await;
+    assert!(began.elapsed() < Duration::from_secs(30), "Lambda would have ended the run: {:?}", began.elapsed());
+    let published = world.domain_events().len();
+    assert!((100..120).contains(&published), "{published}");
+    assert_eq!(world.logged("relay_failed").len(), 1);
+    world.relay().await;
+    let ids: Vec<String> = world.domain_events().iter().map(|event| text(&event["id"])).collect();
+    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), 120);
+    assert!(ids.len() <= 122, "{} events were published", ids.len());
 }

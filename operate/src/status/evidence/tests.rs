@@ -3,8 +3,10 @@ use std::collections::BTreeMap;
 use switchhook_domain::{Provider, ProviderHealth};
 
 use super::*;
+use crate::aws::MetricQuery;
 use crate::error::{ErrorKind, Explanation};
-use crate::status::sources::MINUTE;
+use crate::stack::{StackNames, StackSettings};
+use crate::status::sources::{MINUTE, queries};
 use crate::status::{Question, Subject};
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_961_600_000);
@@ -167,9 +169,45 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
     }
 }
 
+/// Metrics of the last ten minutes: those of Lambda, and those of the secrets.
+fn of_last_ten_minutes() -> Vec<MetricQuery> {
+    let names = StackNames {
+        stack: "switchhook".to_owned(),
+        region: "eu-west-1".to_owned(),
+        api_url: String::new(),
+        inbox_table: String::new(),
+        calls_table: String::new(),
+        events_queue_url: String::new(),
+        events_dlq_url: String::new(),
+        dial_queue_url: String::new(),
+        due_queue_url: String::new(),
+        relay_failures_queue_url: String::new(),
+        event_bus: String::new(),
+        scheduler_function: "switchhook-scheduler:live".to_owned(),
+        reconciler_function: "switchhook-reconciler:live".to_owned(),
+        webhook_keys_secret: String::new(),
+        dial_accounts_secret: String::new(),
+        settings: StackSettings {
+            inactivity_timeout_seconds: 900,
+            outcome_providers: Vec::new(),
+            inbox_retention_days: 30,
+            call_retention_days: 400,
+            block_on_request: true,
+            dial_rates: String::new(),
+            index_numbers: true,
+            index_shards: String::new(),
+        },
+    };
+    let of_secret = ("function".to_owned(), "secret".to_owned());
+    let is_one = |query: &MetricQuery| query.namespace == "AWS/Lambda" || query.dimensions.contains(&of_secret);
+    queries(&names).into_iter().filter(is_one).collect()
+}
+
 /// CloudWatch adds up by whole periods, and shows a value up to four minutes later.
 #[test]
 fn last_ten_minutes_are_judged_alike_at_every_second() {
+    let periods: Vec<u32> = of_last_ten_minutes().iter().map(|query| query.period).collect();
+    assert_eq!(periods, [MINUTE; 8]);
     let period = i64::from(MINUTE) * 1_000;
     for offset in 0..300 {
         let now = NOW.plus(Duration::from_secs(offset));

@@ -7,12 +7,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::AttributeValue;
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{AnnouncedEvent, Booking, CallId, Entity, EntityPosition, EventId, Timestamp};
 
 use super::table::{Calls, StoreOutcome};
-use crate::dynamodb::{ConditionalWrite, Item, expires_at, text};
+use crate::dynamodb::{ConditionalWrite, Item, expires_at, refuse_newer_schema, text};
 use crate::error::Error;
 
 /// Schema version of a stored entity.
@@ -85,12 +84,7 @@ impl EntityRow {
     /// # Errors
     /// [`Error::NewerSchema`], [`Error::DecodeEntity`].
     pub fn decode(item: serde_dynamo::Item) -> Result<Entity, Error> {
-        match item.get("schema_version") {
-            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > ENTITY_SCHEMA) => {
-                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
-            }
-            _ => {}
-        }
+        refuse_newer_schema(&item, ENTITY_SCHEMA)?;
         // The message of the cause may quote a value of the row.
         let row: Self = serde_dynamo::from_item(item).map_err(|_| Error::DecodeEntity("an attribute"))?;
         let latest: Option<Vec<EntityPosition>> = row.latest.iter().map(|text| decode_position(text)).collect();
@@ -150,14 +144,7 @@ impl Calls {
             expires_at: expires_at(latest_start.map_or(now, |at| at.max(now)), retention),
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteEntity(Box::new(error)))?;
-        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
-        let request = if entity.version == 1 {
-            request.condition_expression("attribute_not_exists(call_id)")
-        } else {
-            request
-                .condition_expression("version = :read")
-                .expression_attribute_values(":read", AttributeValue::N((entity.version - 1).to_string()))
-        };
+        let request = self.put(item, entity.version - 1);
         let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteEntity)?;
         Ok(if write.is_applied() { StoreOutcome::Committed } else { StoreOutcome::LostRace })
     }

@@ -51,14 +51,14 @@ impl Calls {
         reads.into_iter().map(|(_, read)| read.map(Found::into_call)).collect()
     }
 
-    /// Reads the calls that ids lead to, in the order of `ids`, by strongly consistent reads or not. Each result has the form of
-    /// [`Calls::resolve`]. Calls behind aliases cost a read each, by another request for a hundred of them.
-    pub async fn resolve_all(&self, ids: Vec<CallId>, consistent: bool) -> Vec<(CallId, Result<Resolved, Error>)> {
-        let found = self.read_all(ids, consistent).await;
+    /// Reads the calls that ids lead to, in the order of `ids`, by eventually consistent reads. Each result has the form of
+    /// [`Calls::resolve_eventual`]. Calls behind aliases cost a read each, by another request for a hundred of them.
+    pub async fn resolve_all(&self, ids: Vec<CallId>) -> Vec<(CallId, Result<Resolved, Error>)> {
+        let found = self.read_all(ids, false).await;
         let behind: BTreeSet<CallId> =
             found.iter().filter_map(|(_, found)| behind_alias(found.as_ref().ok()?).cloned()).collect();
         let behind: HashMap<CallId, Result<Found, Error>> =
-            self.read_all(behind.into_iter().collect(), consistent).await.into_iter().collect();
+            self.read_all(behind.into_iter().collect(), false).await.into_iter().collect();
         let mut resolved = Vec::with_capacity(found.len());
         for (id, found) in found {
             let call = found.as_ref().ok().and_then(|found| behind.get(behind_alias(found)?));
@@ -68,7 +68,7 @@ impl Calls {
                 }
                 (Ok(Found::Alias(_)), Some(Err(error))) if !error.is_unreadable() => Err(not_read()),
                 // The row behind an alias is not there, or cannot be read. It is read once more, for its error.
-                (Ok(found), _) => self.resolve_found(found, consistent).await,
+                (Ok(found), _) => self.resolve_found(found, false).await,
                 (Err(error), _) => Err(error),
             };
             resolved.push((id, one));

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use serde::{Deserialize, Serialize};
 use switchhook_domain::{PROVIDER_HEALTH_PREFIX, Provider, ProviderAvailability, ProviderHealth, Timestamp};
 
 use super::table::Calls;
-use crate::dynamodb::{ConditionalWrite, Item, text};
+use crate::dynamodb::{ConditionalWrite, Item, refuse_newer_schema, text};
 use crate::error::Error;
 use crate::random::RandomIds;
 
@@ -74,13 +74,9 @@ impl HealthRow {
     /// # Errors
     /// [`Error::NewerSchema`], [`Error::DecodeHealth`].
     pub fn parse(item: serde_dynamo::Item) -> Result<Self, Error> {
-        match item.get("schema_version") {
-            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > HEALTH_SCHEMA) => {
-                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
-            }
-            _ => {}
-        }
-        serde_dynamo::from_item(item).map_err(|error| Error::DecodeHealth(Box::new(error)))
+        refuse_newer_schema(&item, HEALTH_SCHEMA)?;
+        // The message of the cause may quote a value of the row, such as the id of a call.
+        serde_dynamo::from_item(item).map_err(|_| Error::DecodeHealth("an attribute"))
     }
 
     /// Returns the domain event that the last write added.
@@ -167,18 +163,8 @@ impl Calls {
         };
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::WriteHealth(Box::new(error)))?;
         let request = self
-            .client
-            .put_item()
-            .table_name(&self.table)
-            .set_item(Some(item))
+            .put(item, read.version)
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let request = if read.version == 0 {
-            request.condition_expression("attribute_not_exists(call_id)")
-        } else {
-            request
-                .condition_expression("version = :read")
-                .expression_attribute_values(":read", AttributeValue::N(read.version.to_string()))
-        };
         match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteHealth)? {
             ConditionalWrite::Applied(_) => Ok(true),
             // The SDK repeats a write whose answer is lost. The row refuses the repetition, and has the id of the first one.

@@ -13,7 +13,7 @@ use super::encoding::{
     encode_in_flight, encode_move,
 };
 use super::wake_queue::{WakeQueue, wake_key};
-use crate::dynamodb::{KEY_BYTES_MAX, expires_at};
+use crate::dynamodb::{KEY_BYTES_MAX, expires_at, refuse_newer_schema};
 use crate::error::Error;
 use crate::shards::Shards;
 
@@ -118,12 +118,7 @@ impl CallRow {
     /// # Errors
     /// [`Error::NewerSchema`], [`Error::DecodeCall`].
     pub fn parse(item: serde_dynamo::Item) -> Result<Self, Error> {
-        match item.get("schema_version") {
-            Some(serde_dynamo::AttributeValue::N(text)) if text.parse().is_ok_and(|v: u32| v > CALL_SCHEMA) => {
-                return Err(Error::NewerSchema(text.parse().unwrap_or(u32::MAX)));
-            }
-            _ => {}
-        }
+        refuse_newer_schema(&item, CALL_SCHEMA)?;
         // The text of serde's error is left out: it may quote the value, which may be a phone number.
         serde_dynamo::from_item(item).map_err(|_| Error::DecodeCall("an attribute".to_owned()))
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::put_item::builders::PutItemFluentBuilder;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes, ReturnValue};
 use switchhook_domain::{
@@ -220,15 +221,7 @@ impl Calls {
         let Transition { call, new_announcements } = transition;
         let row = CallRow::encode(call, *new_announcements, retention, self.index_numbers, &self.shards);
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
-        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
-        let request = if call.version == 1 {
-            request.condition_expression("attribute_not_exists(call_id)")
-        } else {
-            request
-                .condition_expression("version = :read")
-                .expression_attribute_values(":read", version(call.version - 1))
-        };
-        outcome(ConditionalWrite::from_result(request.send().await))
+        outcome(ConditionalWrite::from_result(self.put(item, call.version - 1).send().await))
     }
 
     /// Sets the time at which a call wakes up, and stores its moves and since when its provider gave no answer. Changes no state and leaves
@@ -373,6 +366,16 @@ impl Calls {
             Found::Alias(_) | Found::Nothing => None,
         };
         Ok(Resolved { call, alias: Some(alias) })
+    }
+
+    /// Request that writes an item, if its row still has the version `read`. 0 stands for no row.
+    pub(super) fn put(&self, item: Item, read: u64) -> PutItemFluentBuilder {
+        let request = self.client.put_item().table_name(&self.table).set_item(Some(item));
+        if read == 0 {
+            request.condition_expression("attribute_not_exists(call_id)")
+        } else {
+            request.condition_expression("version = :read").expression_attribute_values(":read", version(read))
+        }
     }
 
     pub(super) async fn get(&self, call_id: &CallId, consistent: bool) -> Result<Found, Error> {

@@ -129,11 +129,8 @@ pub(super) struct ConflictItem<'a> {
 #[derive(Deserialize)]
 pub(super) struct StoredConflictItem {
     pub(super) received_at: Timestamp,
-    #[serde(default)]
     pub(super) body: Option<ByteBuf>,
-    #[serde(default)]
     pub(super) body_chunks: Option<u32>,
-    #[serde(default)]
     pub(super) dictionary: Option<u32>,
     pub(super) body_hash: String,
 }
@@ -263,10 +260,8 @@ pub(super) struct ReceivedKey {
 #[derive(Deserialize)]
 pub(super) struct ReceivedItem {
     pub(super) event_id: EventId,
-    #[serde(default)]
     pub(super) call_id: Option<CallId>,
     pub(super) received_at: Timestamp,
-    #[serde(default)]
     pub(super) disposition: Option<String>,
 }
 
@@ -276,13 +271,10 @@ pub(super) struct AttentionItem {
     pub(super) event_id: String,
     pub(super) attention: String,
     pub(super) attention_at: Timestamp,
-    #[serde(default)]
     pub(super) call_id: Option<CallId>,
-    #[serde(default)]
     pub(super) origin: Option<Origin>,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     pub(super) event_type: Option<String>,
-    #[serde(default)]
     pub(super) cause: Option<String>,
 }
 

@@ -48,7 +48,8 @@ impl Inbox {
     /// Gives back requests that were taken from the budget of a minute and not sent.
     ///
     /// # Errors
-    /// [`Error::WriteInbox`]. The requests are lost for that minute.
+    /// [`Error::WriteInbox`]. The requests are lost for that minute. If only the answer was lost, the SDK repeats the write, and they may be
+    /// given back twice.
     pub async fn return_lookups(&self, provider: Provider, minute: i64, count: u32) -> Result<(), Error> {
         let request = self
             .client

@@ -76,9 +76,23 @@ impl Inbox {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<Vec<ProviderEvent>>, Error> {
+        let Some(missing) = self.missing_ids(call, until, now).await? else { return Ok(None) };
         let known = call.history.iter().map(|entry| entry.source_event_id.clone());
-        let known: BTreeSet<EventId> = known.filter(|id| !call.is_drift_found_id(id)).collect();
-        let mut events = self.read_by_id(known.clone()).await?;
+        let mut events = self.read_by_id(known.filter(|id| !call.is_drift_found_id(id)).collect()).await?;
+        events.extend(self.read_by_id(missing.into_iter().collect()).await?);
+        Ok(Some(events))
+    }
+
+    /// Returns the ids of the foldable events that arrived for a call around the time of its attempts, and that its row lacks. Leaves out those of
+    /// `drift_found` events. `None` if they are spread over too many minutes or pages of the index.
+    ///
+    /// # Errors
+    /// [`Error::ListInbox`].
+    pub async fn missing_events(&self, call: &Call, now: Timestamp) -> Result<Option<Vec<EventId>>, Error> {
+        self.missing_ids(call, Timestamp::from_millis(i64::MAX), now).await
+    }
+
+    async fn missing_ids(&self, call: &Call, until: Timestamp, now: Timestamp) -> Result<Option<Vec<EventId>>, Error> {
         let mut minutes = BTreeSet::new();
         for attempt in call.attempts().iter().rev() {
             let first = minute_of(first_receipt(call, attempt)) - BEFORE_MINUTES;
@@ -89,10 +103,9 @@ impl Inbox {
             minutes.extend(of_attempt.clone().take(room.div_ceil(2)));
             minutes.extend(of_attempt.rev().take(room / 2));
         }
-        let Some(found) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
-        let missing = found.into_iter().filter(|id| !known.contains(id) && !call.is_drift_found_id(id));
-        events.extend(self.read_by_id(missing.collect()).await?);
-        Ok(Some(events))
+        let Some(mut ids) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
+        ids.retain(|id| !call.contains_event(id) && !call.is_drift_found_id(id));
+        Ok(Some(ids))
     }
 
     /// Returns the ids of the foldable events that arrived for a call in these minutes. `None` if they are spread over more

@@ -29,6 +29,8 @@ const CREATION_SUFFIX: &str = "/created";
 /// Prefix of the attribute that holds the dial of an attempt.
 const DIAL_PREFIX: &str = "dial_";
 const CANCELED_BECAUSE: &str = "canceled_because";
+/// Value of an update expression: the recorded reason, or the new one if there is none.
+const RECORDED_REASON: &str = "if_not_exists(canceled_because, :reason)";
 
 /// Outcome of recording a creation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,12 +113,16 @@ impl Inbox {
     /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled or stopped. **Only who gets
     /// [`DialRecordOutcome::Recorded`] may ask the provider.**
     ///
+    /// The records of the dials are kept for the retention of the inbox after now, or after the call was due if that is later. So they are kept as long as the
+    /// record of the request, also if the call is dialled before it is due.
+    ///
     /// # Errors
     /// [`Error::WriteInbox`]. The dial may be recorded then.
     pub async fn record_dial(
         &self,
         call_id: &CallId,
         dial: &DialRecord,
+        due_at: Timestamp,
         now: Timestamp,
     ) -> Result<DialRecordOutcome, Error> {
         let request = self
@@ -125,7 +131,7 @@ impl Inbox {
             .update_expression("SET #dial = :dial, expires_at = :end")
             .expression_attribute_names("#dial", attribute_of(&dial.attempt))
             .expression_attribute_values(":dial", text(&encode_dial(dial)))
-            .expression_attribute_values(":end", number(self.expires_at(now)))
+            .expression_attribute_values(":end", number(self.expires_at(due_at.max(now))))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
             ConditionalWrite::Applied(_) => Ok(DialRecordOutcome::Recorded),
@@ -154,7 +160,8 @@ impl Inbox {
     }
 
     /// Records that a call was canceled or stopped, for this reason. The time of an earlier record stays. So does its reason, if the booking of
-    /// the call changed now: that is the only reason that can be [lifted](Inbox::lift_cancellation).
+    /// the call changed now: that is the only reason that can be [lifted](Inbox::lift_cancellation). A stop because the dials are unknown does
+    /// not replace the reason that the user canceled the call.
     ///
     /// The record is kept for the retention of the inbox after now, or after the call was due if that is later. Until then, a row that is
     /// restored to a time before the cancellation could become due.
@@ -169,16 +176,25 @@ impl Inbox {
         now: Timestamp,
     ) -> Result<(), Error> {
         let kept_from = due_at.map_or(now, |due_at| due_at.max(now));
-        let can_be_lifted = reason == StopReason::BookingChanged;
-        let because = if can_be_lifted { "if_not_exists(canceled_because, :reason)" } else { ":reason" };
-        let request = self
-            .update_dials(call_id)
-            .update_expression(format!(
-                "SET canceled_at = if_not_exists(canceled_at, :now), canceled_because = {because}, expires_at = :end"
-            ))
-            .expression_attribute_values(":now", number(now.as_millis()))
-            .expression_attribute_values(":reason", text(reason.as_str()))
-            .expression_attribute_values(":end", number(self.expires_at(kept_from)));
+        let update = |because: &str| {
+            self.update_dials(call_id)
+                .update_expression(format!(
+                    "SET canceled_at = if_not_exists(canceled_at, :now), canceled_because = {because}, expires_at = :end"
+                ))
+                .expression_attribute_values(":now", number(now.as_millis()))
+                .expression_attribute_values(":reason", text(reason.as_str()))
+                .expression_attribute_values(":end", number(self.expires_at(kept_from)))
+        };
+        if reason == StopReason::DialsUnknown {
+            let request = update(":reason")
+                .condition_expression("attribute_not_exists(canceled_because) OR canceled_because <> :user")
+                .expression_attribute_values(":user", text(StopReason::CanceledByUser.as_str()));
+            if ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?.is_applied() {
+                return Ok(());
+            }
+        }
+        let is_kept = matches!(reason, StopReason::BookingChanged | StopReason::DialsUnknown);
+        let request = update(if is_kept { RECORDED_REASON } else { ":reason" });
         request.send().await.map(drop).map_err(|error| Error::WriteInbox(Box::new(error)))
     }
 

@@ -5,21 +5,77 @@
 //! order. So the consumer lists it under its call before that, and the dialer reads the list before it dials. The reconciler lists a dead letter that has no
 //! note.
 //!
+//! **The events that a rebuilt row lacks [are made to wait](Inbox::await_events_of_rebuilt) before the row is stored.** Such a row may be due, and no message
+//! of them is in the queue any more.
+//!
 //! The list is one companion item for each call that had such an event. An event stays in it when it is folded: its call has it then, or its note tells
 //! that it is no longer in trouble. So the end of the wait costs no write, and the dialer reads the notes only of calls that have a list.
 
 use std::collections::BTreeSet;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use switchhook_domain::{CallId, EventId, Timestamp};
+use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
 use super::attention::{Attention, AttentionKind};
 use super::item::{note_key, unfolded_key};
+use super::note::Note;
+use super::sweep::minute_of;
 use super::table::{Inbox, READ_AT_ONCE_MAX};
+use super::waiting::next_retry;
 use crate::dynamodb::{number, text};
 use crate::error::Error;
 
+/// Limit on the index pages that are read for one rebuilt row. Each minute since the creation of the call has at least one page, so these are ten hours
+/// at most. They take about a second of a function's ten, and up to four if the pages are full.
+const REBUILT_PAGES_MAX: u64 = 600;
+
 impl Inbox {
+    /// Makes the events wait that the inbox holds and a rebuilt row lacks. **Call this before the row is stored**: a lost row comes back as one that may
+    /// be due, and only its events tell that the person has answered. The dialer holds the call until the reconciler has sent them and they are folded.
+    ///
+    /// # Errors
+    /// [`Error::CreatedTooLongAgo`] if the call was created too long ago to find its events. Then the row must not be stored. And the errors of
+    /// [`Inbox::await_events`] and [`Error::ListInbox`]. A repetition is safe.
+    pub async fn await_events_of_rebuilt(&self, call: &Call, now: Timestamp) -> Result<(), Error> {
+        let minutes = minute_of(call.created_at.min(now))..=minute_of(now);
+        let received = self.ids_received_in(minutes, &call.call_id, REBUILT_PAGES_MAX).await?;
+        let received = received.ok_or(Error::CreatedTooLongAgo)?;
+        self.await_events(call, &received, now).await.map(drop)
+    }
+
+    /// Makes those of these events wait that the row of a call lacks, and lists them. The reconciler sends them to the queue within five minutes. Leaves out
+    /// those that the consumer has decided not to fold. Those that are retried or dead letters already are only listed. Returns true if it has made an
+    /// event wait.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
+    pub async fn await_events(&self, call: &Call, ids: &[EventId], now: Timestamp) -> Result<bool, Error> {
+        let mut is_any_new = false;
+        for id in ids {
+            if call.contains_event(id) || call.is_drift_found_id(id) {
+                continue;
+            }
+            let note = self.get_item(&note_key(id)).await?.unwrap_or_default();
+            if note.contains_key("disposition") {
+                continue;
+            }
+            let is_known = Attention::parse(note).is_some_and(|mark| is_in_trouble(mark.kind));
+            if !is_known {
+                let Some(event) = self.get_normalized(id).await? else { continue };
+                let note = Note {
+                    first_tried_at: Some(now),
+                    next_retry_at: Some(next_retry(now, now)),
+                    waits: true,
+                    ..Note::default()
+                };
+                self.put_note(&event, &note, now).await?;
+                is_any_new = true;
+            }
+            self.list_unfolded(&call.call_id, id, now).await?;
+        }
+        Ok(is_any_new)
+    }
+
     /// Lists an event under its call as one that was not folded in time. **Call this before its message leaves the queue.** Entities are not
     /// dialled, so they have no list.
     ///

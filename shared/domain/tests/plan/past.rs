@@ -46,7 +46,11 @@ fn pause_of_a_dial_that_was_not_made_is_not_known_before() {
 #[test]
 fn pause_of_a_claim_that_was_returned_is_not_known_before() {
     let claim = claimed(&call_with(RETRY), 10);
-    for returned in [claim.postpone("token", at(500), &POLICY, at(11)), claim.hold("token", at(500), &POLICY, at(11))] {
+    for returned in [
+        claim.postpone("token", at(500), &POLICY, at(11)),
+        claim.hold("token", at(500), &POLICY, at(11)),
+        claim.await_accounts("token", at(500), &POLICY, at(11)),
+    ] {
         let returned = returned.expect("claimed").call;
         assert_eq!((returned.job.as_str(), due_at(&returned)), ("PENDING", at(500)));
         assert_eq!(past(&returned, 5).not_before, None);

@@ -20,6 +20,7 @@ use crate::configured::EventMapping;
 use crate::distinct::distinct_document;
 use crate::scheme::Scheme;
 use crate::user_decision::DecisionRule;
+use crate::webhook::signs_url;
 
 /// Default signature window: five minutes in either direction, inclusive. Retell's own SDK, Telnyx's SDK and our
 /// generic scheme use it. Vapi documents none.
@@ -312,21 +313,8 @@ fn account(provider: Provider, shared: Shared, fields: &mut Fields<'_>) -> Optio
 }
 
 fn public_url(provider: Provider, fields: &mut Fields<'_>) -> Option<String> {
-    let missing = match provider.vendor() {
-        Provider::Twilio | Provider::Plivo | Provider::SignalWire => {
-            Some(format!("missing: {provider} signs the URL that it posts to, for example https://example.com"))
-        }
-        Provider::Retell
-        | Provider::Vapi
-        | Provider::Telnyx
-        | Provider::ElevenLabs
-        | Provider::Vonage
-        | Provider::LiveKit
-        | Provider::Daily
-        | Provider::Bland
-        | Provider::Generic
-        | Provider::Named(_) => None,
-    };
+    let missing = signs_url(provider.vendor())
+        .then(|| format!("missing: {provider} signs the URL that it posts to, for example https://example.com"));
     let problem = match fields.take(PUBLIC_URL) {
         Some(Value::String(url)) => match start_of_url(provider, &url) {
             Ok(url) => return Some(url),

@@ -4,6 +4,7 @@ use serde_json::Value;
 use switchhook_domain::{BookingRule, EventKind, Scalar, Timestamp};
 
 use crate::json;
+use crate::reading::ReadNotes;
 use crate::times::parse_rfc2822;
 
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
@@ -139,16 +140,20 @@ impl Place {
 }
 
 impl EventMapping {
-    /// Returns the first rule whose conditions hold. If the body names no call, a rule about a call counts only if no other rule holds.
-    pub(crate) fn rule(&self, body: &Value, names_call: bool) -> Option<&Rule> {
+    /// Returns the first rule whose conditions hold. If the body names no call, a rule about a call counts only if no other rule holds. If one
+    /// does, this is noted: the provider may have renamed the field of the call's id. So a rule that books a call is passed over, and nobody is
+    /// called because of a webhook about another call.
+    pub(crate) fn rule(&self, body: &Value, names_call: bool, notes: &mut ReadNotes) -> Option<&Rule> {
         let mut fulfilled =
             self.rules.iter().filter(|rule| rule.conditions.iter().all(|condition| condition.holds(body)));
         let first = fulfilled.next()?;
-        let is_of_call = |rule: &&Rule| matches!(rule.meaning, Meaning::OfCall { .. });
-        if names_call || !is_of_call(&first) {
+        let is_of_call = |rule: &Rule| matches!(rule.meaning, Meaning::OfCall { .. });
+        if names_call || !is_of_call(first) {
             return Some(first);
         }
-        fulfilled.find(|rule| !is_of_call(rule)).or(Some(first))
+        let other = fulfilled.find(|rule| !is_of_call(rule) && rule.meaning != Meaning::Booked);
+        notes.no_call_id = other.is_some();
+        other.or(Some(first))
     }
 }
 

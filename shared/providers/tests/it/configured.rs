@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use switchhook_domain::{BookingReport, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, read_as_configured,
-    replaced_booking, sign_as_configured, verify,
+    ProvidersFile, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig,
+    read_as_configured, replaced_booking, sign_as_configured, verify,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_767_225_660_000);
@@ -45,9 +45,13 @@ fn verified_at(
 
 /// Reads a body as the provider would have signed it.
 fn read(provider: Provider, config: &WebhookConfig, body: &[u8]) -> Reading {
+    read_with_notes(provider, config, body).0
+}
+
+fn read_with_notes(provider: Provider, config: &WebhookConfig, body: &[u8]) -> (Reading, ReadNotes) {
     let signed = sign_as_configured(provider, config, "https://example.com", body, NOW).unwrap();
     let webhook = verified_at(provider, config, &headers(&signed.headers), body, NOW).unwrap();
-    read_as_configured(config, &webhook, NOW).0
+    read_as_configured(config, &webhook, NOW)
 }
 
 fn shown(reading: &Reading) -> String {
@@ -460,6 +464,42 @@ mod random {
             }
         }
     }
+}
+
+/// A provider that renames the field of the call's id would go unnoticed otherwise. And nobody is called because of a webhook about a call.
+#[test]
+fn webhook_about_a_call_that_another_rule_takes_is_noted_and_books_nothing() {
+    let rule = |event: &str| json!({"when": {"type": "end"}, "event": event});
+    let rules = [rule("completed"), rule("booked"), json!({"event": "received"})];
+    let read = |rules: &[Value], body: &Value| {
+        let entry = json!({
+            "keys": ["a key of the tests, as long as it must be"],
+            "signature": {"scheme": "hmac", "header": "x-sig"},
+            "events": {
+                "event_id": "/id", "type": "/kind", "call_id": "/call", "entity_id": "/booking", "to": "/phone",
+                "time": "/at", "starts_at": "/start", "rules": rules,
+                "booked_call": {"providers": ["retell"], "from": "+14155550100", "before_minutes": 60},
+            },
+        });
+        let (reading, notes) = read_with_notes(a(), &config_of(&entry), body.to_string().as_bytes());
+        (shown(&reading), notes.no_call_id)
+    };
+    let body = json!({
+        "id": "e1", "kind": "end", "booking": "b1", "phone": "+14155550123", "at": "2026-01-01T00:00:00Z",
+        "start": "2026-01-05T15:00:00Z",
+    });
+    let (event, is_noted) = read(&rules, &body);
+    assert!(is_noted && event.contains("received end") && !event.contains("booked"), "{event}");
+    let mut with_call = body.clone();
+    with_call["call"] = json!("c1");
+    let (event, is_noted) = read(&rules, &with_call);
+    assert!(!is_noted && event.contains("completed"), "{event}");
+    // No other rule is left.
+    let (event, is_noted) = read(&[rule("completed"), rule("booked")], &body);
+    assert!(!is_noted && event.contains("names no call"), "{event}");
+    // Without the rule about a call, the webhook is a booking.
+    let (event, is_noted) = read(&[rule("booked")], &body);
+    assert!(!is_noted && event.contains("booked 2026-01-05"), "{event}");
 }
 
 /// Everything that a webhook's sender writes is bounded in the event, because the event must fit into a message.
