@@ -37,7 +37,8 @@ credentials from the environment, from AWS_PROFILE in the shared files, from the
 
 A command that changes something writes audit records: who, why, what. `switchhook audit list` shows them.
 
-Exit status: 0 if the request succeeded, 1 if the stack rejected it, 2 if the stack could not be reached, 3 if the reason was refused.";
+Exit status: 0 if the request succeeded, 1 if the stack rejected it or answered with a server error, 2 if the stack could not be reached,
+3 if the reason was refused. After a server error, the request may have been carried out.";
 
 const SHOW_EXAMPLES: &str = "\
 Example:
@@ -55,8 +56,8 @@ The call must be PENDING. Its due time does not matter, but its calling window a
 
 A call that may not be placed at once, for example because its calling window is closed, stays PENDING. Then the time is printed.
 
-Exit status: 0 if the call is being placed or will be, 1 if the stack rejected the request, 2 if the stack could not be reached, 3 if the
-reason was refused.";
+Exit status: 0 if the call is being placed or will be, 1 if the stack rejected the request or answered with a server error, 2 if the
+stack could not be reached, 3 if the reason was refused. After a server error, the call may be placed.";
 
 const CANCEL_EXAMPLES: &str = "\
 Example:
@@ -64,8 +65,8 @@ Example:
 
 A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
 
-Exit status: 0 if the call is canceled, 1 if the stack rejected the request, 2 if the stack could not be reached, 3 if the reason was
-refused.";
+Exit status: 0 if the call is canceled, 1 if the stack rejected the request or answered with a server error, 2 if the stack could not be
+reached, 3 if the reason was refused. After a server error, the call may be canceled.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -79,8 +80,8 @@ last digit of the called number decides. `switchhook dev --help` lists the behav
 
 Without an idempotency key, the same request within five minutes creates no second call.
 
-Exit status: 0 if the call was created, now or by the same request before; 1 if the stack rejected the request; 2 if the stack
-could not be reached; 3 if the reason was refused.";
+Exit status: 0 if the call was created, now or by the same request before; 1 if the stack rejected the request or answered with a
+server error; 2 if the stack could not be reached; 3 if the reason was refused. After a server error, the call may have been created.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

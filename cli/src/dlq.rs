@@ -100,7 +100,7 @@ struct Selection {
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     keys: Vec<String>,
     /// Select dead letters whose cause contains this text
-    #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     cause: Option<String>,
     /// Select all dead letters
     #[arg(long, conflicts_with = "plan")]

@@ -102,7 +102,7 @@ struct Selection {
     #[arg(long, value_name = "NAME", value_parser = provider_name::provider, conflicts_with = "plan")]
     provider: Option<Provider>,
     /// Select events whose cause contains this text
-    #[arg(long, value_name = "TEXT", conflicts_with = "plan")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     cause: Option<String>,
     /// Select all quarantined events
     #[arg(long, conflicts_with = "plan")]

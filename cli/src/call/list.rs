@@ -32,7 +32,8 @@ Such a list reads at most 200 rows. So with filters it may show few calls, or no
 
 If there are more calls, the last line prints the --cursor for the next page.
 
-Exit status: 0 if the calls were listed, 1 if the stack rejected the request, 2 if the stack could not be reached.";
+Exit status: 0 if the calls were listed, 1 if the stack rejected the request or answered with a server error, 2 if the stack could not be
+reached, 3 if the cursor is of no page of the list of --tab.";
 
 /// Calls of a page with `--tab`, as on the page Calls.
 const TAB_LIMIT: u8 = 25;

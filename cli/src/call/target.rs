@@ -48,9 +48,12 @@ pub(super) struct Unrecorded {
 
 impl Unrecorded {
     /// Records the result, before anything is printed: the reader of the output may have ended. `call_id` names the call that the request
-    /// created.
+    /// created. A server error is not recorded as a result, because the change may have been made.
     pub(super) fn record(self, answer: &Response, is_repetition: bool, call_id: Option<&str>) -> Result<(), CallError> {
         let Self { connection, begun } = self;
+        if answer.status >= 500 {
+            return Ok(());
+        }
         let counts = match (is_success(answer), is_repetition) {
             (true, false) => Counts { done: 1, ..Counts::default() },
             (true, true) => Counts { unchanged: 1, ..Counts::default() },

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchhook_operate::audit::Direct;
 
 use crate::fake_aws::FakeAws;
-use crate::stack::{CREATE_CALL, PERSON, Scratch, Stack, text};
+use crate::stack::{CREATE_CALL, PERSON, Scratch, Stack, replaces_answers, text};
 
 fn records(stack: &Stack) -> Vec<Value> {
     let output = stack.switchhook(&["audit", "list", "--json"]);
@@ -125,6 +125,25 @@ fn run_that_fails_or_is_refused_has_a_result_and_one_without_an_answer_has_none(
             assert_eq!(record["counts"], json!({"done": 0, "unchanged": 0, "skipped": 1}));
         }
     }
+}
+
+/// The stack cancels the call, and its answer is a server error.
+#[test]
+fn change_that_may_have_been_made_has_no_second_record() {
+    let scratch = Scratch::new();
+    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
+    let created = done(&stack, &[&CREATE_CALL[..], &["--due", &due]].concat());
+    let call_id = created.split(' ').next().expect("an id");
+    let proxy = replaces_answers(&stack.url, "POST /call/cancel", 0, 500);
+    let output = stack.switchhook(&["call", "cancel", call_id, "--to", &proxy]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let call = stack.get(&format!("/call?id={call_id}")).expect("the call");
+    assert_eq!(call["job"]["state"], "CANCELED");
+    let records = records(&stack);
+    let canceled = records.iter().filter(|record| record["verb"] == "cancel_call");
+    let moments: Vec<&str> = canceled.filter_map(|record| record["moment"].as_str()).collect();
+    assert_eq!(moments, ["started"]);
 }
 
 #[test]

@@ -262,6 +262,8 @@ fn arguments_that_make_no_sense_are_refused() {
         (&["check", "--webhook-url", "foo", "--to", "http://127.0.0.1:1"], "\"foo\" is not a URL"),
         (&["dlq"], "Usage"),
         (&["dlq", "list", "--to", "http://127.0.0.1:1"], "no answer from"),
+        (&["dlq", "redrive", "--cause", "", "--to", "http://h"], "a value is required"),
+        (&["quarantine", "discard", "--provider", "retell", "--cause", "", "--to", "http://h"], "a value is required"),
         (&["quarantine", "reprocess", "--provider", "nobody"], PROVIDERS),
         (&["quarantine", "discard", "--provider", "switchhook"], PROVIDERS),
         (&["event", "list", "--provider", "nobody"], SENDERS),

@@ -1,13 +1,11 @@
 //! `switchhook call import`: checks a file, creates its calls once, and says which rows are refused.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, without_choice};
+use crate::stack::{PROGRAM, Scratch, Stack, replaces_answers, switchhook, text, without_choice};
 
 /// Rows enough for three batches.
 const ROWS: usize = 230;
@@ -213,7 +211,7 @@ fn import_that_failed_in_its_second_batch_goes_on_without_doubles() {
     let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let to = |url: &str| import(&[path(&file), "--provider", "retell", "--from-number", "+442079460018", "--to", url]);
-    let (code, _, errors) = to(&loses_the_second_answer(&stack.url));
+    let (code, _, errors) = to(&replaces_answers(&stack.url, "POST /calls/batch", 1, 400));
     assert_eq!(code, Some(2));
     assert!(errors.contains(&format!("100 of {ROWS} rows are done; run the same command again")), "{errors}");
     let records = text(&stack.switchhook(&["audit", "list", "--json"]).stdout);
@@ -223,50 +221,6 @@ fn import_that_failed_in_its_second_batch_goes_on_without_doubles() {
     let (code, out, errors) = to(&stack.url);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     assert_eq!(out, format!("{}: 30 calls created, 200 created before\n", file.display()));
-}
-
-/// Starts a proxy before the stack that passes requests on, and answers the second batch with an error. Returns its address.
-fn loses_the_second_answer(stack: &str) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let proxy = listener.local_addr().expect("an address").to_string();
-    let (own, stack) = (proxy.clone(), stack.trim_start_matches("http://").trim_end_matches('/').to_owned());
-    std::thread::spawn(move || {
-        let mut batches = 0;
-        // The requests of the audit record follow.
-        loop {
-            let (mut client, _) = listener.accept().expect("a connection");
-            let (head, body) = read_request(&mut client);
-            let head = head.replace(&own, &stack).replacen("\r\n", "\r\nconnection: close\r\n", 1);
-            let mut upstream = TcpStream::connect(&stack).expect("the stack listens");
-            upstream.write_all(&[head.as_bytes(), &body].concat()).expect("the request is sent");
-            let mut answer = Vec::new();
-            upstream.read_to_end(&mut answer).expect("the stack answers");
-            let is_batch = head.starts_with("POST /calls/batch");
-            batches += usize::from(is_batch);
-            if is_batch && batches > 1 {
-                answer = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec();
-            }
-            client.write_all(&answer).expect("the answer is sent");
-        }
-    });
-    format!("http://{proxy}")
-}
-
-/// Reads the head and the body of one request.
-fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
-    let mut bytes = Vec::new();
-    let mut buffer = [0; 8192];
-    loop {
-        let count = client.read(&mut buffer).expect("a request");
-        bytes.extend(buffer.iter().take(count));
-        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
-        let head = text(&bytes[..end + 4]);
-        let lower = head.to_lowercase();
-        let length = lower.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
-        if bytes.len() >= end + 4 + length.unwrap_or(0) {
-            return (head, bytes.split_off(end + 4));
-        }
-    }
 }
 
 fn read(file: &std::path::Path) -> String {

@@ -1,7 +1,7 @@
 //! A `switchhook dev` for each test, and helpers to use it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -248,6 +248,52 @@ pub(crate) fn domain_events(url: &str, after: Option<&str>) -> Vec<(String, Stri
                 return events;
             }
             events.extend(Some(event).filter(|event| event.1 != MARKER));
+        }
+    }
+}
+
+/// Starts a proxy before the stack at this URL. It passes every request on. The answers to requests that begin with `request` are replaced by
+/// empty ones with this status, after the first `spared` ones. Returns the URL of the proxy.
+pub(crate) fn replaces_answers(url: &str, request: &'static str, spared: usize, status: u16) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let proxy = listener.local_addr().expect("an address").to_string();
+    let (own, stack) = (proxy.clone(), url.trim_start_matches("http://").trim_end_matches('/').to_owned());
+    std::thread::spawn(move || {
+        let mut met = 0;
+        // The requests of the audit record come here too.
+        loop {
+            let (mut client, _) = listener.accept().expect("a connection");
+            let (head, body) = read_request(&mut client);
+            let head = head.replace(&own, &stack).replacen("\r\n", "\r\nconnection: close\r\n", 1);
+            let mut upstream = TcpStream::connect(&stack).expect("the stack listens");
+            upstream.write_all(&[head.as_bytes(), &body].concat()).expect("the request is sent");
+            let mut answer = Vec::new();
+            upstream.read_to_end(&mut answer).expect("the stack answers");
+            let is_met = head.starts_with(request);
+            met += usize::from(is_met);
+            if is_met && met > spared {
+                let empty = format!("HTTP/1.1 {status} Replaced\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+                answer = empty.into_bytes();
+            }
+            client.write_all(&answer).expect("the answer is sent");
+        }
+    });
+    format!("http://{proxy}")
+}
+
+/// Reads the head and the body of one request.
+fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        let count = client.read(&mut buffer).expect("a request");
+        bytes.extend(buffer.iter().take(count));
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = text(&bytes[..end + 4]);
+        let lower = head.to_lowercase();
+        let length = lower.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        if bytes.len() >= end + 4 + length.unwrap_or(0) {
+            return (head, bytes.split_off(end + 4));
         }
     }
 }

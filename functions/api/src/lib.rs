@@ -31,7 +31,9 @@ use switchhook_aws::http::{path_of, trace_id_of};
 use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
-use switchhook_domain::{AppointmentStatus, Call, CallDefaults, CallId, EntityFate, EventId, Job, Policy, StopReason};
+use switchhook_domain::{
+    AppointmentStatus, Call, CallCreation, CallDefaults, CallId, EntityFate, EventId, Job, NewCall, Policy, StopReason,
+};
 
 pub use crate::api::Api;
 use crate::api::RACES_MAX;
@@ -144,11 +146,20 @@ impl Api {
 
     async fn cancel(&self, id: &CallId) -> Result<Answer, RequestError> {
         for _ in 0..RACES_MAX {
-            let Some(call) = self.find(id).await? else {
-                match self.cancel_lost(id).await? {
-                    Some(call) if call.job == Job::Canceled => return Ok(Answer::with_call("canceled", &call)),
-                    Some(call) => return cannot_cancel(&call),
-                    None => continue,
+            let call = match self.find(id).await? {
+                Some(call) if call.plan.is_some() => call,
+                // The row was lost. A later webhook may have made one without a plan.
+                row => {
+                    let creation = self.inbox.creation(row.as_ref().map_or(id, |row| &row.call_id)).await?;
+                    let is_of_row = |creation: &CallCreation| row.as_ref().is_none_or(|row| creation.is_of(row));
+                    let Some(creation) = creation.filter(is_of_row) else {
+                        return row.as_ref().map_or_else(|| Err(RequestError::unknown_id()), cannot_cancel);
+                    };
+                    match self.cancel_lost(&creation).await? {
+                        Some(call) if call.job == Job::Canceled => return Ok(Answer::with_call("canceled", &call)),
+                        Some(call) => return cannot_cancel(&call),
+                        None => continue,
+                    }
                 }
             };
             let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else {
@@ -169,13 +180,13 @@ impl Api {
     }
 
     /// Cancels a call whose row was lost: records the cancellation, and brings the row back. A dial that the inbox records goes on, and is the last one.
-    /// `None` if the row is there again.
-    async fn cancel_lost(&self, id: &CallId) -> Result<Option<Call>, RequestError> {
-        let Some(creation) = self.inbox.creation(id).await? else { return Err(RequestError::unknown_id()) };
-        let due_at = Some(creation.call.plan.due_at);
+    /// `None` if another writer came first.
+    async fn cancel_lost(&self, creation: &CallCreation) -> Result<Option<Call>, RequestError> {
+        let NewCall { call_id, plan, .. } = &creation.call;
+        let due_at = Some(plan.due_at);
         // Before the row comes back, so that nobody is called although it cannot be rebuilt.
-        self.inbox.record_cancellation(id, StopReason::CanceledByUser, due_at, self.clock.now()).await?;
-        let Some(rebuilt) = self.rebuild(&creation).await? else { return Ok(None) };
+        self.inbox.record_cancellation(call_id, StopReason::CanceledByUser, due_at, self.clock.now()).await?;
+        let Some(rebuilt) = self.rebuild(creation).await? else { return Ok(None) };
         Ok(match self.calls.store(&rebuilt, self.call_retention).await? {
             StoreOutcome::Committed => Some(rebuilt.call),
             StoreOutcome::LostRace => None,

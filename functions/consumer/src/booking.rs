@@ -26,7 +26,6 @@ use crate::{Consumer, Counts, RACES_MAX};
 const UNDER_WAY_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// Result of calling off a call.
-#[derive(Default)]
 struct CallOff {
     /// True if the call was waiting or under way until now.
     is_new: bool,
@@ -155,12 +154,16 @@ impl Consumer {
     /// Calls off a call of a booking. One that is under way goes on, and gets no further attempt.
     async fn call_off(&self, call_id: &CallId, now: Timestamp) -> Result<CallOff, Error> {
         for _ in 0..RACES_MAX {
-            let Some(call) = self.calls.get_call(call_id).await? else {
-                // The request may be recorded without a row. Then the row must not come back.
-                if let Some(creation) = self.inbox.creation(call_id).await? {
-                    self.record_call_off(call_id, creation.call.plan.due_at, now).await?;
+            let call = match self.calls.get_call(call_id).await? {
+                Some(call) if call.plan.is_some() => call,
+                // The row was lost, or never written. A later webhook may have made one without a plan. If it comes back, nobody is called.
+                row => {
+                    if let Some(creation) = self.inbox.creation(call_id).await? {
+                        self.record_call_off(call_id, creation.call.plan.due_at, now).await?;
+                    }
+                    let is_under_way = row.is_some_and(|call| call.in_flight.is_some());
+                    return Ok(CallOff { is_new: false, is_under_way });
                 }
-                return Ok(CallOff::default());
             };
             let transition = call.call_off(&self.policy, now);
             if let Some(transition) = &transition

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, Timestamp};
+use switchhook_domain::{ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, Policy, Timestamp};
 
 use crate::findings::{StoredEnding, StoredId};
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
@@ -206,11 +206,12 @@ impl Reconciler {
         let is_not_found = matches!(resolution, Resolution::NotFound);
         let ends_doubt = is_not_found || matches!(resolution, Resolution::DeadlinePassed);
         let in_doubt = record.filter(|record| ends_doubt && call.in_doubt().contains(record));
-        let Some(attempt) = in_doubt.and_then(|record| record.key.as_ref()) else { return Ok(resolution) };
+        let dial = in_doubt.and_then(|record| record.key.as_ref().zip(record.dialled_at));
+        let Some((attempt, dialled_at)) = dial else { return Ok(resolution) };
         if self.restore_dial(call, now).await? {
             return Ok(Resolution::DialRestored);
         }
-        if is_not_found && self.awaits_missing_events(call, attempt, now).await? {
+        if is_not_found && self.awaits_missing_events(call, attempt, dialled_at, now).await? {
             return Ok(Resolution::Stored { is_new: false });
         }
         Ok(resolution)
@@ -234,18 +235,30 @@ impl Reconciler {
     ///
     /// **The row may have been restored or rebuilt, and have lost the events that tell of the dial.** The provider may have deleted its call since. Events
     /// that are retried or dead letters already put nothing off: the dialer holds the call for them.
-    async fn awaits_missing_events(&self, call: &Call, attempt: &AttemptKey, now: Timestamp) -> Result<bool, Error> {
+    async fn awaits_missing_events(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        dialled_at: Timestamp,
+        now: Timestamp,
+    ) -> Result<bool, Error> {
         // An earlier run may have stored the finding itself.
         let finding = call.dial_not_found_event(attempt, now).event_id;
-        match self.inbox.missing_events(call, now).await? {
+        match self.inbox.missing_events(call, attempt, now).await? {
             Some(mut missing) => {
                 missing.retain(|id| *id != finding);
                 self.inbox.await_events(call, &missing, now).await
             }
             // Too many events of other calls arrived in the same minutes to find those of this one.
-            None => Ok(true),
+            None => Ok(is_put_off(dialled_at, &self.policy, now)),
         }
     }
+}
+
+/// True if "not found" does not count yet because the events of the dial cannot be searched. **This ends**, because the minutes of the dial get no
+/// emptier, and each search reads many pages.
+fn is_put_off(dialled_at: Timestamp, policy: &Policy, now: Timestamp) -> bool {
+    now < dialled_at.plus(policy.inactivity_timeout)
 }
 
 /// Decides about a dial in doubt that the provider does not have.
@@ -256,4 +269,22 @@ fn not_found(dialled_at: Timestamp, now: Timestamp) -> Resolution {
     }
     let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
     Resolution::RetryAt(now.plus(elapsed).min(counts_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use switchhook_domain::ProviderSet;
+
+    use super::*;
+
+    const POLICY: Policy = Policy { inactivity_timeout: Duration::from_secs(900), outcome_providers: ProviderSet::ALL };
+
+    #[test]
+    fn dial_whose_events_cannot_be_searched_is_not_in_doubt_for_ever() {
+        let put_off = [600, 899, 900, 90_000].map(|seconds| {
+            let now = Timestamp::from_millis(seconds * 1_000);
+            is_put_off(Timestamp::from_millis(0), &POLICY, now)
+        });
+        assert_eq!(put_off, [true, true, false, false]);
+    }
 }

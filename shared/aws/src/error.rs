@@ -59,8 +59,8 @@ pub enum Error {
     #[error("could not encode the call's row")]
     EncodeCall(#[source] Source),
     #[error(
-        "the row of the call is lost, and the call was created too long ago to find its events at once; run `switchhook verify --repair` \
-         with a --since before its creation"
+        "the row of the call was lost, or was never written, and the call was created too long ago to find its events at once; \
+         run `switchhook verify --repair` with a --since before its creation"
     )]
     CreatedTooLongAgo,
     #[error("other writers changed the call during each of {0} attempts to write it")]

@@ -438,8 +438,10 @@ impl Call {
         let dialled = self.attempt_records.get(index).and_then(|record| record.provider);
         let reporting = |named: Option<usize>| {
             let entries = self.history.iter().filter(move |entry| entry.attempt_index == named);
-            let providers = entries.filter_map(|entry| entry.source_event_id.provider()).copied();
-            providers.min_by_key(|provider| (provider.vendor(), *provider))
+            let providers = entries.filter_map(|entry| entry.source_event_id.provider());
+            let rank = |provider: &Provider| (provider.vendor(), *provider);
+            // The events of an attempt mostly have one provider, and each fold asks for it. So only different ones are ranked.
+            providers.reduce(|a, b| if a == b || rank(a) <= rank(b) { a } else { b }).copied()
         };
         dialled.or_else(|| reporting(Some(index))).or_else(|| reporting(None))
     }

@@ -25,6 +25,14 @@ pub struct CallCreation {
     pub created_at: Timestamp,
 }
 
+impl CallCreation {
+    /// False if a row without a plan is older than the creation. Then it belongs to another system's call that has the same id.
+    #[must_use]
+    pub fn is_of(&self, row: &Call) -> bool {
+        row.created_at >= self.created_at
+    }
+}
+
 /// One dial of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DialRecord {
@@ -179,7 +187,7 @@ impl Call {
     ///
     /// If the row is older than the creation, it belongs to another system's call that has the same id, and stays as it is.
     fn restore_plan(&mut self, creation: &CallCreation) -> bool {
-        if self.plan.is_some() || self.created_at < creation.created_at {
+        if self.plan.is_some() || !creation.is_of(self) {
             return false;
         }
         let NewCall { call_id: _, from, to, appointment_id, plan } = creation.call.clone();

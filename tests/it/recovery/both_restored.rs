@@ -174,9 +174,13 @@ async fn report_that_comes_later_is_folded_into_the_stopped_call() {
 async fn call_that_is_not_due_yet_can_be_kept() {
     let Disaster { mut world, restored_to, due, retried, later } = disaster().await;
     let stack = stack(&world);
+    let stopped_at = world.now();
     let plan = plan_stop(&stack, restored_to, true, MAX).await.unwrap();
     assert_eq!(plan.items.len(), 2);
     carry_out(&stack, &plan).await;
+    // The second stop of the page needs the option too.
+    assert_eq!(plan_stop(&stack, stopped_at, false, MAX).await.unwrap().items.len(), 1);
+    assert_eq!(plan_stop(&stack, stopped_at, true, MAX).await.unwrap().items, []);
     // A call that was created after the disaster is not stopped.
     let new = create(&world, &call_request("confirms")).await;
     assert_eq!(plan_stop(&stack, restored_to, true, MAX).await.unwrap().items, []);

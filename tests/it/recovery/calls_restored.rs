@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use http::StatusCode;
 use insta::assert_snapshot;
+use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::{EventId, Provider};
+use switchhook_aws::inbox::AttentionKind;
+use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
@@ -76,6 +78,34 @@ async fn dial_that_the_provider_has_deleted_since_is_not_made_again() {
     assert!(call.contains_event(&accepted) && call.in_doubt().is_empty(), "{call:#?}");
     assert_eq!(dials(&world)[&call_id], 1);
     assert!(!found(&verified(&stack(&world), began).await).contains("missing_event"));
+}
+
+/// The provider has deleted its call, and the acceptance of the dial is damaged, or a later version stored it. So the doubt ends, and the dialer holds the
+/// call until an operator has looked at the event.
+#[tokio::test(start_paused = true)]
+async fn event_that_cannot_be_read_keeps_no_dial_in_doubt_and_nobody_is_called_again() {
+    for (name, value) in
+        [("schema_version", AttributeValue::N("2".to_owned())), ("body", AttributeValue::B(b"none".to_vec()))]
+    {
+        let world = World::new();
+        let call_id = create(&world, &due_at("forgotten,confirms", "2026-01-01T00:10:00Z")).await;
+        let backup = back_up(&world, CALLS_TABLE).await;
+        world.wait(MINUTE * 12).await;
+        let accepted = EventId::new(format!("switchhook:{call_id}/1/dial_accepted"));
+        let mut damaged = world.item(INBOX_TABLE, accepted.as_str()).await;
+        damaged.insert(name.to_owned(), value);
+        world.put_item(INBOX_TABLE, damaged).await;
+        restore(&world, &backup).await;
+        world.wait(HOUR).await;
+        let call = world.call(&call_id).await;
+        assert!(call.in_doubt().is_empty(), "{name}: {call:#?}");
+        assert_eq!(world.logged("reconcile_failed"), [] as [Value; 0], "{name}");
+        let unfolded = world.inbox.unfolded_events(&[CallId::new(&call_id)].into()).await.unwrap();
+        assert_eq!(unfolded.iter().map(|mark| mark.event_id.as_ref()).collect::<Vec<_>>(), [Some(&accepted)], "{name}");
+        world.wait(HOUR * 8).await;
+        assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1, "{name}");
+        assert_eq!(dials(&world)[&call_id], 1, "{name}");
+    }
 }
 
 /// A dialer that cannot record a dial deletes the record, because perhaps only the answer was lost.

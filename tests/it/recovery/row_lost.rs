@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, StopReason};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
@@ -168,7 +168,8 @@ async fn row_of_an_old_call_comes_back_by_a_repair_only() {
     world.delete_item(CALLS_TABLE, &call_id).await;
     assert_eq!(create_with_key(&world, &request).await.0, StatusCode::INTERNAL_SERVER_ERROR);
     let causes: Vec<String> = world.logged("storage_failure").iter().map(|line| line["error"].to_string()).collect();
-    assert!(causes.iter().any(|cause| cause.contains("switchhook verify --repair")), "{causes:?}");
+    let names_both = |cause: &String| cause.contains("never written") && cause.contains("switchhook verify --repair");
+    assert!(causes.iter().any(names_both), "{causes:?}");
     world.wait(HOUR * 2).await;
     assert_eq!(dials(&world).len(), 0);
     repair(&stack(&world), began).await;
@@ -212,6 +213,47 @@ async fn call_whose_row_is_lost_can_be_canceled() {
     assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
     assert_eq!(dials(&world).len(), 0);
     assert_eq!(cancel("call-unknown").await, StatusCode::NOT_FOUND);
+}
+
+/// The row is lost. A webhook of another system makes one without a plan.
+async fn lose_plan(world: &World, call_id: &str) {
+    world.delete_item(CALLS_TABLE, call_id).await;
+    world.accept(Provider::Generic, &generic(call_id, "late", "RINGING", 90)).await;
+    world.quiesce().await;
+    assert!(world.call(call_id).await.plan.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_whose_row_lacks_its_plan_can_be_canceled() {
+    let world = World::new();
+    let began = world.now();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T01:00:00Z");
+    let call_id = create(&world, &request).await;
+    world.wait(MINUTE).await;
+    lose_plan(&world, &call_id).await;
+    send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    repair(&stack(&world), began).await;
+    world.wait(HOUR * 3).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.stop_reason, dials(&world).len()), (Some(StopReason::CanceledByUser), 0), "{call:?}");
+    assert!(call.plan.is_some(), "{call:?}");
+}
+
+/// The row of the call lacks its plan while the booking is canceled.
+#[tokio::test(start_paused = true)]
+async fn call_whose_row_lacks_its_plan_is_called_off_with_its_booking() {
+    let world = World::with_secret(&bookings::secret());
+    let began = world.now();
+    bookings::receive(&world, &[bookings::created("b1", 0, 3 * HOUR_S)]).await;
+    let call_id = bookings::call_id(&world, "b1").await.unwrap();
+    world.wait(MINUTE).await;
+    lose_plan(&world, &call_id).await;
+    bookings::receive(&world, &[bookings::canceled("b1", 120)]).await;
+    repair(&stack(&world), began).await;
+    world.wait(HOUR * 4).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.stop_reason, dials(&world).len()), (Some(StopReason::BookingChanged), 0), "{call:?}");
 }
 
 #[tokio::test(start_paused = true)]

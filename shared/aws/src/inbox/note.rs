@@ -1,7 +1,7 @@
 //! Notes on events that the consumer could not fold.
 
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
-use switchhook_domain::{CallId, Disposition, EventId, ProviderEvent, Timestamp};
+use switchhook_domain::{CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
 
 use super::attention::AttentionKind;
 use super::event::StoredEvent;
@@ -75,12 +75,26 @@ impl Inbox {
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn put_note(&self, event: &ProviderEvent, note: &Note, now: Timestamp) -> Result<(), Error> {
-        let event_id = note_key(&event.event_id);
+        let ProviderEvent { event_id, call_id, origin, event_type, .. } = event;
+        self.put_note_on(event_id, call_id, Some(*origin), Some(event_type.clone()), note, now).await
+    }
+
+    /// Does the same as [`Inbox::put_note`]. The event may be one that cannot be read.
+    pub(super) async fn put_note_on(
+        &self,
+        event_id: &EventId,
+        call_id: &CallId,
+        origin: Option<Origin>,
+        event_type: Option<String>,
+        note: &Note,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let event_id = note_key(event_id);
         let attention = note.attention(now);
         let item = NoteItem {
-            call_id: Some(event.call_id.clone()),
-            origin: Some(event.origin),
-            event_type: Some(event.event_type.clone()),
+            call_id: Some(call_id.clone()),
+            origin,
+            event_type,
             attempts: note.attempts,
             error: note.error.clone(),
             cause: note.cause.clone(),

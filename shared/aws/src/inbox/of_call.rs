@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::stream::{self, StreamExt};
-use switchhook_domain::{AttemptState, Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp};
+use switchhook_domain::{
+    AttemptKey, AttemptState, Call, CallId, EventId, EventKind, HistoryEntry, ProviderEvent, Timestamp,
+};
 use switchhook_providers::DEDUPE_RETENTION;
 
 use super::event::StoredEvent;
@@ -76,25 +78,39 @@ impl Inbox {
         until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<Vec<ProviderEvent>>, Error> {
-        let Some(missing) = self.missing_ids(call, until, now).await? else { return Ok(None) };
+        let Some(missing) = self.missing_ids(call, &call.attempts(), until, now).await? else { return Ok(None) };
         let known = call.history.iter().map(|entry| entry.source_event_id.clone());
         let mut events = self.read_by_id(known.filter(|id| !call.is_drift_found_id(id)).collect()).await?;
         events.extend(self.read_by_id(missing.into_iter().collect()).await?);
         Ok(Some(events))
     }
 
-    /// Returns the ids of the foldable events that arrived for a call around the time of its attempts, and that its row lacks. Leaves out those of
-    /// `drift_found` events. `None` if they are spread over too many minutes or pages of the index.
+    /// Returns the ids of the foldable events that arrived for a call around the time of one attempt, and that its row lacks. Leaves out those of
+    /// `drift_found` events. `None` if they are spread over too many pages of the index.
     ///
     /// # Errors
     /// [`Error::ListInbox`].
-    pub async fn missing_events(&self, call: &Call, now: Timestamp) -> Result<Option<Vec<EventId>>, Error> {
-        self.missing_ids(call, Timestamp::from_millis(i64::MAX), now).await
+    pub async fn missing_events(
+        &self,
+        call: &Call,
+        attempt: &AttemptKey,
+        now: Timestamp,
+    ) -> Result<Option<Vec<EventId>>, Error> {
+        let key_of = |one: &AttemptState| call.attempt_records.get(one.index).and_then(|record| record.key.as_ref());
+        let mut attempts = call.attempts();
+        attempts.retain(|one| key_of(one) == Some(attempt));
+        self.missing_ids(call, &attempts, Timestamp::from_millis(i64::MAX), now).await
     }
 
-    async fn missing_ids(&self, call: &Call, until: Timestamp, now: Timestamp) -> Result<Option<Vec<EventId>>, Error> {
+    async fn missing_ids(
+        &self,
+        call: &Call,
+        attempts: &[AttemptState],
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<Option<Vec<EventId>>, Error> {
         let mut minutes = BTreeSet::new();
-        for attempt in call.attempts().iter().rev() {
+        for attempt in attempts.iter().rev() {
             let first = minute_of(first_receipt(call, attempt)) - BEFORE_MINUTES;
             let last = minute_of(attempt.last_event_at).min(minute_of(now)) + AFTER_MINUTES;
             let of_attempt = first..=last.min(minute_of(until));

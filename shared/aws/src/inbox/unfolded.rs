@@ -45,10 +45,12 @@ impl Inbox {
 
     /// Makes those of these events wait that the row of a call lacks, and lists them. The reconciler sends them to the queue within five minutes. Leaves out
     /// those that the consumer has decided not to fold. Those that are retried or dead letters already are only listed. Returns true if it has made an
-    /// event wait.
+    /// event wait that can be read.
+    ///
+    /// An event that [cannot be read](Error::is_unreadable) waits too. It becomes a dead letter, unless another version folds it before.
     ///
     /// # Errors
-    /// [`Error::ReadInbox`], [`Error::WriteInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`]. A repetition is safe.
+    /// [`Error::ReadInbox`], [`Error::WriteInbox`]. A repetition is safe.
     pub async fn await_events(&self, call: &Call, ids: &[EventId], now: Timestamp) -> Result<bool, Error> {
         let mut is_any_new = false;
         for id in ids {
@@ -61,15 +63,26 @@ impl Inbox {
             }
             let is_known = Attention::parse(note).is_some_and(|mark| is_in_trouble(mark.kind));
             if !is_known {
-                let Some(event) = self.get_normalized(id).await? else { continue };
                 let note = Note {
                     first_tried_at: Some(now),
                     next_retry_at: Some(next_retry(now, now)),
                     waits: true,
                     ..Note::default()
                 };
-                self.put_note(&event, &note, now).await?;
-                is_any_new = true;
+                match self.get_normalized(id).await {
+                    Ok(Some(event)) => {
+                        self.put_note(&event, &note, now).await?;
+                        is_any_new = true;
+                    }
+                    Ok(None) => continue,
+                    // Nobody may dial before a person knows of it, and it must not stop the others.
+                    Err(error) if error.is_unreadable() => {
+                        let cause = Some(error.operation().to_owned());
+                        let note = Note { error: Some(error.to_string()), cause, ..note };
+                        self.put_note_on(id, &call.call_id, id.origin(), None, &note, now).await?;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             self.list_unfolded(&call.call_id, id, now).await?;
         }
