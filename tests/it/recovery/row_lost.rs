@@ -212,7 +212,9 @@ async fn call_whose_row_is_lost_can_be_canceled() {
     world.wait(HOUR * 2).await;
     assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
     assert_eq!(dials(&world).len(), 0);
-    assert_eq!(cancel("call-unknown").await, StatusCode::NOT_FOUND);
+    for unknown in ["call-unknown", &"0".repeat(2_048)] {
+        assert_eq!(cancel(unknown).await, StatusCode::NOT_FOUND, "{} bytes", unknown.len());
+    }
 }
 
 /// The row is lost. A webhook of another system makes one without a plan.

@@ -19,7 +19,7 @@ use super::event::{PutOutcome, StoredEvent};
 use super::item::dials_key;
 use super::new_event::NewEvent;
 use super::table::Inbox;
-use crate::dynamodb::{ConditionalWrite, Item, number, text};
+use crate::dynamodb::{ConditionalWrite, Item, KEY_BYTES_MAX, number, text};
 use crate::error::Error;
 
 /// Type of the recorded event that holds the request which created a call.
@@ -99,7 +99,12 @@ impl Inbox {
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
     pub async fn creation(&self, call_id: &CallId) -> Result<Option<CallCreation>, Error> {
-        match self.get(&creation_id(call_id)).await? {
+        let event_id = creation_id(call_id);
+        // A user may ask for any id. No call was created under one whose record would have a longer key than DynamoDB accepts.
+        if event_id.as_str().len() > KEY_BYTES_MAX {
+            return Ok(None);
+        }
+        match self.get(&event_id).await? {
             Some(stored) if stored.erased_at.is_none() => self.decode_creation(&stored).await.map(Some),
             Some(_) | None => Ok(None),
         }
