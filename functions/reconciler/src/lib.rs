@@ -6,8 +6,8 @@
 //!
 //! **It never decides a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
-//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. It writes the state of a row in one case
-//! only, as the dialer does: the row has a dial that was never sent, and gets back what the inbox records.
+//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. It writes a row in one case only, as the
+//! dialer does: if the row has a dial that was never sent, it gets back the dials that the inbox records.
 //!
 //! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
 //! keeps failing. The same call is looked up less and less often.

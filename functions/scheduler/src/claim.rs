@@ -178,7 +178,7 @@ impl Scheduler {
         claim
     }
 
-    /// Lets another call be the probe, if this one was meant to be it and is not claimed. A probe without a result is given up after some time,
+    /// Lets another call be the probe, if this call was chosen as the probe and is not claimed. A probe without a result is given up after some time,
     /// so the result of the claim counts more than an error here.
     async fn release_lost_probe(&self, route: Route, call_id: CallId, flow: &mut Flow<'_>) -> Result<(), Error> {
         if let StepOutcome::LostProbe(provider, call_id) = self.lost(route, call_id).await? {

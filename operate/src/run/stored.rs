@@ -1,4 +1,4 @@
-//! Runs as they are stored: their position, their counts, and what they left alone.
+//! Runs as they are stored: their position, their counts, and the items that they left alone.
 
 use serde::{Deserialize, Serialize};
 use switchhook_aws::inbox::{Document, DocumentKind};

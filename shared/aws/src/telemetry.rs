@@ -212,9 +212,9 @@ fn without_numbers<S: Serializer>(ids: &[&str], serializer: S) -> Result<S::Ok, 
     serializer.collect_seq(ids.iter().map(|id| hide_number(id)))
 }
 
-/// Hides phone numbers in an id: digits after a plus sign, and a part between colons that consists of as many digits as a
-/// national number has, or that begins with them and a slash. Before the digits there may be a word and a hyphen, and after them the host of
-/// a SIP address. An id of fewer or of more digits, such as a row number, is shown.
+/// Hides phone numbers in an id: digits after a plus sign, and a part between colons with as many digits as a national number has. Such a
+/// part consists of the digits, or has a slash behind them. Before the digits there may be a word and a hyphen, and after them the host of a
+/// SIP address. An id of fewer or of more digits, such as a row number, is shown.
 #[must_use]
 pub fn hide_number(id: &str) -> Cow<'_, str> {
     let is_separator = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')' | '/');

@@ -24,8 +24,8 @@ pub enum MoveKind {
     Claimed,
     /// A user triggered the call, and the scheduler claimed it at once.
     Triggered,
-    /// The dialer returned its claim without dialling: the window is closed, the provider is not available, the accounts could not be read, or
-    /// an event of the call is not folded. Or the claim has missed its place in the dial rate. Or the scheduler made no claim, because the
+    /// The dialer returned its claim without dialling: the window is closed, the provider is not available, or the accounts could not be
+    /// read. Or an event of the call is not folded. Or the claim has missed its place in the dial rate. Or the scheduler made no claim, because the
     /// window has closed.
     Returned,
     /// The dialer recorded the dial, and then asked the provider.

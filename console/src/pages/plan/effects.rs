@@ -1,4 +1,4 @@
-//! What a plan changes: its numbers, and the table of its effects.
+//! The changes of a plan: its numbers, and the table of its effects.
 
 use maud::{Markup, html};
 use switchhook_operate::plan::{CallSummary, Effect, Plan, Subject, Table};

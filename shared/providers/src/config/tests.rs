@@ -241,7 +241,7 @@ fn documents_that_are_no_object_are_refused() {
         (r#"{"retell":{"keys":["a"],"keys":["b"]}}"#, "\"keys\" is named twice at line 1 column 30"),
     ] {
         assert_eq!(problems(twice), [format!("the field {problem}")]);
-        // The last value of a stored document counts, so that a stack goes on with what it has.
+        // The last value of a stored document counts, so that its stack goes on.
         assert!(WebhookConfig::parse(&twice.replace("b", "b, as long as a key must be")).problems().is_empty());
     }
     assert_eq!(problems(r#"{"retell":"SECRET"}"#), ["retell: not an object"]);
