@@ -83,14 +83,9 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     }
 }
 
-#[test]
-fn restarted_stack_rings_no_phone_again() {
-    let scratch = Scratch::new();
-    let (data, providers) = (scratch.0.join("data"), scratch.providers());
-    let mut stack = Stack::with_data(&data, &providers);
-    // The response to the dial request is lost, so the attempt is in doubt.
-    let lost = [&CREATE_CALL[..7], &["+447700900127", "--json"]].concat();
-    let created = stack.switchhook(&lost);
+/// Creates a call to this number, and waits for its dial. Returns the path at which the API shows the call.
+fn path_of_dialled(stack: &Stack, number: &str) -> String {
+    let created = stack.switchhook(&[&CREATE_CALL[..7], &[number, "--json"]].concat());
     assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
     let created: Value = serde_json::from_slice(&created.stdout).expect("a call");
     let path = format!("/call?id={}", created["call_id"].as_str().expect("an id"));
@@ -98,6 +93,16 @@ fn restarted_stack_rings_no_phone_again() {
         let shown = stack.get(&path).expect("the call");
         if shown["attempts"].get(0).is_some() { Ok(()) } else { Err(shown.to_string()) }
     });
+    path
+}
+
+#[test]
+fn restarted_stack_rings_no_phone_again() {
+    let scratch = Scratch::new();
+    let (data, providers) = (scratch.0.join("data"), scratch.providers());
+    let mut stack = Stack::with_data(&data, &providers);
+    // The response to the dial request is lost, so the attempt is in doubt.
+    let path = path_of_dialled(&stack, "+447700900127");
     stack.kill();
 
     let stack = Stack::with_data(&data, &providers);
@@ -121,14 +126,7 @@ fn dial_in_doubt_that_was_not_made_is_made_after_a_restart_with_generated_keys()
     let mut stack = start();
     // The provider answers no request and carries out none.
     Browser::open(&stack).press("set&faults=none&mode=unresponsive&crash=never");
-    let created = stack.switchhook(&[&CREATE_CALL[..7], &["+447700900120", "--json"]].concat());
-    assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
-    let created: Value = serde_json::from_slice(&created.stdout).expect("a call");
-    let path = format!("/call?id={}", created["call_id"].as_str().expect("an id"));
-    wait_for("the dial", || {
-        let shown = stack.get(&path).expect("the call");
-        if shown["attempts"].get(0).is_some() { Ok(()) } else { Err(shown.to_string()) }
-    });
+    let path = path_of_dialled(&stack, "+447700900120");
     stack.kill();
 
     let mut stack = start();
