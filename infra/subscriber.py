@@ -1,8 +1,13 @@
 """Sample subscriber of domain events: a Lambda function in Python that processes each event once. Copy it.
 
 Domain events are published at least once, so a table records the ids that were processed. Its partition key is `id`, a string, and its
-TTL attribute is `expires_at`. The environment variable SEEN_TABLE has its name. The function's role needs dynamodb:PutItem and
-dynamodb:UpdateItem.
+TTL attribute is `expires_at`. The function's role needs dynamodb:PutItem and dynamodb:UpdateItem.
+
+Environment variables:
+    SEEN_TABLE          Name of the table.
+    RETENTION_DAYS      Value of the stack's parameter CallRetentionDays (400 by default). `switchhook republish` can publish the events of a
+                        call for as long, so a shorter time would do work twice. After that time, a call of the same appointment or key has the
+                        same ids, so a longer time would leave work undone.
 
 A conditional put claims an id before the work, and an update marks it as done after the work. If the work fails, the id stays claimed
 and is not done. The claim expires when the time of that invocation is over. A delivery that finds an unexpired claim raises an error,
@@ -18,8 +23,7 @@ import time
 
 import boto3
 
-# Calls are kept for as long (`CallRetentionDays`), and `switchhook republish` can publish their events again.
-RETENTION_SECONDS = 400 * 24 * 3600
+RETENTION_SECONDS = int(os.environ.get("RETENTION_DAYS", "400")) * 24 * 3600
 SCHEMA_VERSION = 1
 
 table = boto3.resource("dynamodb").Table(os.environ["SEEN_TABLE"])

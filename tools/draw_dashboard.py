@@ -3,8 +3,7 @@
     .venv/bin/python tools/draw_dashboard.py docs/pictures/dashboard.svg
 
 A test (`tests/it/alarms/picture.rs`) runs the stack for an hour of virtual time, with traffic of three providers, repetitions, a wrong key,
-and an outage. It answers the queries of the template with its metrics, one value per minute. With --to, a running `switchhook dev`
-answers them instead (POST /metrics-data).
+and an outage. It answers the queries of the template with its metrics, one value per minute.
 """
 
 import argparse
@@ -13,8 +12,6 @@ import os
 import re
 import subprocess
 import tempfile
-import time
-import urllib.request
 from html import escape
 from pathlib import Path
 
@@ -117,20 +114,6 @@ def request_of(widget: dict) -> dict:
     """Returns the request for what a widget shows."""
     asked = queries(widget) if "metrics" in widget["properties"] else []
     return {"queries": [{key: value for key, value in query.items() if key != "Label"} for query in asked]}
-
-
-def ask_dev(url: str, requests: list[dict], minutes: int) -> dict:
-    """Lets a running `dev` answer."""
-    end = int(time.time() * 1000) // 60_000 * 60_000
-    span = (end - minutes * 60_000, end)
-
-    def ask(body: dict) -> dict:
-        body = json.dumps({"from_ms": span[0], "to_ms": span[1], **body}).encode()
-        request = urllib.request.Request(f"{url}/metrics-data", body, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    return {"span": span, "answers": [ask(each) for each in requests]}
 
 
 def ask_test(requests: list[dict]) -> dict:
@@ -343,7 +326,6 @@ def picture(found: list[dict], answers: list[dict], span: tuple[int, int]) -> st
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("picture", type=Path, help="file for the picture")
-    parser.add_argument("--to", help="address of a running dev, whose last hour is drawn")
     arguments = parser.parse_args()
     from expand_template import expand
 
@@ -351,7 +333,7 @@ def main():
     found = widgets(template)
     alarms = [resolve(each["Properties"]) for each in template["Resources"].values() if each["Type"] == "AWS::CloudWatch::Alarm"]
     requests = [*(request_of(each) for each in found), {"alarms": alarms}]
-    data = ask_dev(arguments.to, requests, 60) if arguments.to else ask_test(requests)
+    data = ask_test(requests)
     arguments.picture.parent.mkdir(parents=True, exist_ok=True)
     arguments.picture.write_text(picture(found, data["answers"], data["span"]))
 

@@ -8,12 +8,15 @@ An option on the command line replaces the list in samconfig.toml. So `make depl
 import re
 import sys
 import tomllib
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import available_timezones
 
 CONFIG = Path(__file__).resolve().parents[1] / "samconfig.toml"
 # NAME=VALUE, or NAME="VALUE WITH SPACES".
 PAIR = re.compile(r'(\w+)=("[^"]*"|\S*)')
+# The slowest `Deployment` shifts the functions for 100 minutes.
+SHARDS_AHEAD_MIN = timedelta(hours=2)
 
 
 def parameters(environment: str, others: list[str]) -> dict[str, str]:
@@ -38,10 +41,26 @@ def parameters(environment: str, others: list[str]) -> dict[str, str]:
     return values
 
 
+def refuse_early_shards(others: list[str], now: datetime) -> None:
+    """Raises SystemExit if the deployment may not have ended at the time in `IndexShards`: old functions would not see what new ones file.
+
+    A value in samconfig.toml may be an old one, whose time has passed.
+    """
+    earliest = f"{now + SHARDS_AHEAD_MIN:%Y-%m-%dT%H:%M:%SZ}"
+    for shards in (value for text in others for name, value in PAIR.findall(text) if name == "IndexShards"):
+        time = shards.strip('"').partition(",")[2].partition("=")[0]
+        if time and time < earliest:
+            raise SystemExit(
+                f"IndexShards: {time} is not two hours ahead, so the deployment may not have ended by then. Choose {earliest} or later. "
+                "If the stack is new or has this value already, write it into parameter_overrides of samconfig.toml instead."
+            )
+
+
 def overrides(environment: str, others: list[str]) -> str:
     """Returns the text for --parameter-overrides."""
     return " ".join(f"{name}={value}" for name, value in parameters(environment, others).items())
 
 
 if __name__ == "__main__":
+    refuse_early_shards(sys.argv[2:], datetime.now(UTC))
     print(overrides(sys.argv[1], sys.argv[2:]))

@@ -11,7 +11,7 @@ use switchhook_operate::Refusal;
 
 use crate::audit::Audit;
 use crate::bench::Bench;
-use crate::call::{Call, CallError};
+use crate::call::Call;
 use crate::change::Ended;
 use crate::check::Check;
 use crate::completions::Completions;
@@ -23,9 +23,8 @@ use crate::dlq::Dlq;
 use crate::error::CommandError;
 use crate::event::Event;
 use crate::fake::Fake;
-use crate::forget::{Forget, ForgetError};
-use crate::import::ImportError;
-use crate::providers::{Providers, ProvidersError};
+use crate::forget::Forget;
+use crate::providers::Providers;
 use crate::quarantine::Quarantine;
 use crate::reconcile::Reconcile;
 use crate::recover::Recover;
@@ -80,7 +79,7 @@ enum Verb {
     Audit(Audit),
     /// Measure a running stack with webhooks of invented calls, and remove them
     Bench(Bench),
-    /// Create, import, show, trigger, cancel and list calls that Switchhook places
+    /// Create, import, trigger, cancel and list calls that Switchhook places
     Call(Call),
     /// Walk the whole path of a deployed stack with one signed webhook, and remove what that made
     Check(Check),
@@ -239,25 +238,12 @@ pub(crate) fn run(
 
 /// Returns the refusal that is the error of a command. `None` if the command could not be carried out.
 fn refusal<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Refusal> {
-    let command = match error.downcast_ref::<ForgetError>() {
-        Some(ForgetError::Change(error)) => Some(error),
-        Some(ForgetError::ReadNumber(_) | ForgetError::NotANumber) | None => error.downcast_ref::<CommandError>(),
-    };
-    if let Some(CommandError::Refused(refusal)) = command {
-        return Some(refusal);
-    }
-    let error = if let Some(CommandError::Operate(error)) = command {
-        error
-    } else if let Some(CallError::Operate(error) | CallError::Import(ImportError::Operate(error))) =
-        error.downcast_ref::<CallError>()
-    {
-        error
-    } else if let Some(ProvidersError::Operate(error)) = error.downcast_ref::<ProvidersError>() {
-        error
+    let error = error.downcast_ref::<CommandError>()?;
+    if let CommandError::Refused(refusal) | CommandError::Operate(switchhook_operate::Error::Refusal(refusal)) = error {
+        Some(refusal)
     } else {
-        return None;
-    };
-    if let switchhook_operate::Error::Refusal(refusal) = error { Some(refusal) } else { None }
+        None
+    }
 }
 
 #[cfg(test)]

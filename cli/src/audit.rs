@@ -17,9 +17,10 @@ Examples:
   switchhook audit list
   switchhook audit list --max 500 --json
 
-Every run of a repair leaves a record when it starts, when it is resumed and when it ends: who, why, what, and the result. So does
-every other command that changes something in the stack, before and after the change. A change without its second record was
-interrupted. Records are kept for 400 days, and published as the domain event operator.action.
+Every run of a repair leaves a record when it starts, when it is resumed and when it ends: who, why, what, and the result. The commands
+call create, call import, call trigger, call cancel, reconcile and providers put leave one before the change and one after it. A change
+without its second record was interrupted. `event show --body` leaves one record. `check`, `bench`, `send`, and requests of programs to
+the API leave none. Records are kept for 400 days, and published as the domain event operator.action.
 
 Exit status: 0 if there are records, 1 if there is none, 2 if the stack could not be reached.";
 

@@ -9,16 +9,15 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use http::Method;
 use serde_json::{Map, Value, json};
 use switchhook_api::DELAY_SECONDS_MAX;
 use switchhook_domain::{CallingWindow, Provider};
 use switchhook_operate::audit::Direct;
 
 use self::list::List;
-pub(crate) use self::target::CallError;
 use self::target::Target;
 use crate::duration;
+use crate::error::CommandError;
 use crate::import::Import;
 use crate::paths::encoded;
 use crate::reason::Reason;
@@ -40,14 +39,6 @@ A command that changes something writes audit records: who, why, what. `switchho
 Exit status: 0 if the request succeeded, 1 if the stack rejected it or answered with a server error, 2 if the stack could not be reached,
 3 if the reason was refused. After a server error, the request may have been carried out.";
 
-const SHOW_EXAMPLES: &str = "\
-Example:
-  switchhook call show call-050d39f27cbbd5c6d2e754f8767178ea
-
-`switchhook show` also prints the timeline.
-
-Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not be reached.";
-
 const TRIGGER_EXAMPLES: &str = "\
 Example:
   switchhook call trigger call-050d39f27cbbd5c6d2e754f8767178ea
@@ -63,10 +54,10 @@ const CANCEL_EXAMPLES: &str = "\
 Example:
   switchhook call cancel call-050d39f27cbbd5c6d2e754f8767178ea
 
-A call can be canceled while it waits to be placed, also between two attempts. An attempt that was dialled is not interrupted.
+A canceled call is not dialled again. An attempt that is under way goes on, because the phone may be ringing.
 
-Exit status: 0 if the call is canceled, 1 if the stack rejected the request or answered with a server error, 2 if the stack could not be
-reached, 3 if the reason was refused. After a server error, the call may be canceled.";
+Exit status: 0 if no further attempt follows, 1 if the stack rejected the request or answered with a server error, 2 if the stack could not
+be reached, 3 if the reason was refused. After a server error, the call may be canceled.";
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -96,13 +87,10 @@ enum Verb {
     Create(Create),
     /// Create the calls of a CSV or JSON Lines file
     Import(Import),
-    /// Show the state of a call
-    #[command(after_help = SHOW_EXAMPLES)]
-    Show(CallArguments),
     /// Place a call now, even if it is not due
     #[command(after_help = TRIGGER_EXAMPLES)]
     Trigger(ChangedCall),
-    /// Cancel a call that is waiting to be placed
+    /// Cancel a call that has not ended
     #[command(after_help = CANCEL_EXAMPLES)]
     Cancel(ChangedCall),
     /// List calls: open calls by the time of their next step, then settled calls, the latest first; or one list of the page Calls
@@ -110,18 +98,12 @@ enum Verb {
 }
 
 #[derive(Debug, Args)]
-struct CallArguments {
+struct ChangedCall {
     /// Id of the call
     #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: String,
     #[command(flatten)]
     target: Target,
-}
-
-#[derive(Debug, Args)]
-struct ChangedCall {
-    #[command(flatten)]
-    call: CallArguments,
     #[command(flatten)]
     reason: Reason,
 }
@@ -174,11 +156,10 @@ struct Create {
 
 impl Call {
     /// Returns true if the stack carried out the request.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         match &self.verb {
             Verb::Create(create) => create.run(out, errors),
-            Verb::Import(import) => Ok(import.run(out, errors)?),
-            Verb::Show(call) => call.show(out, errors),
+            Verb::Import(import) => import.run(out, errors),
             Verb::Trigger(call) => call.change(Direct::TriggerCall, "/call/trigger", out, errors),
             Verb::Cancel(call) => call.change(Direct::CancelCall, "/call/cancel", out, errors),
             Verb::List(list) => list.run(out, errors),
@@ -187,9 +168,9 @@ impl Call {
 }
 
 impl Create {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         if let Some(name) = repeated(&self.metadata) {
-            return Err(CallError::RepeatedMetadata { name: name.to_owned() });
+            return Err(CommandError::RepeatedMetadata { name: name.to_owned() });
         }
         let body = self.body().to_string().into_bytes();
         let headers = self.idempotency_key.iter().map(|key| ("idempotency-key", key.as_str()));
@@ -239,17 +220,6 @@ impl Create {
     }
 }
 
-impl CallArguments {
-    fn show(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
-        let answer = self.target.send(Method::GET, &self.path("/call"), [], Vec::new())?;
-        self.target.print(&answer, out, errors, print_call)
-    }
-
-    fn path(&self, path: &str) -> String {
-        format!("{path}?id={}", encoded(&self.call))
-    }
-}
-
 impl ChangedCall {
     fn change(
         &self,
@@ -257,13 +227,19 @@ impl ChangedCall {
         path: &str,
         out: &mut impl Write,
         errors: &mut impl Write,
-    ) -> Result<bool, CallError> {
-        let Self { call: CallArguments { call, target }, reason } = self;
-        let path = self.call.path(path);
+    ) -> Result<bool, CommandError> {
+        let Self { call, target, reason } = self;
+        let path = format!("{path}?id={}", encoded(call));
         let (answer, unrecorded) = target.change((direct, reason.as_deref()), Some(call), &path, [], Vec::new())?;
         let recorded = unrecorded.record(&answer, false, None);
         let is_done = target.print(&answer, out, errors, |call, out| match call.get("provider") {
-            Some(_) => print_call(call, out),
+            Some(_) => {
+                print_call(call, out)?;
+                if answer.status == 202 {
+                    writeln!(out, "The attempt goes on, and no further one follows.")?;
+                }
+                Ok(())
+            }
             // The response to `trigger` contains only the id and the job.
             None => print_job(call, out),
         })?;

@@ -79,8 +79,9 @@ impl DataDir {
         Some(self.providers_path()).filter(|path| path.exists())
     }
 
+    /// Replaces the file of the providers. Only its owner can read it, because it holds keys.
     pub(crate) fn write_providers(&self, document: &str) -> io::Result<()> {
-        fs::write(self.providers_path(), document)
+        replace_file(&self.providers_path(), document)
     }
 
     /// Keys that `switchhook dev` generated. `None` if it generated none for this directory.

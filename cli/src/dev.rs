@@ -72,7 +72,7 @@ Routes:
   GET  /call?id={call_id}            show the state of a call
   GET  /call/events?id={call_id}     show the timeline of a call
   POST /call/trigger?id={call_id}    place a call now, even if it is not due
-  POST /call/cancel?id={call_id}     cancel a call that is waiting to be placed
+  POST /call/cancel?id={call_id}     cancel a call: no further attempt follows
   GET  /appointment?id={id}          list the calls of an appointment
   GET  /event/status?id={event_id}   show how an event was processed
   PUT, DELETE /do-not-call?number={number}   block or unblock a number
@@ -83,7 +83,6 @@ and, only in this local stack:
   POST /aws                          answer AWS requests to these resources; any credentials are accepted
   POST /run/{schedule}               run a schedule now: scheduler, reconciler or drift
   GET  /metrics-data                 show the metrics of each minute; ?since= takes an RFC 3339 time
-  POST /metrics-data                 answer CloudWatch metric queries about these metrics
 
 While it runs, the other commands find it without --to. If several run, --to chooses one.
 

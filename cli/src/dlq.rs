@@ -4,20 +4,18 @@ use std::io::{self, Write};
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use switchhook_domain::EventId;
+use switchhook_operate::age;
 use switchhook_operate::dead_letters::{self, DeadLetter, DeadLetters, LISTED_DEFAULT, LetterFilter, LetterKind};
 use switchhook_operate::plan::Verb;
 
 use crate::change::{Change, Ended};
 use crate::error::CommandError;
-use crate::payload;
-use crate::stack_choice::{Connection, StackChoice};
-use crate::words::{age, counted, print_json};
+use crate::stack_choice::StackChoice;
+use crate::words::{counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook dlq list
-  switchhook dlq show retell:call_5d0b8f6e:call_ended
   switchhook dlq redrive --all
   switchhook dlq redrive --all --yes --reason 'ticket 812: the table was throttled'
   switchhook dlq discard 7b3c6f7e-0000-0000-0000-000000000001 --yes --reason 'a test message of ours'
@@ -42,8 +40,9 @@ Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found
 not folded in time), or its plan had reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
 
 const DISCARD_HELP: &str = "\
-Deletes the messages. The events stay in the inbox, but nothing folds them: `switchhook replay` still can. While an event is a dead letter,
-nobody dials its call. A discard ends that, so its plan counts the phones that could ring, and the run needs --allow-ringing if there are any.
+Deletes the messages. The events stay in the inbox, but nothing folds them, also if the row of their call is lost and made again. Only
+`switchhook replay` still can, without --disposition not_folded. While an event is a dead letter, nobody dials its call. A discard ends that,
+so its plan counts the phones that could ring, and the run needs --allow-ringing if there are any.
 
 Exit status: 0 if done or planned, 1 if nothing is selected, an id was not found, a message did not come, or the plan of the run had
 reached its limit, 2 if the command could not be carried out, 3 if it was refused.";
@@ -59,8 +58,6 @@ pub(crate) struct Dlq {
 enum DlqVerb {
     /// List dead letters by cause
     List(List),
-    /// Show one dead letter, its error and its payload
-    Show(Show),
     /// Send the events of dead letters again
     #[command(after_help = REDRIVE_HELP)]
     Redrive(Selection),
@@ -78,18 +75,6 @@ struct List {
     #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON object: {"causes": […], "in_queue": …, "not_received": …}
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct Show {
-    /// Id of the event or of the message
-    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    id: String,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -113,7 +98,6 @@ impl Dlq {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             DlqVerb::List(list) => list.run(out),
-            DlqVerb::Show(show) => show.run(out, errors),
             DlqVerb::Redrive(selection) => selection.change.carry_out(
                 Verb::Redrive,
                 async |stack, max, _| dead_letters::plan_redrive(stack, &selection.filter(), max).await,
@@ -149,33 +133,6 @@ impl List {
     }
 }
 
-impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
-        let connection = self.stack.connect()?;
-        let ids = [self.id.clone()];
-        let letters = connection.block_on(dead_letters::find(&connection.stack, &ids))?;
-        let Some((cause, letter)) = letters.iter().next() else {
-            let id = &self.id;
-            writeln!(errors, "switchhook: there is no dead letter {id:?}. `switchhook dlq list` lists them")?;
-            return Ok(Ended::NotFound);
-        };
-        let payload = payload_of(&connection, letter.event_id.as_ref())?;
-        if self.json {
-            let value = serde_json::json!({ "cause": cause, "letter": letter, "payload": payload });
-            writeln!(out, "{value:#}")?;
-        } else {
-            print_letter((cause, letter), letters.not_received > 0, payload.as_deref(), out)?;
-        }
-        Ok(Ended::Found)
-    }
-}
-
-/// Reads the payload of an event. `None` if the inbox does not hold the event.
-fn payload_of(connection: &Connection, event_id: Option<&EventId>) -> Result<Option<String>, CommandError> {
-    let Some(event_id) = event_id else { return Ok(None) };
-    Ok(connection.block_on(payload::read(&connection.stack, event_id))?)
-}
-
 fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut impl Write) -> io::Result<()> {
     if letters.iter().next().is_some() {
         writeln!(out, "  {:<10}  {:>8}  {:>8}  {:<12}  {:<28}  id", "kind", "age", "tries", "where", "call")?;
@@ -185,7 +142,7 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
         for letter in &group.letters {
             let call = letter.call_id.as_ref().map_or("-", |id| id.as_str());
             let tries = letter.tries.map_or_else(|| "-".to_owned(), |count| count.to_string());
-            let age = age(now, letter.dead_lettered_at);
+            let age = age(now.millis_since(letter.dead_lettered_at));
             writeln!(
                 out,
                 "  {:<10}  {age:>8}  {tries:>8}  {:<12}  {call:<28}  {}",
@@ -200,28 +157,6 @@ fn print(letters: &DeadLetters, now: switchhook_domain::Timestamp, out: &mut imp
     match letters.not_received {
         0 => writeln!(out),
         more => writeln!(out, "; {more} not received, behind others of their call or beyond --max"),
-    }
-}
-
-fn print_letter(
-    (cause, letter): (&str, &DeadLetter),
-    some_not_received: bool,
-    payload: Option<&str>,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
-    writeln!(out, "{}", letter.key)?;
-    writeln!(out, "  kind      {}", kind(letter.kind))?;
-    writeln!(out, "  call      {}", text(letter.call_id.as_ref().map(|id| id.as_str())))?;
-    writeln!(out, "  type      {}", text(letter.event_type.as_deref()))?;
-    writeln!(out, "  since     {}", letter.dead_lettered_at)?;
-    writeln!(out, "  tries     {}", letter.tries.map_or_else(|| "-".to_owned(), |count| count.to_string()))?;
-    writeln!(out, "  where     {}", place(letter, some_not_received))?;
-    writeln!(out, "  message   {}", text(letter.message_id.as_deref()))?;
-    writeln!(out, "  error     {}", letter.error.as_deref().unwrap_or(cause))?;
-    match payload {
-        Some(payload) => writeln!(out, "\n{payload}"),
-        None => writeln!(out, "\nThe inbox does not hold the event, so there is no payload."),
     }
 }
 

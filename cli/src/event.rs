@@ -26,7 +26,6 @@ Examples:
   switchhook event list --status quarantined --provider retell --since 2h
   switchhook event list --call appt_201
   switchhook event show retell:call_5d0b8f6e:call_ended
-  switchhook event status retell:call_5d0b8f6e:call_ended --json
 
 Exit status: 0 if something was found, 1 if nothing was, 2 if the stack could not be reached, 3 if the command was refused.";
 
@@ -70,8 +69,6 @@ enum Verb {
     List(List),
     /// Show the path of one event, and its masked payload
     Show(Show),
-    /// Show what became of one event, in one line
-    Status(Status),
 }
 
 #[derive(Debug, Args)]
@@ -131,25 +128,12 @@ struct Show {
     json: bool,
 }
 
-#[derive(Debug, Args)]
-struct Status {
-    /// Id of the event
-    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new())]
-    event: String,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 impl Event {
     /// Returns true if something was found.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         match &self.verb {
             Verb::List(list) => list.run(out, errors),
             Verb::Show(show) => show.run(out, errors),
-            Verb::Status(status) => status.run(out, errors),
         }
     }
 }
@@ -292,20 +276,6 @@ pub(crate) fn print_line(line: &EventLine, out: &mut impl Write) -> io::Result<(
     }
 }
 
-impl Status {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
-        let connection = self.stack.connect()?;
-        let found = connection.block_on(events::status(&connection.stack, &EventId::new(&self.event)))?;
-        let Some(line) = found else { return not_found(&self.event, &connection, errors) };
-        if self.json {
-            print_json(&line, out)?;
-        } else {
-            print_line(&line, out)?;
-        }
-        Ok(true)
-    }
-}
-
 impl Show {
     fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
@@ -360,6 +330,10 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
         (Some(at), Some(after)) => writeln!(out, "  folded     {at}, after {}", duration(after))?,
         (_, _) if line.entity.is_some() => {}
         (_, _) => writeln!(out, "  folded     no: {}", line.status)?,
+    }
+    // The error of a try stands behind the number of tries.
+    for text in line.error.iter().filter(|_| path.retries.is_none()).flat_map(|error| wrapped(error, 4)) {
+        writeln!(out, "{text}")?;
     }
     for entry in &path.folded {
         let implied = if entry.implied { " (implied)" } else { "" };

@@ -18,11 +18,12 @@ use serde_json::json;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::clock::Clock;
 use switchhook_local::fake::{Delivery, FakeProvider, ResponseFate};
-use switchhook_providers::{Key, KeyError, sign};
+use switchhook_providers::{Key, sign};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::client::{self, ClientError};
 use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
+use crate::signing_key::{self, SigningKeyError};
 
 const EXAMPLES: &str = concat!(
     "\
@@ -60,7 +61,7 @@ pub(crate) struct Fake {
     /// URL that receives the webhooks: /webhooks/retell of the stack
     #[arg(long, value_name = "URL")]
     webhooks_to: String,
-    /// Key that signs the webhooks: one of the keys that the stack has for retell
+    /// Key that signs the webhooks: one of the keys that the stack has for retell; - reads standard input
     #[arg(long, value_name = "KEY")]
     key: String,
     /// Seed of the provider: the same seed and the same calls give the same results; without it, the seed is random
@@ -73,9 +74,8 @@ pub(crate) struct Fake {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FakeError {
-    // clap does not check the key, because its error message would repeat the value.
-    #[error("--key is not a valid key")]
-    Key(#[source] KeyError),
+    #[error(transparent)]
+    Key(#[from] SigningKeyError),
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(transparent)]
@@ -93,7 +93,7 @@ pub(crate) enum FakeError {
 impl Fake {
     /// Serves until Ctrl-C or SIGTERM.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, FakeError> {
-        let key = Key::new(self.key.as_str()).map_err(FakeError::Key)?;
+        let key = signing_key::read(&self.key)?;
         client::base_url(&self.webhooks_to)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(FakeError::Start)?;
         let served = runtime.block_on(self.serve(key, out, errors));

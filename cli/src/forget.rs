@@ -74,20 +74,10 @@ pub(crate) struct Forget {
     change: Change,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ForgetError {
-    #[error("could not read the number from standard input")]
-    ReadNumber(#[source] io::Error),
-    #[error("the value of --number is no phone number and no SIP address: it has no digit")]
-    NotANumber,
-    #[error(transparent)]
-    Change(#[from] CommandError),
-}
-
 impl Forget {
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, ForgetError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         let filter = self.filter()?;
-        let done = self.change.carry_out(
+        self.change.carry_out(
             Verb::Forget,
             async |stack, max, progress| {
                 let since = self.since.map(|time| time.at(stack.now()));
@@ -96,15 +86,17 @@ impl Forget {
             },
             out,
             errors,
-        );
-        Ok(done?)
+        )
     }
 
-    fn filter(&self) -> Result<ForgetFilter, ForgetError> {
+    fn filter(&self) -> Result<ForgetFilter, CommandError> {
         Ok(match (&self.number, &self.appointment) {
             (Some(number), _) if number == STANDARD_INPUT => {
                 let mut line = String::new();
-                io::stdin().read_line(&mut line).map_err(ForgetError::ReadNumber)?;
+                io::stdin().read_line(&mut line).map_err(|source| CommandError::Read {
+                    what: "the number from standard input".to_owned(),
+                    source,
+                })?;
                 ForgetFilter::Number(number_of(line.trim())?)
             }
             (Some(number), _) => ForgetFilter::Number(number_of(number)?),
@@ -115,8 +107,8 @@ impl Forget {
 }
 
 /// Returns the number or the address that a text names. A text that no call can have is refused, before a search of the whole inbox.
-fn number_of(text: &str) -> Result<PhoneNumber, ForgetError> {
+fn number_of(text: &str) -> Result<PhoneNumber, CommandError> {
     let is_address = text.split_once(':').is_some_and(|(scheme, address)| !scheme.is_empty() && !address.is_empty());
     let is_number = text.bytes().any(|byte| byte.is_ascii_digit());
-    if is_number || is_address { Ok(PhoneNumber::new(text)) } else { Err(ForgetError::NotANumber) }
+    if is_number || is_address { Ok(PhoneNumber::new(text)) } else { Err(CommandError::NotANumber) }
 }

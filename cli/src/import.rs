@@ -24,8 +24,10 @@ use switchhook_operate::web::WebError;
 use switchhook_providers::{PER_SECOND_MAX, PER_SECOND_MIN};
 
 use self::plan::{Plan, Rates};
+pub(crate) use self::rows::RowsError;
 use self::rows::{Defaults, Row, RowError, read_rows};
 use crate::client::{Api, ClientError};
+use crate::error::{BatchError, CommandError};
 use crate::reason::Reason;
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
 use crate::words::{counted, with_causes};
@@ -96,33 +98,6 @@ pub(crate) struct Import {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ImportError {
-    #[error(transparent)]
-    Rows(#[from] rows::RowsError),
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("{done} of {rows} rows are done; run the same command again for the others")]
-    Interrupted {
-        done: usize,
-        rows: usize,
-        #[source]
-        source: Box<BatchError>,
-    },
-    #[error("could not print the result")]
-    Print(#[source] io::Error),
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BatchError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error("the stack answered {0}")]
-    Answer(String),
-}
-
 /// Result of an import.
 #[derive(Debug, Default)]
 struct Imported {
@@ -143,7 +118,7 @@ impl Imported {
 
 impl Import {
     /// Returns true if no row was refused.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ImportError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         // A plan needs no stack.
         let address = if self.plan { None } else { Some(self.stack.address()?) };
         let defaults = Defaults { provider: self.provider, from: self.from_number.as_deref() };
@@ -152,14 +127,14 @@ impl Import {
         let rows = read_rows(&self.file, name, &defaults)?;
         let refused: Vec<RowError> = rows.iter().flat_map(|row| row.errors.clone()).collect();
         for error in refused.iter().filter(|_| !self.json) {
-            writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
+            writeln!(errors, "{}", error.text(&self.file))?;
         }
         let is_stopped = !refused.is_empty() && !self.skip_refused;
         let (Some(address), false) = (address, is_stopped) else {
-            self.print_plan(&rows, &refused, out, errors).map_err(ImportError::Print)?;
+            self.print_plan(&rows, &refused, out, errors)?;
             if is_stopped && !self.plan && !self.json {
                 let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
-                writeln!(errors, "switchhook: {advice}").map_err(ImportError::Print)?;
+                writeln!(errors, "switchhook: {advice}")?;
             }
             return Ok(refused.is_empty());
         };
@@ -180,21 +155,21 @@ impl Import {
         sent?;
         recorded?;
         for error in imported.refused.iter().filter(|_| !self.json) {
-            writeln!(errors, "{}", error.text(&self.file)).map_err(ImportError::Print)?;
+            writeln!(errors, "{}", error.text(&self.file))?;
         }
         imported.refused.extend(refused);
-        self.print_result(&imported, out).map_err(ImportError::Print)?;
+        self.print_result(&imported, out)?;
         Ok(imported.refused.is_empty())
     }
 
     /// Sends all rows, in batches.
-    fn send(&self, to: &Api, rows: &[&Row], imported: &mut Imported) -> Result<(), ImportError> {
+    fn send(&self, to: &Api, rows: &[&Row], imported: &mut Imported) -> Result<(), CommandError> {
         let progress = self.progress(rows.len());
         let mut done = 0;
         for batch in rows.chunks(BATCH_CALLS_MAX) {
             send_batch(to, batch, imported).map_err(|source| {
                 progress.finish_and_clear();
-                ImportError::Interrupted { done, rows: rows.len(), source: Box::new(source) }
+                CommandError::Interrupted { done, rows: rows.len(), source: Box::new(source) }
             })?;
             done += batch.len();
             progress.inc(batch.len() as u64);

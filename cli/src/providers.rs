@@ -11,8 +11,9 @@ use switchhook_operate::providers::{Configured, ProviderReport, ProviderView, pr
 use switchhook_operate::secrets::{self, EntryChange, SecretsPlan};
 use switchhook_providers::ProvidersFile;
 
+use crate::error::CommandError;
 use crate::reason::Reason;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::StackChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,25 +117,9 @@ struct Put {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProvidersError {
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("could not read {path}")]
-    Read {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("could not print the providers")]
-    Print(#[source] io::Error),
-}
-
 impl Providers {
     /// Returns true if all providers are available, or if the document is right.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         match &self.verb {
             Verb::List(list) => list.run(out, errors),
             Verb::Check(check) => check.run(out, errors),
@@ -144,11 +129,11 @@ impl Providers {
 }
 
 impl List {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let connection = self.stack.connect()?;
         let report = connection.block_on(providers(&connection.stack))?;
         let printed = if self.json { writeln!(out, "{:#}", json!(report)) } else { print(&report, out, errors) };
-        printed.map_err(ProvidersError::Print)?;
+        printed?;
         Ok(is_well(&report))
     }
 }
@@ -160,7 +145,7 @@ fn is_well(report: &ProviderReport) -> bool {
 }
 
 impl Check {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let document = read(&self.file)?;
         let (configured, problems) = match ProvidersFile::from_json(&document) {
             Ok(file) => (Configured::list(file.webhook_keys(), file.dial_accounts()), Vec::new()),
@@ -173,13 +158,13 @@ impl Check {
                 configured.iter().try_for_each(|one| writeln!(out, "{}: {}", one.provider, checked(one)))
             })
         };
-        printed.map_err(ProvidersError::Print)?;
+        printed?;
         Ok(problems.is_empty())
     }
 }
 
 impl Put {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ProvidersError> {
+    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let file = match ProvidersFile::from_json(&read(&self.file)?) {
             Ok(file) => file,
             Err(error) => {
@@ -188,7 +173,7 @@ impl Put {
                 } else {
                     print_problems(&self.file, error.problems(), errors)
                 };
-                printed.map_err(ProvidersError::Print)?;
+                printed?;
                 return Ok(false);
             }
         };
@@ -204,7 +189,7 @@ impl Put {
         } else {
             print_plan(&plan, &stored, out, errors)
         };
-        printed.map_err(ProvidersError::Print)?;
+        printed?;
         Ok(true)
     }
 }
@@ -229,9 +214,9 @@ async fn store(
     Ok(stored)
 }
 
-fn read(path: &Path) -> Result<String, ProvidersError> {
+fn read(path: &Path) -> Result<String, CommandError> {
     let read = if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) };
-    read.map_err(|source| ProvidersError::Read { path: path.to_owned(), source })
+    read.map_err(|source| CommandError::Read { what: path.display().to_string(), source })
 }
 
 fn print_problems(file: &Path, problems: &[String], errors: &mut impl Write) -> io::Result<()> {

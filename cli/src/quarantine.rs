@@ -5,22 +5,19 @@ use std::io::{self, Write};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use switchhook_domain::{EventId, Origin, Provider, Timestamp};
+use switchhook_operate::age;
 use switchhook_operate::plan::Verb;
-use switchhook_operate::quarantine::{
-    self, Detail, LISTED_DEFAULT, QuarantineFilter, Quarantined, QuarantinedBy, ReadNow,
-};
+use switchhook_operate::quarantine::{self, LISTED_DEFAULT, QuarantineFilter, Quarantined, QuarantinedBy};
 
 use crate::change::{Change, Ended};
 use crate::error::CommandError;
-use crate::payload;
 use crate::provider_name;
 use crate::stack_choice::StackChoice;
-use crate::words::{age, counted, print_json};
+use crate::words::{counted, print_json};
 
 const EXAMPLES: &str = "\
 Examples:
   switchhook quarantine list
-  switchhook quarantine show generic:sha256-6e1f0c…
   switchhook quarantine reprocess --provider retell
   switchhook quarantine reprocess --all --yes --reason 'this version reads the new format'
   switchhook quarantine discard generic:sha256-6e1f0c… --yes --reason 'sent by a test of the vendor'
@@ -29,7 +26,7 @@ A quarantined event is an authentic webhook that could not be read, or an event 
 not folded.";
 
 const LIST_HELP: &str = "\
-`switchhook quarantine show` says whether this version can read an event of the list.
+`switchhook event show` shows an event of the list. The plan of `switchhook quarantine reprocess` says whether this version can read it.
 
 Exit status: 0 if there are quarantined events, 1 if there is none, 2 if the stack could not be read.";
 
@@ -58,8 +55,6 @@ pub(crate) struct Quarantine {
 enum QuarantineVerb {
     /// List quarantined events
     List(List),
-    /// Show one quarantined event, why it is unreadable, and its payload
-    Show(Show),
     /// Read quarantined events again, and fold those that can be read now
     #[command(after_help = REPROCESS_HELP)]
     Reprocess(Selection),
@@ -77,18 +72,6 @@ struct List {
     #[command(flatten)]
     stack: StackChoice,
     /// Print one JSON array
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct Show {
-    /// Id of the event
-    #[arg(value_name = "EVENT", value_parser = NonEmptyStringValueParser::new())]
-    event: String,
-    #[command(flatten)]
-    stack: StackChoice,
-    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -115,7 +98,6 @@ impl Quarantine {
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
         match &self.verb {
             QuarantineVerb::List(list) => list.run(out),
-            QuarantineVerb::Show(show) => show.run(out, errors),
             QuarantineVerb::Reprocess(selection) => selection.change.carry_out(
                 Verb::Reprocess,
                 async |stack, max, _| quarantine::plan_reprocess(stack, &selection.filter(), max).await,
@@ -156,59 +138,14 @@ impl List {
     }
 }
 
-impl Show {
-    fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<Ended, CommandError> {
-        let connection = self.stack.connect()?;
-        let event_id = EventId::new(&self.event);
-        let found = connection.block_on(quarantine::show(&connection.stack, &event_id))?;
-        let Some(detail) = found else {
-            let id = &self.event;
-            writeln!(
-                errors,
-                "switchhook: the event {id:?} is not quarantined. `switchhook event show` shows any event"
-            )?;
-            return Ok(Ended::NotFound);
-        };
-        let payload = payload::read(&connection.stack, &event_id);
-        let payload = connection.block_on(payload)?;
-        if self.json {
-            let value = serde_json::json!({ "event": detail, "payload": payload });
-            writeln!(out, "{value:#}")?;
-        } else {
-            print_detail(&detail, payload.as_deref(), out)?;
-        }
-        Ok(Ended::Found)
-    }
-}
-
 fn print(events: &[Quarantined], max: usize, now: Timestamp, out: &mut impl Write) -> io::Result<()> {
     for event in events {
-        let age = age(now, event.quarantined_at);
+        let age = age(now.millis_since(event.quarantined_at));
         let cause = event.cause.as_deref().unwrap_or("-");
         writeln!(out, "{age:>8}  {:<8}  {cause:<24}  {}", by(event.by), event.event_id)?;
     }
     let more = if events.len() >= max { ", and perhaps more: raise --max" } else { "" };
     writeln!(out, "{}{more}", counted(events.len(), "quarantined event"))
-}
-
-fn print_detail(detail: &Detail, payload: Option<&str>, out: &mut impl Write) -> io::Result<()> {
-    let Detail { event, read_now, quarantined_by_version, trace_id } = detail;
-    let text = |value: Option<&str>| value.unwrap_or("-").to_owned();
-    writeln!(out, "{}", event.event_id)?;
-    writeln!(out, "  by        {}, version {}", by(event.by), quarantined_by_version.as_deref().unwrap_or("unknown"))?;
-    writeln!(out, "  at        {}", event.quarantined_at)?;
-    writeln!(out, "  cause     {}", text(event.cause.as_deref()))?;
-    writeln!(out, "  trace id  {}", text(trace_id.as_deref()))?;
-    match read_now {
-        ReadNow::Foldable { call_id, event_type } => {
-            writeln!(out, "  now       this version reads it as {event_type} of the call {call_id}: reprocess it")?;
-        }
-        ReadNow::Recorded => writeln!(out, "  now       this version reads it, and folds no event of its type")?,
-        ReadNow::Unreadable { reason } => writeln!(out, "  now       this version cannot read it: {reason}")?,
-        ReadNow::Erased => writeln!(out, "  now       its person was forgotten, and its payload erased")?,
-        ReadNow::Gone => writeln!(out, "  now       the inbox no longer holds it")?,
-    }
-    payload.map_or(Ok(()), |payload| writeln!(out, "\n{payload}"))
 }
 
 const fn by(by: QuarantinedBy) -> &'static str {

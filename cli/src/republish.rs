@@ -27,8 +27,8 @@ and the others are published.
 Webhooks that are about no call are selected with the calls. With --call, the key of an entity, such as entity:x-acme:pay_1, selects
 the webhooks that its row remembers: ten, as a rule. Use --since for earlier ones.
 
---since selects the calls that received an event, or were settled, since that time. --failed reads the messages of the relay's
-failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. They
+--since selects the calls that received an event or were settled since that time, and the open calls that were written since then. --failed
+reads the messages of the relay's failures queue, selects the calls that were written since the first failure, and deletes the messages at the end of the run. They
 stay if a row cannot be read, or if the run left a call alone. --failed does not find a call that was settled more than three days earlier, and whose last event waited in the queue for more than six hours, as
 after a redrive: use --call for those. If more calls were written than a plan holds (--max), it prints the --since with which --failed
 goes on. A plan with --since leaves the messages in the queue.

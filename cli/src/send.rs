@@ -15,6 +15,7 @@ use switchhook_providers::{
 use crate::client::{self, ClientError};
 use crate::provider_name;
 use crate::providers_file::{self, ProvidersFileError};
+use crate::signing_key::{self, STANDARD_INPUT, SigningKeyError};
 use crate::stack_choice::{self, StackChoice, StackChoiceError};
 
 const EXAMPLES: &str = "\
@@ -27,10 +28,11 @@ Examples:
   switchhook send --provider vapi --providers providers.json --sample vapi/end_of_call_report --to http://127.0.0.1:8787
 
 The webhook is signed with the current time, or with the time of a `switchhook dev`, in the way that the provider signs. With --key
-that is the provider's usual way.
+that is the provider's usual way. `--key -` reads the key from standard input, so that it is neither in the history of the shell nor in
+the list of processes.
 With --providers it is the way that the stack's secret configures: Vapi's signature settings, the first shared key of Twilio, and the
 signature of a configured provider, whose name begins with x-. If the file has only a public key of a pair that you made, add
-the private key: `--key \"$(cat private.pem)\"`.
+the private key: `--key - < private.pem`.
 It goes to /webhooks/PROVIDER at the URL of the stack, unless --to ends with that path, or with /webhooks/PROVIDER/inbound. An
 unknown --sample prints the list of samples.
 
@@ -56,7 +58,7 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 struct Signing {
-    /// Key that signs the webhook: one of the keys that the stack has for the provider, or the private key of its public key
+    /// Key that signs the webhook: one of the keys that the stack has for the provider, or the private key of its public key; - reads standard input
     // A private key in PEM form begins with hyphens. clap's error about an unknown argument would repeat it.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     key: Option<String>,
@@ -78,9 +80,10 @@ struct Content {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    // clap does not check the key, because its error message would repeat the value.
-    #[error("--key is not a valid key")]
-    Key(#[source] KeyError),
+    #[error(transparent)]
+    Key(#[from] SigningKeyError),
+    #[error("--key and --file cannot both read standard input: name a file with --file")]
+    TwoInputs,
     #[error(transparent)]
     ProvidersFile(#[from] ProvidersFileError),
     #[error("{path} has no keys of {provider}")]
@@ -115,6 +118,10 @@ pub(crate) enum SendError {
 impl Send {
     /// Returns true if the response is 2xx.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, SendError> {
+        let is_body_read = self.content.file.as_ref().is_some_and(|file| file.as_os_str() == STANDARD_INPUT);
+        if is_body_read && self.signing.key.as_deref() == Some(STANDARD_INPUT) {
+            return Err(SendError::TwoInputs);
+        }
         let signer = self.signing.signer()?;
         let body = self.content.body(self.provider)?;
         let to = self.stack.api()?.url;
@@ -196,12 +203,12 @@ enum Signer<'a> {
 
 impl Signing {
     fn signer(&self) -> Result<Signer<'_>, SendError> {
-        let key = self.key.as_deref().map(|key| Key::new(key).map_err(SendError::Key)).transpose()?;
+        let key = self.key.as_deref().map(signing_key::read).transpose()?;
         match (&self.providers, key) {
             (Some(path), key) => Ok(Signer::Configured(path, providers_file::read(path)?, key)),
             (None, Some(key)) => Ok(Signer::Key(key)),
             // clap requires one of the two.
-            (None, None) => Err(SendError::Key(KeyError::Empty)),
+            (None, None) => Err(SigningKeyError::Invalid(KeyError::Empty).into()),
         }
     }
 }
@@ -239,7 +246,7 @@ impl Content {
         match (&self.file, &self.sample) {
             (_, Some(name)) => sample(name, provider),
             (Some(path), None) => {
-                let read = if path.as_os_str() == "-" {
+                let read = if path.as_os_str() == STANDARD_INPUT {
                     let mut body = Vec::new();
                     io::stdin().read_to_end(&mut body).map(|_| body)
                 } else {

@@ -6,9 +6,10 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
-use crate::client::{Api, ClientError};
+use crate::client::Api;
+use crate::error::CommandError;
 use crate::paths::encoded;
-use crate::stack_choice::{StackChoice, StackChoiceError};
+use crate::stack_choice::StackChoice;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,21 +34,9 @@ pub(crate) struct Show {
     json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ShowError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error("{url} did not return a call, but {answer}")]
-    Unexpected { url: String, answer: String },
-    #[error("could not print the call")]
-    Print(#[source] io::Error),
-}
-
 impl Show {
     /// Returns true if the call was found.
-    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, ShowError> {
+    pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let (api, id) = (self.stack.api()?, encoded(&self.call));
         let call = get(&api, &format!("/call?id={id}"))?;
         let timeline = get(&api, &format!("/call/events?id={id}"))?;
@@ -58,28 +47,26 @@ impl Show {
                  appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. `switchhook timeline` also finds a call by its \
                  appointment, by the event_id from the response to a webhook, or by a phone number.",
                 self.call, api.url,
-            )
-            .map_err(ShowError::Print)?;
+            )?;
             return Ok(false);
         };
         let events = timeline.get("events").cloned().unwrap_or_default();
-        let printed = if self.json {
-            writeln!(out, "{:#}", json!({"call": call, "events": events}))
+        if self.json {
+            writeln!(out, "{:#}", json!({"call": call, "events": events}))?;
         } else {
-            print(&call, events.as_array().map_or(&[], Vec::as_slice), out)
-        };
-        printed.map_err(ShowError::Print)?;
+            print(&call, events.as_array().map_or(&[], Vec::as_slice), out)?;
+        }
         Ok(true)
     }
 }
 
 /// Requests a JSON document. `None` if the response is 404.
-fn get(api: &Api, path: &str) -> Result<Option<Value>, ShowError> {
+fn get(api: &Api, path: &str) -> Result<Option<Value>, CommandError> {
     let answer = api.get(path)?;
     match (answer.status, serde_json::from_str(&answer.body)) {
         (200, Ok(found)) => Ok(Some(found)),
         (404, _) => Ok(None),
-        (_, _) => Err(ShowError::Unexpected { url: format!("{}{path}", api.base()), answer: answer.error_text() }),
+        (_, _) => Err(CommandError::NoCall { url: format!("{}{path}", api.base()), answer: answer.error_text() }),
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Simulate {
     /// Days for which webhooks are stored, from 3 to 3650
     #[arg(long, value_name = "DAYS", default_value_t = parameter::INBOX_DAYS, value_parser = inbox_days, allow_negative_numbers = true)]
     inbox_days: f64,
-    /// Days for which calls are stored, from 30 to 3650
+    /// Days for which calls are stored, from 44 to 3650
     #[arg(long, value_name = "DAYS", default_value_t = parameter::CALL_DAYS, value_parser = call_days, allow_negative_numbers = true)]
     call_days: f64,
     /// Print one JSON object

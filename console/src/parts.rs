@@ -188,7 +188,7 @@ mod tests {
     use switchhook_aws::sdk;
     use switchhook_domain::{AppointmentStatus, JobState, Lifecycle, Outcome, State};
     use switchhook_operate::events::STATUSES;
-    use switchhook_operate::{Stack, StackNames, StackSettings};
+    use switchhook_operate::{Stack, StackNames};
 
     use super::*;
     use crate::console::Options;
@@ -213,33 +213,8 @@ mod tests {
 
     #[test]
     fn footer_shows_the_sum_of_the_ledger() {
-        let names = StackNames {
-            stack: "switchhook".to_owned(),
-            region: "eu-west-1".to_owned(),
-            api_url: String::new(),
-            inbox_table: String::new(),
-            calls_table: String::new(),
-            events_queue_url: String::new(),
-            events_dlq_url: String::new(),
-            dial_queue_url: String::new(),
-            due_queue_url: String::new(),
-            relay_failures_queue_url: String::new(),
-            event_bus: String::new(),
-            scheduler_function: String::new(),
-            reconciler_function: String::new(),
-            webhook_keys_secret: String::new(),
-            dial_accounts_secret: String::new(),
-            settings: StackSettings {
-                inactivity_timeout_seconds: 900,
-                outcome_providers: Vec::new(),
-                inbox_retention_days: 30,
-                call_retention_days: 400,
-                block_on_request: true,
-                dial_rates: String::new(),
-                index_numbers: true,
-                index_shards: String::new(),
-            },
-        };
+        let names =
+            StackNames { stack: "switchhook".to_owned(), region: "eu-west-1".to_owned(), ..StackNames::default() };
         let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);
         let ledger = stack.ledger.clone();
         let options =

@@ -460,6 +460,9 @@ impl Cloud {
         let now_ms = self.clock().now_ms();
         let failed = !matches!(done, Ok(Ok(_)));
         self.0.metrics.record_invocation(function, now_ms.saturating_sub(started_ms), failed, now_ms);
+        if failed {
+            self.0.metrics.record_dropped_event(function, now_ms);
+        }
         done
     }
 

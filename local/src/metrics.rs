@@ -165,6 +165,12 @@ impl Metrics {
         self.record(key, 1.0, at_ms);
     }
 
+    /// Records that such an invocation failed, as Lambda does. It repeats none of them.
+    pub fn record_dropped_event(&self, function: &str, at_ms: u64) {
+        let key = SeriesKey::new("AWS/Lambda", "AsyncEventsDropped", &[("FunctionName", &function_name(function))]);
+        self.record(key, 1.0, at_ms);
+    }
+
     /// Records an answer of the gateway, as API Gateway does.
     pub fn record_request(&self, status: u16, latency_ms: u64, at_ms: u64) {
         let one_if = |is_true: bool| if is_true { 1.0 } else { 0.0 };

@@ -227,7 +227,7 @@ pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -
         verb: Operation::Direct(Direct::ShowBody),
         run_id: None,
         plan_id: None,
-        event_id: Some(event_id.to_string()),
+        event_id: Some(hide_number(event_id.as_str()).into_owned()),
         call_id: None,
         about: None,
         items: 1,

@@ -195,7 +195,8 @@ pub async fn plan_redrive(stack: &Stack, filter: &LetterFilter, items_max: usize
     .await
 }
 
-/// Plans to delete dead letters. Their events stay in the inbox. An event that was redriven may still be tried, and the others are not folded.
+/// Plans to delete dead letters. Their events stay in the inbox. An event that was redriven may still be tried, and the others are not folded,
+/// also if the rows of their calls are made again.
 /// Notices of webhooks that still are quarantined are left out.
 ///
 /// # Errors
@@ -294,7 +295,7 @@ fn not_found_reason(
             };
             format!(
                 "no dead letter has this id: it was looked for as the id of an event and of a message, in the queue and in the list \
-                 of events that need attention. `switchhook dlq list` lists the dead letters, and `switchhook event status` says what \
+                 of events that need attention. `switchhook dlq list` lists the dead letters, and `switchhook event show` says what \
                  became of an event{hidden}"
             )
         }
@@ -351,7 +352,7 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
     }
     let hidden =
         delete_messages(stack, &stack.dlq, &decided, |item| item.event_id.as_ref().map(EventId::as_str)).await?;
-    for event_id in deleted(&decided, &hidden) {
+    for event_id in deleted_events(&decided, &hidden) {
         stack.inbox.clear_retry(event_id).await?;
     }
     let reason = |item: &PlanItem| {
@@ -367,18 +368,50 @@ pub(crate) async fn finish_redrive(stack: &Stack, items: Vec<PlanItem>) -> Resul
 
 /// Deletes dead letters, and takes their notes off the list of items that need attention. Returns the items whose messages did not come. They
 /// stay on the list.
-pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+pub(crate) async fn delete(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     let hidden = delete_messages(stack, &stack.dlq, items, |item| item.key.as_deref()).await?;
-    for event_id in deleted(items, &hidden) {
+    for event_id in deleted_events(items, &hidden) {
         stack.inbox.clear_dead_letter(event_id).await?;
     }
     Ok(hidden)
 }
 
+/// Does the same as [`delete`], and marks the events as [discarded](switchhook_aws::inbox::Inbox::discard).
+pub(crate) async fn discard(stack: &Stack, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
+    let hidden = delete_messages(stack, &stack.dlq, items, |item| item.key.as_deref()).await?;
+    let deleted: Vec<&PlanItem> = deleted(items, &hidden).collect();
+    concurrently(CONCURRENCY, deleted.iter().map(|item| set_aside(stack, item))).await?;
+    Ok(hidden)
+}
+
+/// Marks the event of a deleted dead letter as discarded. An event that is in its call after all stays there, so it only leaves the list.
+async fn set_aside(stack: &Stack, item: &PlanItem) -> Result<(), Error> {
+    let Some(event_id) = &item.event_id else { return Ok(()) };
+    if is_known_as_decided(stack, item).await? {
+        stack.inbox.clear_dead_letter(event_id).await?;
+    } else if stack.inbox.discard(event_id, stack.now()).await? && is_known_as_decided(stack, item).await? {
+        // The consumer folded the event before the mark. With the mark, a row that is made again would lack the event.
+        stack.inbox.clear_retry(event_id).await?;
+    }
+    Ok(())
+}
+
+/// Does the same as [`is_decided`]. The fate of an event that cannot be read is not decided.
+async fn is_known_as_decided(stack: &Stack, item: &PlanItem) -> Result<bool, Error> {
+    match is_decided(stack, item).await {
+        Err(Error::Aws(error)) if error.is_unreadable() => Ok(false),
+        decided => decided,
+    }
+}
+
 /// Returns the events of the items whose dead letters were deleted.
-fn deleted<'a>(items: &'a [PlanItem], hidden: &'a [LeftAlone]) -> impl Iterator<Item = &'a EventId> {
-    let deleted = items.iter().filter(|item| hidden.iter().all(|(left, _)| left != *item));
-    deleted.filter_map(|item| item.event_id.as_ref())
+fn deleted_events<'a>(items: &'a [PlanItem], hidden: &'a [LeftAlone]) -> impl Iterator<Item = &'a EventId> {
+    deleted(items, hidden).filter_map(|item| item.event_id.as_ref())
+}
+
+/// Returns the items whose dead letters were deleted.
+fn deleted<'a>(items: &'a [PlanItem], hidden: &'a [LeftAlone]) -> impl Iterator<Item = &'a PlanItem> {
+    items.iter().filter(|item| hidden.iter().all(|(left, _)| left != *item))
 }
 
 /// True if the fate of an event is decided: it is in its call, it would change nothing there, or the consumer refused it. The calls of a

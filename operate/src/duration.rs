@@ -15,6 +15,18 @@ pub fn duration(ms: i64) -> String {
     format!("{sign}{text}")
 }
 
+/// Returns the age of something for people, in one unit: `41 s`, `119 min`, `3 h`, `4 d`. The clocks of two machines differ, so it may be
+/// negative, and counts as 0.
+#[must_use]
+pub fn age(ms: i64) -> String {
+    match ms.max(0) / 1_000 {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -23,5 +35,11 @@ mod tests {
     fn durations_are_short() {
         let texts = [41, 3_290, 125_000, 11_520_000, 187_200_000, -41].map(duration);
         assert_eq!(texts, ["41 ms", "3.2 s", "2 min 5 s", "3 h 12 min", "2 d 4 h", "-41 ms"]);
+    }
+
+    #[test]
+    fn age_has_one_unit() {
+        let ages = [-5, 0, 119, 120, 7_199, 7_200, 172_799, 172_800].map(|seconds| age(seconds * 1_000));
+        assert_eq!(ages, ["0 s", "0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"]);
     }
 }

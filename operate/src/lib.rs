@@ -45,8 +45,6 @@ pub mod scale;
 pub mod search;
 pub mod secrets;
 pub mod selection;
-#[cfg(test)]
-mod spawn_tests;
 pub mod stack;
 pub mod status;
 mod time_text;
@@ -55,6 +53,6 @@ pub mod verify;
 pub mod web;
 
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};
-pub use duration::duration;
+pub use duration::{age, duration};
 pub use error::{Error, ErrorKind, Explanation, Refusal};
 pub use stack::{Address, DevTime, Stack, StackNames, StackSettings, time_of_dev};

@@ -1,8 +1,8 @@
 //! Payloads without what identifies a person.
 //!
-//! **A text or a number is shown only if its field is known to be harmless. A text must look harmless too.** All others are masked,
-//! so a field that a provider adds tomorrow is masked too. `true`, `false` and `null` are shown. Equal values get equal letters, so
-//! that two payloads can be compared.
+//! **A value is shown only if its field is known to be harmless. A text or a number must look harmless too.** All others are masked,
+//! so a field that a provider adds tomorrow is masked too. `null` is shown. Equal texts and equal numbers get equal letters, so that two
+//! payloads can be compared.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::PhoneNumber;
 
 /// Fields whose values are shown, in lower case and without `_` and `-`. None of them holds what a person said or is called.
-const SHOWN_FIELDS: [&str; 123] = [
+const SHOWN_FIELDS: [&str; 120] = [
     "acceptedtimeunixsecs",
     "accountsid",
     "agentid",
@@ -67,7 +67,6 @@ const SHOWN_FIELDS: [&str; 123] = [
     "hangupcause",
     "hangupsource",
     "id",
-    "implied",
     "intwilioidempotencytoken",
     "invoicemail",
     "joinedat",
@@ -80,7 +79,6 @@ const SHOWN_FIELDS: [&str; 123] = [
     "num",
     "object",
     "occurredat",
-    "optoutsensitivedatastorage",
     "orgid",
     "origin",
     "p50",
@@ -88,7 +86,6 @@ const SHOWN_FIELDS: [&str; 123] = [
     "p95",
     "p99",
     "parentcallsid",
-    "permanent",
     "phonecallprovider",
     "phonecalltransport",
     "phonenumberid",
@@ -135,6 +132,20 @@ const SHOWN_FIELDS: [&str; 123] = [
     "version",
     "waittimesecs",
 ];
+/// Fields whose `true` or `false` is shown, also in content that a team defines. Switchhook reads what became of a call from such fields.
+const SHOWN_FLAGS: [&str; 9] = [
+    "appointmentconfirmed",
+    "callsuccessful",
+    "completed",
+    "confirmed",
+    "implied",
+    "inbound",
+    "invoicemail",
+    "optoutsensitivedatastorage",
+    "permanent",
+];
+/// Text in place of a `true` or `false` that is hidden.
+const HIDDEN_FLAG: &str = "‹true or false›";
 /// Ends of the names of fields whose objects and lists a team defines: only our ids are shown in them.
 const FREE_ENDS: [&str; 21] = [
     "analysis",
@@ -190,15 +201,8 @@ impl Masker {
         Self::default()
     }
 
-    /// Returns the lines of a body without what identifies a person. The body is JSON, a form, or anything else: of that, only
-    /// its length is shown.
-    #[must_use]
-    pub fn body(&mut self, body: &[u8]) -> Vec<String> {
-        self.first_lines(body, usize::MAX)
-    }
-
-    /// Returns at most this many of the lines that [`Self::body`] returns. It masks no more values than these lines show, and the names
-    /// of all fields beside them.
+    /// Returns at most this many lines of a body, without what identifies a person. The body is JSON, a form, or anything else: of that,
+    /// only its length is shown. It masks no more values than these lines show, and the names of all fields beside them.
     #[must_use]
     pub fn first_lines(&mut self, body: &[u8], lines_max: usize) -> Vec<String> {
         if let Ok(value) = serde_json::from_slice::<Value>(body) {
@@ -256,13 +260,16 @@ impl Masker {
     fn value(&mut self, name: &str, value: Value, is_free: bool, lines_left: &mut usize) -> Value {
         *lines_left = lines_left.saturating_sub(1);
         match value {
-            Value::Null | Value::Bool(_) => value,
+            Value::Null => value,
+            Value::Bool(_) if SHOWN_FLAGS.contains(&normalized(name).as_str()) => value,
+            Value::Bool(_) => HIDDEN_FLAG.into(),
             Value::Number(number) => {
                 let shown: &[&str] = if is_free { &FREE_SHOWN } else { &SHOWN_FIELDS };
-                if shown.contains(&normalized(name).as_str()) {
+                let (name, text) = (normalized(name), number.to_string());
+                if shown.contains(&name.as_str()) && is_harmless_number(&name, &text) {
                     Value::Number(number)
                 } else {
-                    self.hidden(&number.to_string()).into()
+                    self.hidden(&text).into()
                 }
             }
             Value::String(text) if is_free && !is_shown_in_free(&normalized(name), &text) => self.hidden(&text).into(),
@@ -352,7 +359,14 @@ fn is_shown_in_free(name: &str, text: &str) -> bool {
 }
 
 fn is_time(name: &str) -> bool {
-    ["time", "timestamp", "at", "created", "start", "end"].iter().any(|suffix| name.ends_with(suffix))
+    let ends = ["time", "timestamp", "ts", "unixsecs", "at", "created", "start", "end"];
+    ends.iter().any(|suffix| name.ends_with(suffix))
+}
+
+/// True if a number of a shown field is a time or a duration, or too short or too long for a phone number. A fraction does not count.
+fn is_harmless_number(name: &str, number: &str) -> bool {
+    let whole = number.split('.').next().unwrap_or_default();
+    is_time(name) || name.contains("duration") || !is_phone(whole)
 }
 
 /// True if a value of a shown field is an id, a name of a state, a number or a time.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::json;
-use switchhook_aws::inbox::{Attention, AttentionKind, Reread, StoredEvent};
+use switchhook_aws::inbox::{Attention, AttentionKind, StoredEvent};
 use switchhook_domain::{CallId, Disposition, EventId, Origin, Timestamp};
 
 use crate::attention;
@@ -16,7 +16,6 @@ use crate::draft::Draft;
 use crate::error::{Error, Refusal};
 use crate::events;
 use crate::plan::{Action, LeftAlone, NotFound, Plan, PlanItem, Verb};
-use crate::reread::ReadAnew;
 use crate::stack::Stack;
 
 /// Default limit on the events that a list shows.
@@ -50,34 +49,6 @@ pub struct Quarantined {
     /// Key of the marked item.
     #[serde(skip)]
     item_key: String,
-}
-
-/// Result of reading a quarantined event with this version of the program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "now", rename_all = "snake_case")]
-pub enum ReadNow {
-    /// It reads it as an event of this call.
-    Foldable { call_id: CallId, event_type: String },
-    /// It reads it, and folds no event of its type.
-    Recorded,
-    /// It cannot read it either.
-    Unreadable { reason: String },
-    /// Its person was forgotten, and nothing that could be read is left.
-    Erased,
-    /// The event is no longer stored.
-    Gone,
-}
-
-/// One quarantined event in detail.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Detail {
-    #[serde(flatten)]
-    pub event: Quarantined,
-    #[serde(flatten)]
-    pub read_now: ReadNow,
-    /// Version of the program that quarantined it. `None` if the event was stored without it.
-    pub quarantined_by_version: Option<String>,
-    pub trace_id: Option<String>,
 }
 
 /// Selection of quarantined events.
@@ -120,36 +91,6 @@ impl QuarantineFilter {
 pub async fn list(stack: &Stack, limit: usize) -> Result<Vec<Quarantined>, Error> {
     let entries = attention::all(stack, AttentionKind::Quarantined, limit).await?;
     Ok(entries.into_iter().filter_map(of_index).collect())
-}
-
-/// Reads one quarantined event. `None` if the event is not quarantined.
-///
-/// # Errors
-/// The errors of the inbox.
-pub async fn show(stack: &Stack, event_id: &EventId) -> Result<Option<Detail>, Error> {
-    // The index is not ordered by the id. A list of the usual limit finds every event that an operator can have seen.
-    let entries = attention::all(stack, AttentionKind::Quarantined, LISTED_DEFAULT).await?;
-    let found = entries.into_iter().filter_map(of_index).find(|event| event.event_id == *event_id);
-    let stored = stack.inbox.get(event_id).await?;
-    let event = match (found, &stored) {
-        (Some(event), _) => event,
-        (None, Some(stored)) if stored.disposition == Some(Disposition::Quarantined) => of_stored(stored),
-        (None, _) => return Ok(None),
-    };
-    let read_now = match &stored {
-        Some(stored) => match stack.with_unread_entries().read_anew(stored).await? {
-            ReadAnew::Read(Reread::Foldable(read)) => {
-                ReadNow::Foldable { call_id: read.call_id, event_type: read.event_type }
-            }
-            ReadAnew::Read(Reread::Recorded) => ReadNow::Recorded,
-            ReadAnew::Read(Reread::Quarantined(error)) => ReadNow::Unreadable { reason: error.to_string() },
-            ReadAnew::Read(Reread::Erased) => ReadNow::Erased,
-            ReadAnew::NoEntry(reason) => ReadNow::Unreadable { reason },
-        },
-        None => ReadNow::Gone,
-    };
-    let quarantined_by_version = stored.as_ref().and_then(|stored| stored.program_version.clone());
-    Ok(Some(Detail { event, read_now, quarantined_by_version, trace_id: stored.map(|stored| stored.trace_id) }))
 }
 
 /// Plans to read quarantined events again, and to queue those that this version can read.

@@ -125,16 +125,17 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
         left.extend(unreadable(stack.inbox.put_creation(&creation, trace_id).await)?);
     }
     if let (Some(plan), Some(forgotten_at)) = (&call.plan, call.forgotten_at) {
-        let erased = stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.due_at, forgotten_at).await;
+        let erased =
+            stack.inbox.put_erased_creation(&call.call_id, call.created_at, plan.kept_from(), forgotten_at).await;
         left.extend(unreadable(erased)?);
     }
     if call.plan.is_some() && call.stop_reason.is_none() {
         // The booking came back after the time to which the inbox was restored. With the old record, the call could not be dialled.
         left.extend(unreadable(stack.inbox.lift_cancellation(&call.call_id).await)?);
     }
-    let due_at = call.plan.as_ref().map_or(now, |plan| plan.due_at);
+    let kept_from = call.plan.as_ref().map_or(now, switchhook_domain::Plan::kept_from);
     for dial in call.dials() {
-        left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, due_at, now).await)?);
+        left.extend(unreadable(stack.inbox.record_dial(&call.call_id, &dial, kept_from, now).await)?);
     }
     left.extend(unreadable(record_stop(stack, call).await)?);
     for event in call.held_events() {
@@ -150,8 +151,8 @@ async fn refill_call(stack: &Stack, call: &Call) -> Result<Option<String>, Error
 /// Records in the inbox why a call was canceled or stopped. So it stays so if its row is lost. The inbox records no other reason.
 pub(crate) async fn record_stop(stack: &Stack, call: &Call) -> Result<(), switchhook_aws::Error> {
     let Some(reason) = call.stop_reason.filter(|reason| reason.is_recorded()) else { return Ok(()) };
-    let due_at = call.plan.as_ref().map(|plan| plan.due_at);
-    stack.inbox.record_cancellation(&call.call_id, reason, due_at, stack.now()).await
+    let kept_from = call.plan.as_ref().map(switchhook_domain::Plan::kept_from);
+    stack.inbox.record_cancellation(&call.call_id, reason, kept_from, stack.now()).await
 }
 
 /// Writes one event of a row into the inbox. Returns why it does not get its meaning back, or why the stored event cannot be read.

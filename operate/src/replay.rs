@@ -43,7 +43,8 @@ const CALL_MINUTES_MAX: usize = 24 * 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selected {
-    /// Events that are to be folded, and are in no call: they never reached the consumer, or it refused them.
+    /// Events that are to be folded, and are in no call: they never reached the consumer, or it refused them. Without those that an operator has
+    /// discarded.
     NotFolded,
     #[serde(serialize_with = "disposition_name", untagged)]
     As(Disposition),
@@ -403,24 +404,31 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
     }
 }
 
-/// Returns the disposition that an event has now. `None` if it is folded, and its entity no longer tells the disposition.
+/// Returns the disposition that an event has now. `None` if it is folded, and its entity no longer tells the disposition. `None` too if it is not
+/// folded, and an operator has discarded it.
 async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candidate) -> Result<Option<Selected>, Error> {
     if let Some(decided) = stored.disposition {
         return Ok(Some(Selected::As(decided)));
     }
     let Some(call_id) = &candidate.call_id else { return Ok(Some(Selected::NotFolded)) };
-    if call_id.is_entity() {
-        return Ok(match entity_fate(stack, call_id, stored).await? {
-            EntityFate::NotFolded => Some(Selected::NotFolded),
-            EntityFate::Folded(disposition) => disposition.map(Selected::As),
-        });
-    }
-    let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
-    let entries = || {
-        let history = call.iter().flat_map(|call| &call.history);
-        history.filter(|entry| entry.source_event_id == stored.event_id)
+    let folded = if call_id.is_entity() {
+        match entity_fate(stack, call_id, stored).await? {
+            EntityFate::NotFolded => None,
+            EntityFate::Folded(disposition) => Some(disposition),
+        }
+    } else {
+        let Resolved { call, .. } = stack.calls.resolve(call_id).await?;
+        let entries = || {
+            let history = call.iter().flat_map(|call| &call.history);
+            history.filter(|entry| entry.source_event_id == stored.event_id)
+        };
+        // The event that the provider reported decides, not one that it implies.
+        let entry = entries().find(|entry| !entry.event.implied).or_else(|| entries().next());
+        entry.map(|entry| Some(entry.disposition))
     };
-    // The event that the provider reported decides, not one that it implies.
-    let entry = entries().find(|entry| !entry.event.implied).or_else(|| entries().next());
-    Ok(Some(entry.map_or(Selected::NotFolded, |entry| Selected::As(entry.disposition))))
+    if let Some(disposition) = folded {
+        return Ok(disposition.map(Selected::As));
+    }
+    let discarded = stack.inbox.discarded(std::slice::from_ref(&stored.event_id)).await?;
+    Ok(discarded.is_empty().then_some(Selected::NotFolded))
 }

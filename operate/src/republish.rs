@@ -37,7 +37,8 @@ const REFUSED_PAUSES_MS: [u64; 5] = [200, 500, 1_000, 2_000, 4_000];
 pub enum RepublishFilter {
     /// These calls. The key of an entity stands for the events that it remembers.
     Calls(Vec<CallId>),
-    /// Calls that received an event, or were settled, since this time, and the events of entities that were received since then.
+    /// Calls that received an event or were settled since this time, open calls that were written since then, and the events of entities that were
+    /// received since then.
     Since(#[serde(with = "crate::time_text")] Timestamp),
     /// Calls that were written since the relay gave up, as the messages of its failures queue say. Events of entities that may have
     /// been folded since then are selected too. With a time, only those that were written or received since then: a plan goes on there
@@ -110,7 +111,8 @@ pub async fn plan(
         }
         RepublishFilter::Since(since) => {
             selection::refuse_future(stack, *since).await?;
-            let calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
+            let mut calls = selection::calls_since(&stack.inbox, &stack.calls, *since, now, progress).await?;
+            selection::add_open_written_since(&stack.calls, *since, &mut calls).await?;
             let mut subjects: Vec<(Timestamp, Subject)> = calls.into_iter().flat_map(subjects_in).collect();
             examined = subjects.len();
             continue_at = selection::earliest(&mut subjects, items_max).filter(|at| at > since);

@@ -96,7 +96,12 @@ pub async fn plan(stack: &Stack, file: &ProvidersFile, replace: bool) -> Result<
     let rates = stack.dial_rates();
     for provider in file.dial_accounts().named() {
         if file.dial_accounts().config(provider).is_some() && rates.pacing(provider).is_none() {
-            let result = if provider.is_named() { "the API refuses its calls" } else { "its calls wait" };
+            // The list of accounts keeps one that has lost its rate.
+            let result = if provider.is_named() {
+                "the API refuses its calls, or they wait if it had one before"
+            } else {
+                "its calls wait"
+            };
             plan.warnings.push(format!("{provider} has an account, but no rate in DialRates: {result}"));
         }
     }

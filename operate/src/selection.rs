@@ -20,6 +20,9 @@ const CONCURRENCY: usize = 8;
 /// read for each call that was settled in this time, so it is not longer.
 const LATE: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
+/// Open calls whose rows are in memory at the same time.
+const LOADED_MAX: usize = 1_000;
+
 /// Time by which the `date` of a response of AWS may be behind: it has whole seconds.
 const DATE_STEP: Duration = Duration::from_secs(1);
 
@@ -129,6 +132,28 @@ pub(crate) async fn changed_since(
         }
     }
     Ok(found)
+}
+
+/// Adds the open calls that were written since a time. A booking that comes back resumes its call, for example, and no event names that call. A
+/// call whose row cannot be read is added too.
+///
+/// # Errors
+/// The errors of the tables.
+pub(crate) async fn add_open_written_since(
+    calls: &Calls,
+    since: Timestamp,
+    found: &mut SelectedCalls,
+) -> Result<(), Error> {
+    let mut open = open_calls(calls).await?;
+    open.retain(|call_id| !found.contains_key(call_id));
+    for ids in open.chunks(LOADED_MAX) {
+        let Loaded { calls: rows, unreadable } = calls.load(ids.to_vec()).await?;
+        let written = rows.into_iter().map(|call| (written_at(&call), call.call_id)).filter(|(at, _)| *at >= since);
+        for (at, call_id) in written.chain(unreadable.into_iter().map(|(call_id, _)| (since, call_id))) {
+            select(found, call_id, at);
+        }
+    }
+    Ok(())
 }
 
 /// Returns the time of the last write that changed a call or forgot its person.

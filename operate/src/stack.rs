@@ -39,7 +39,7 @@ pub enum Address {
 
 /// Names and addresses of one running stack: the outputs of a deployed stack, or what `switchhook dev` answers at
 /// `GET /stack`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackNames {
     /// Name of the stack.
     pub stack: String,
@@ -64,7 +64,7 @@ pub struct StackNames {
 }
 
 /// Settings of a stack that decide how its calls are folded, and for how long its data is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackSettings {
     pub inactivity_timeout_seconds: u64,
     /// Providers that report what the person said after the call has ended.

@@ -395,8 +395,8 @@ async fn events_of(
 ) -> Result<Option<Vec<ProviderEvent>>, switchhook_aws::Error> {
     let Some(mut events) = stack.inbox.events_of_call_until(row, unread_until, now).await? else { return Ok(None) };
     let is_known = |id: &EventId| row.is_drift_found_id(id) || events.iter().any(|event| event.event_id == *id);
-    let others: BTreeSet<EventId> = received.iter().filter(|id| !is_known(id)).cloned().collect();
-    for mut event in stack.inbox.read_by_id(others).await? {
+    let others: Vec<EventId> = received.iter().filter(|id| !is_known(id)).cloned().collect();
+    for mut event in stack.inbox.read_by_id(without_discarded(stack, others).await?).await? {
         if event.call_id != row.call_id {
             let alias = stack.calls.resolve(&event.call_id).await?.alias;
             let alias = alias.filter(|alias| alias.call_id == row.call_id && event.origin != Origin::Switchhook);
@@ -408,6 +408,12 @@ async fn events_of(
         events.push(event);
     }
     Ok(Some(events))
+}
+
+/// Leaves out the events that an operator has discarded: no row lacks them.
+async fn without_discarded(stack: &Stack, ids: Vec<EventId>) -> Result<BTreeSet<EventId>, switchhook_aws::Error> {
+    let discarded = stack.inbox.discarded(&ids).await?;
+    Ok(ids.into_iter().filter(|id| !discarded.contains(id)).collect())
 }
 
 /// Describes what the inbox records of a placed call and its row lacks. `rebuilt` is the row with all of it.
@@ -453,9 +459,8 @@ async fn lost_call(
         };
         events = found;
     }
-    let unique: BTreeSet<EventId> = events.into_iter().collect();
     let read = async {
-        let events = stack.inbox.read_by_id(unique).await?;
+        let events = stack.inbox.read_by_id(without_discarded(stack, events).await?).await?;
         Ok::<_, switchhook_aws::Error>((events, stack.inbox.creation(&call_id).await?))
     };
     let (mut events, creation) = match read.await {

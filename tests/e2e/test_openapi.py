@@ -154,6 +154,8 @@ def test_answers_about_a_call_that_waits_are_as_described(client):
     client.ask("POST", "/call/trigger", 200, id=near)
     wait_for("it is dialled", lambda: client.call(near)["job"]["state"] == "IN_PROGRESS", seconds=20, every=0.2)
     assert client.call(near)["attempts"][0]["ended_at"] is None
+    stopped = client.ask("POST", "/call/cancel", 202, id=near)
+    assert stopped["job"] == {"state": "IN_PROGRESS", "stop_reason": "canceled_by_user"}
 
     client.ask("PUT", "/do-not-call", 204, number="+15550177")
     blocked = client.ask("POST", "/calls", 201, new_call("confirms", to="+15550177"))["call_id"]

@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 
 import pytest
-from parameters import overrides, parameters
+from parameters import overrides, parameters, refuse_early_shards
 from samcli.cli.types import CfnParameterOverridesType
 
 from harness import ROOT
@@ -42,6 +43,14 @@ def test_a_window_with_an_unknown_time_zone_is_not_deployed():
     with pytest.raises(SystemExit, match="Europe/Nowhere"):
         parameters("default", ['CallingWindow="Europe/Nowhere 09:00-18:00"'])
     assert parameters("default", ['CallingWindow="europe/london 09:00-18:00"'])
+
+
+@pytest.mark.parametrize("given", ["IndexShards=4,2026-12-01T09:59:59Z=16", 'ApiBurst=7 IndexShards="4,2025-12-01T12:00:00Z=16"'])
+def test_more_shards_must_wait_until_the_deployment_has_ended(given):
+    now = datetime(2026, 12, 1, 8, tzinfo=UTC)
+    with pytest.raises(SystemExit, match="2026-12-01T10:00:00Z or later"):
+        refuse_early_shards([given], now)
+    refuse_early_shards(["IndexShards=4,2026-12-01T10:00:00Z=16", "IndexShards=16", ""], now)
 
 
 @pytest.mark.parametrize("given", ["DialRates=", 'DialRates=""', "ApiBurst=7 DialRates=", "DialRates= ApiBurst=7", 'DialRates="" ApiBurst=7'])

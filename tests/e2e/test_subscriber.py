@@ -48,7 +48,7 @@ def subscriber(cloud, monkeypatch):
         AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
     )
-    for variable, value in (cloud.environment | {"SEEN_TABLE": name}).items():
+    for variable, value in (cloud.environment | {"SEEN_TABLE": name, "RETENTION_DAYS": "44"}).items():
         monkeypatch.setenv(variable, value)
     specification = importlib.util.spec_from_file_location("subscriber", ROOT / "infra" / "subscriber.py")
     module = importlib.util.module_from_spec(specification)
@@ -65,6 +65,12 @@ def test_an_event_that_comes_twice_is_worked_on_once(subscriber):
     subscriber.now += 10_000_000
     subscriber.receive("call-1/1")
     assert subscriber.done == ["call-1/1", "call-1/2"]
+
+
+def test_an_id_is_kept_for_as_long_as_the_stack_keeps_calls(subscriber):
+    subscriber.receive("call-1/1")
+    item = subscriber.module.table.get_item(Key={"id": "call-1/1"})["Item"]
+    assert item["expires_at"] == subscriber.now + 44 * 24 * 3600
 
 
 def test_work_that_failed_is_done_by_a_later_try(subscriber):

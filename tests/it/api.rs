@@ -117,6 +117,8 @@ async fn repeat_is_answered_with_the_same_bytes_however_it_is_written() {
     let again = send(&world, "POST", "/calls", Some("k1"), spaced).await;
     assert_eq!((again.status(), &again.headers()["idempotent-replayed"]), (StatusCode::OK, &"true".parse().unwrap()));
     assert_eq!((again.body(), &again.headers()[LOCATION]), (first.body(), &first.headers()[LOCATION]));
+    let (_, shown) = world.get(&format!("/call?id={id}")).await;
+    assert_eq!(shown["job"]["state"], "CANCELED", "a canceled call is not made again by its request");
     let other = send(&world, "POST", "/calls", Some("k1"), &request_body(&json!({"appointment_id": "apt"}))).await;
     assert_eq!(problem(&other), (409, "idempotency_key_reused".to_owned()));
     assert_eq!(world.items(CALLS_TABLE).await.len(), 1);
@@ -204,7 +206,7 @@ async fn key_whose_call_somebody_else_made_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_pending_call_of_ours_can_be_canceled() {
+async fn only_a_call_of_ours_that_has_not_ended_can_be_canceled() {
     let world = World::stopped();
     let cancel = async |id: &str| send(&world, "POST", &format!("/call/cancel?id={id}"), None, "").await;
     let id = create(&world, json!({"due_at": "2026-01-02T00:00:00Z"})).await;
@@ -222,9 +224,6 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
 
     let claimed = create(&world, json!({})).await;
     assert_eq!(send(&world, "POST", &format!("/call/trigger?id={claimed}"), None, "").await.status(), StatusCode::OK);
-    let refused = cancel(&claimed).await;
-    assert_eq!(problem(&refused), (409, "not_pending".to_owned()));
-    assert!(body(&refused)["detail"].as_str().unwrap().contains("CLAIMED"));
     let (_, shown) = world.get(&format!("/call?id={claimed}")).await;
     assert_eq!(shown["job"]["state"], "CLAIMED");
     assert!(shown["job"]["lease_ends_at"].is_string() && shown["job"].get("due_at").is_none());
@@ -232,6 +231,16 @@ async fn only_a_pending_call_of_ours_can_be_canceled() {
         panic!("the claim has no token");
     };
     assert!(!shown.to_string().contains(&token));
+    // The dialer that holds the claim loses it.
+    let canceled = cancel(&claimed).await;
+    assert_eq!((canceled.status(), &body(&canceled)["job"]), (StatusCode::OK, &job));
+
+    let confirmed = create(&world, json!({"to": "+14155550177"})).await;
+    world.accept(Provider::Generic, &generic(&confirmed, "e0", "USER_CONFIRMED", 0)).await;
+    world.invoke_consumer(&world.receive()).await;
+    let refused = cancel(&confirmed).await;
+    assert_eq!(problem(&refused), (409, "not_pending".to_owned()));
+    assert!(body(&refused)["detail"].as_str().unwrap().contains("COMPLETED"));
 
     world.accept(Provider::Generic, &generic("theirs", "e1", "call.ringing", 0)).await;
     world.invoke_consumer(&world.receive()).await;

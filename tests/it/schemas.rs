@@ -166,6 +166,10 @@ enum Step {
     /// The dialer finds the number on the do-not-call list.
     GiveUp,
     Cancel,
+    /// The booking of the call is moved or canceled.
+    CallOff,
+    /// The booking of the call is again as it was.
+    Resume,
     /// The reconciler looks for deadlines that have passed.
     FindDeadlines,
     /// The provider has no such call, so the reconciler withdraws the latest attempt.
@@ -224,6 +228,8 @@ fn a_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reject),
         1 => Just(Step::GiveUp),
         1 => Just(Step::Cancel),
+        1 => Just(Step::CallOff),
+        1 => Just(Step::Resume),
         3 => Just(Step::FindDeadlines),
         1 => Just(Step::FindNoDial),
         8 => a_report().prop_map(Step::Report),
@@ -309,6 +315,8 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 .and_then(|call| call.give_up("token", StopReason::DoNotCall, policy, now))
                 .map(|transition| transition.call),
             (Step::Cancel, Some(call)) => call.cancel(policy, now).map(|transition| transition.call),
+            (Step::CallOff, Some(call)) => call.call_off(policy, now).map(|transition| transition.call),
+            (Step::Resume, Some(call)) => call.resume(None, policy, now).map(|transition| transition.call),
             (Step::FindDeadlines, Some(call)) => {
                 let found = call.deadline_passed_events(policy, now);
                 events.extend(found.iter().cloned());
@@ -341,6 +349,8 @@ fn run_steps(mut call: Option<Call>, steps: &[Step]) -> Vec<Call> {
                 | Step::Reject
                 | Step::GiveUp
                 | Step::Cancel
+                | Step::CallOff
+                | Step::Resume
                 | Step::FindDeadlines
                 | Step::FindNoDial
                 | Step::Drift(_),
@@ -405,6 +415,31 @@ fn retry_withdrawn_while_the_outcome_is_open_is_told_as_described() {
         last_event_of_life(&[Step::Dial, Step::Wait(898), Step::FindDeadlines, Step::Dial, completed, Step::Withdraw]);
     assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.dialing"), &json!("retrying")));
     assert_eq!((&event["source_event_id"], event.get("corrects")), (&Value::Null, None));
+}
+
+/// The provider reports the dial, and then that it dialled nobody. The booking moves away and back.
+#[test]
+fn dial_of_a_booking_that_came_back_is_told_as_described() {
+    let initiated = retell(Some(1), EventKind::Initiated, None);
+    let nobody = Step::Report(ShortReport {
+        provider: Provider::Retell,
+        attempt: Some(1),
+        kind: EventKind::Failed,
+        at: None,
+        permanent: false,
+        never_dialled: Some(NeverDialled::Account),
+    });
+    let event = last_event_of_life(&[Step::Dial, initiated, nobody, Step::CallOff, Step::Resume]);
+    assert_eq!((&event["type"], &event["previous"]), (&json!("appointment.retrying"), &json!("canceled")));
+    assert_eq!((&event["source_event_id"], &event["attempt"]), (&Value::Null, &json!(1)));
+}
+
+/// The dial is taken back before the booking moves away and back, so no dial is left that the event could be about.
+#[test]
+fn booking_that_comes_back_after_its_dial_was_taken_back_is_told_as_described() {
+    let initiated = retell(None, EventKind::Initiated, None);
+    let event = last_event_of_life(&[Step::Dial, initiated, Step::Withdraw, Step::CallOff, Step::Resume]);
+    assert_eq!((&event["type"], &event["attempt"]), (&json!("call.retry_scheduled"), &Value::Null));
 }
 
 /// The provider never dials the number. The call ends without an attempt, and says why.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use switchhook_domain::{JobState, Provider};
 use switchhook_operate::calls::{self, CallFilter, CallPage, Tab};
 
-use super::target::{CallError, Target};
+use super::target::Target;
+use crate::error::CommandError;
 use crate::provider_name;
 use crate::show::text;
 use crate::table::aligned;
@@ -74,15 +75,15 @@ fn tab_parser() -> impl TypedValueParser<Value = Tab> {
 }
 
 impl List {
-    pub(super) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+    pub(super) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         match self.tab {
             Some(tab) => self.print_tab(tab, out),
             None => self.print_api_list(out, errors),
         }
     }
 
-    fn print_tab(&self, tab: Tab, out: &mut impl Write) -> Result<bool, CallError> {
-        let job = |name: &String| JobState::parse(name).ok_or_else(|| CallError::UnknownJob { name: name.clone() });
+    fn print_tab(&self, tab: Tab, out: &mut impl Write) -> Result<bool, CommandError> {
+        let job = |name: &String| JobState::parse(name).ok_or_else(|| CommandError::UnknownJob { name: name.clone() });
         let filter = CallFilter {
             tab,
             job: self.job.as_ref().map(job).transpose()?,
@@ -93,12 +94,15 @@ impl List {
         };
         let connection = self.target.stack.connect()?;
         let page = connection.block_on(calls::list(&connection.stack, &filter))?;
-        let printed = if self.target.json { writeln!(out, "{:#}", json!(page)) } else { print_page(&page, out) };
-        printed.map_err(CallError::Print)?;
+        if self.target.json {
+            writeln!(out, "{:#}", json!(page))?;
+        } else {
+            print_page(&page, out)?;
+        }
         Ok(true)
     }
 
-    fn print_api_list(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CallError> {
+    fn print_api_list(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, CommandError> {
         let mut query = form_urlencoded::Serializer::new(String::new());
         let limit = self.limit.map(|limit| limit.to_string());
         for (name, value) in [

@@ -5,30 +5,11 @@ use std::io::{self, Write};
 use clap::Args;
 use http::Method;
 use serde_json::Value;
-use switchhook_domain::JobState;
 use switchhook_operate::audit::{self, Begun, Counts, Direct, Subject};
 
-use crate::client::{ClientError, Response};
-use crate::import::ImportError;
-use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum CallError {
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    #[error(transparent)]
-    Stack(#[from] StackChoiceError),
-    #[error(transparent)]
-    Import(#[from] ImportError),
-    #[error(transparent)]
-    Operate(#[from] switchhook_operate::Error),
-    #[error("there is no job state {name:?}; they are: {}", JobState::ALL.map(JobState::as_str).join(", "))]
-    UnknownJob { name: String },
-    #[error("--metadata names {name:?} twice: give each name one value")]
-    RepeatedMetadata { name: String },
-    #[error("could not print the response")]
-    Print(#[source] io::Error),
-}
+use crate::client::Response;
+use crate::error::CommandError;
+use crate::stack_choice::{Connection, StackChoice};
 
 #[derive(Debug, Args)]
 pub(super) struct Target {
@@ -49,7 +30,12 @@ pub(super) struct Unrecorded {
 impl Unrecorded {
     /// Records the result, before anything is printed: the reader of the output may have ended. `call_id` names the call that the request
     /// created. A server error is not recorded as a result, because the change may have been made.
-    pub(super) fn record(self, answer: &Response, is_repetition: bool, call_id: Option<&str>) -> Result<(), CallError> {
+    pub(super) fn record(
+        self,
+        answer: &Response,
+        is_repetition: bool,
+        call_id: Option<&str>,
+    ) -> Result<(), CommandError> {
         let Self { connection, begun } = self;
         if answer.status >= 500 {
             return Ok(());
@@ -80,7 +66,7 @@ impl Target {
         path: &str,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
-    ) -> Result<(Response, Unrecorded), CallError> {
+    ) -> Result<(Response, Unrecorded), CommandError> {
         let connection = self.stack.connect()?;
         let subject = Subject { call_id: call_id.map(str::to_owned), about: None, items: 1 };
         let begun = connection.block_on(audit::begin(&connection.stack, direct, reason, subject))?;
@@ -94,7 +80,7 @@ impl Target {
         path: &str,
         headers: impl IntoIterator<Item = (&'a str, &'a str)>,
         body: Vec<u8>,
-    ) -> Result<Response, CallError> {
+    ) -> Result<Response, CommandError> {
         Ok(self.stack.api()?.send(method, path, headers, body)?)
     }
 
@@ -105,14 +91,14 @@ impl Target {
         out: &mut O,
         errors: &mut impl Write,
         print_result: impl FnOnce(&Value, &mut O) -> io::Result<()>,
-    ) -> Result<bool, CallError> {
+    ) -> Result<bool, CommandError> {
         let success = is_success(answer);
         let printed = match (success, self.json) {
             (_, true) => writeln!(out, "{}", answer.body),
             (true, false) => print_result(&answer.json(), out),
             (false, false) => writeln!(errors, "switchhook: {}", answer.error_text()),
         };
-        printed.map_err(CallError::Print)?;
+        printed?;
         Ok(success)
     }
 }

@@ -28,11 +28,7 @@ fn only_reads(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     }
     let target = headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
     let operation = target.rsplit('.').next().unwrap_or_default();
-    match path {
-        "/aws" | "/aws/" => READS.iter().any(|read| operation.starts_with(read)),
-        "/metrics-data" => true,
-        _ => false,
-    }
+    matches!(path, "/aws" | "/aws/") && READS.iter().any(|read| operation.starts_with(read))
 }
 
 #[cfg(test)]
@@ -61,7 +57,7 @@ mod tests {
             assert!(!aws(change), "{change}");
         }
         let none = HeaderMap::new();
-        assert!(only_reads(&Method::GET, "/calls", &none) && only_reads(&Method::POST, "/metrics-data", &none));
+        assert!(only_reads(&Method::GET, "/calls", &none));
         for (method, path) in
             [(Method::POST, "/webhooks/retell"), (Method::PUT, "/do-not-call"), (Method::POST, "/run/reconciler")]
         {

@@ -42,7 +42,7 @@ pub(super) fn routes(cloud: Cloud, names: StackNames) -> Router {
         // The SDK appends a slash to its endpoint.
         .route("/aws/", post(aws))
         .route("/run/{schedule}", post(run))
-        .route("/metrics-data", get(metrics_since).post(metrics_data))
+        .route("/metrics-data", get(metrics_since))
         .with_state(OperatorState { cloud, names })
 }
 
@@ -116,18 +116,6 @@ async fn metrics_since(State(state): State<OperatorState>, uri: Uri) -> Response
     };
     state.cloud.sample();
     json_response(StatusCode::OK, &state.cloud.metrics().since(since_ms))
-}
-
-/// Runs queries and alarms over the metrics, as CloudWatch would.
-async fn metrics_data(State(state): State<OperatorState>, body: String) -> Response {
-    let request = match serde_json::from_str::<metrics::Request>(&body) {
-        Ok(request) => request,
-        Err(error) => return message(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    match metrics::answer(state.cloud.metrics(), &request) {
-        Ok(answer) => json_response(StatusCode::OK, &answer),
-        Err(error) => message(StatusCode::BAD_REQUEST, &error.to_string()),
-    }
 }
 
 /// Runs a schedule once.

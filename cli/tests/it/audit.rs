@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use switchhook_operate::audit::Direct;
 
 use crate::fake_aws::FakeAws;
-use crate::stack::{CREATE_CALL, PERSON, Scratch, Stack, replaces_answers, text};
+use crate::stack::{CREATE_CALL, PERSON, Stack, replaces_answers, text};
 
 fn records(stack: &Stack) -> Vec<Value> {
     let output = stack.switchhook(&["audit", "list", "--json"]);
@@ -24,9 +24,7 @@ fn done(stack: &Stack, arguments: &[&str]) -> String {
 
 #[test]
 fn every_change_without_a_plan_leaves_two_records() {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let rows = scratch.0.join("november.csv");
     std::fs::write(&rows, "provider,from,to\nretell,+442079460018,+447700900124\n").expect("a file");
     let generic = scratch.0.join("generic.json");
@@ -36,8 +34,8 @@ fn every_change_without_a_plan_leaves_two_records() {
     let created = done(&stack, &[&CREATE_CALL[..], &["--due", &due]].concat());
     let call_id = created.split(' ').next().expect("an id");
     done(&stack, &["call", "trigger", call_id, "--reason", "ticket 1"]);
-    let late = stack.switchhook(&["call", "cancel", call_id]);
-    assert_eq!(late.status.code(), Some(1), "the call is being placed");
+    let unknown = stack.switchhook(&["call", "cancel", "nobody"]);
+    assert_eq!(unknown.status.code(), Some(1), "there is no such call");
     done(&stack, &["call", "import", rows.to_str().expect("UTF-8"), "--reason", "ticket 2"]);
     done(&stack, &["reconcile"]);
     done(&stack, &["reconcile", "--drift", "--reason", "ticket 3"]);
@@ -67,7 +65,7 @@ fn every_change_without_a_plan_leaves_two_records() {
         assert_eq!((&started["counts"]["done"], &finished["counts"]["done"]), (&Value::from(0), &Value::from(done)));
     }
     assert_eq!(of("create_call", "finished")["call_id"], call_id);
-    assert_eq!(of("cancel_call", "started")["call_id"], call_id);
+    assert_eq!(of("cancel_call", "started")["call_id"], "nobody");
     assert_eq!(of("cancel_call", "finished")["counts"]["skipped"], 1);
     assert_eq!(of("import_calls", "started")["about"], "november.csv");
     assert_eq!(of("put_providers", "started")["about"], "generic");
@@ -84,8 +82,7 @@ fn every_change_without_a_plan_leaves_two_records() {
 /// The shell ends the reader of the output as soon as it has read enough.
 #[test]
 fn call_whose_output_nobody_reads_has_a_record_with_its_id() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let (_scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
     let unread = |arguments: &[&str]| {
         let mut command = stack.command(arguments);
@@ -130,8 +127,7 @@ fn run_that_fails_or_is_refused_has_a_result_and_one_without_an_answer_has_none(
 /// The stack cancels the call, and its answer is a server error.
 #[test]
 fn change_that_may_have_been_made_has_no_second_record() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let (_scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
     let created = done(&stack, &[&CREATE_CALL[..], &["--due", &due]].concat());
     let call_id = created.split(' ').next().expect("an id");
@@ -148,8 +144,7 @@ fn change_that_may_have_been_made_has_no_second_record() {
 
 #[test]
 fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8"), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let refused = stack.switchhook(&["reconcile", "--reason", PERSON]);
     let (code, errors) = (refused.status.code(), text(&refused.stderr));
     assert!(

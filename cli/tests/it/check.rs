@@ -15,10 +15,7 @@ type Unreachable<'a> = (Answers<'a>, &'a [(&'a str, Option<&'a str>)], i32, &'a 
 type Failure<'a> = (Vec<(&'a str, u16, String)>, &'a str, &'a [&'a str]);
 
 fn dev() -> (Scratch, Stack) {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
-    (scratch, stack)
+    Stack::with_known_keys(&["--tick", "1h"])
 }
 
 /// Returns the result, the text and the advice of each step.
@@ -350,7 +347,7 @@ fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
     let secret = |text: &str| json!({"SecretString": text, "CreatedDate": 1_760_961_600.5}).to_string();
     let other_key = json!({"generic": {"keys": ["another key of the generic provider"]}}).to_string();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
-    let new_key = json!({"SecretString": other_key, "CreatedDate": now - 60}).to_string();
+    let new_key = json!({"SecretString": other_key, "CreatedDate": now - 5}).to_string();
     let webhook = |status: u16, body: &str| ("/webhooks/generic", status, body.to_owned());
     let error = |name: &str| json!({"error": name, "message": "no"}).to_string();
     let denied = refused("AccessDeniedException");

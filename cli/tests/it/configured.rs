@@ -1,10 +1,12 @@
 //! `switchhook providers check` and `switchhook send` with providers that the file describes.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, switchhook, text};
+use crate::stack::{PROGRAM, Scratch, Stack, switchhook, text, without_choice};
 
 const PLAIN: &str = "a key of the tests, as long as it must be";
 const BASE64: &str = "c2VjcmV0IG9mIHRoZSBwcm92aWRlcg==";
@@ -185,6 +187,15 @@ fn send_signs_with_the_private_key_to_a_public_one() {
     let (code, printed, errors) = send(&["--key", private]);
     assert_eq!(code, Some(0), "{printed}{errors}");
     assert!(printed.starts_with("200 ") && printed.contains("accepted"), "{printed}");
+    // The same key from standard input.
+    let again = written(&scratch, "again.json", &json!({"id": "e2", "kind": "ring", "apt": "apt_2"}));
+    let command = ["send", "--provider", "x-acme", "--providers", path_text(&file), "--file", path_text(&again)];
+    let mut program = Command::new(PROGRAM);
+    without_choice(program.args(command).args(["--key", "-", "--to", &stack.url]));
+    let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+    writeln!(program.stdin.take().expect("a pipe"), "{private}").expect("the key is read");
+    let output = program.wait_with_output().expect("the program ends");
+    assert!(text(&output.stdout).starts_with("200 "), "{}", text(&output.stdout));
     // The key of another pair.
     let (_, printed, _) = send(&["--key", &"01".repeat(32)]);
     assert!(printed.starts_with("401 "), "{printed}");

@@ -112,6 +112,12 @@ fn finished_stack_is_kept_and_looked_at() {
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
     assert!(printed.ends_with(&format!(" dev --data {data} --freeze\n")), "{printed}");
+    #[cfg(unix)]
+    {
+        let file = std::fs::metadata(scratch.0.join("calls/providers.json")).expect("the keys");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&file.permissions());
+        assert_eq!(mode & 0o077, 0, "only the owner can read the keys");
+    }
     let again = switchhook(&demo);
     assert_eq!(again.status.code(), Some(2));
     assert!(text(&again.stderr).contains("is not empty: name a new directory"), "{}", text(&again.stderr));

@@ -12,13 +12,6 @@ fn send(stack: &Stack, sample: &str, key: &str) -> (Option<i32>, String) {
     (output.status.code(), text(&output.stdout))
 }
 
-fn with_known_keys() -> (Scratch, Stack) {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
-    (scratch, stack)
-}
-
 /// Waits until the call has this lifecycle, and returns the call. A webhook gets its response before it is folded.
 fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
     wait_for(&format!("{lifecycle} of {call}"), || match stack.get(&format!("/call?id={call}")) {
@@ -101,7 +94,7 @@ fn printed_command_can_be_pasted() {
 
 #[test]
 fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
 
     let (code, answer) = send(&stack, "retell/call_analyzed", "a key for Retell");
     assert_eq!(code, Some(0), "{answer}");
@@ -147,7 +140,7 @@ fn commands_use_the_time_of_a_stack_that_runs_ahead() {
 
 #[test]
 fn show_prints_the_timeline_of_a_call() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     send(&stack, "retell/call_ended", "a key for Retell");
     shown(&stack, "appointment:appt_201", "completed");
 
@@ -170,7 +163,7 @@ fn show_prints_the_timeline_of_a_call() {
 
 #[test]
 fn wrong_key_is_answered_401_and_exit_status_1() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     let (code, answer) = send(&stack, "generic/user_confirmed", "another key");
     assert_eq!(code, Some(1));
     assert!(answer.starts_with("401 "), "{answer}");
@@ -180,7 +173,7 @@ fn wrong_key_is_answered_401_and_exit_status_1() {
 
 #[test]
 fn url_with_a_path_is_posted_to_as_it_is() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     for to in [format!("{}/webhooks/generic", stack.url), format!("{}/webhooks/generic/?a=1", stack.url)] {
         let output =
             switchhook(&["send", "--provider", "generic", "--key", KEY, "--sample", "generic/busy", "--to", &to]);
@@ -191,7 +184,7 @@ fn url_with_a_path_is_posted_to_as_it_is() {
 
 #[test]
 fn body_larger_than_the_gateway_takes_is_refused() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     let code = |bytes: usize| {
         let answer = agent().post(format!("{}/webhooks/generic", stack.url)).send(&vec![b'x'; bytes]);
         answer.expect("an answer").status().as_u16()
@@ -256,7 +249,7 @@ fn configured_provider_that_reports_an_outcome_does_so_after_a_restart() {
 
 #[test]
 fn subscriber_misses_nothing_after_a_republish() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     send(&stack, "retell/call_analyzed", "a key for Retell");
     shown(&stack, "appointment:appt_201", "completed");
     let all_of_the_call = || {
@@ -279,7 +272,7 @@ fn subscriber_misses_nothing_after_a_republish() {
 
 #[test]
 fn what_keeps_it_from_starting_is_said_in_one_line() {
-    let (scratch, stack) = with_known_keys();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     let port = stack.url.rsplit(':').next().expect("a port");
     let bad = scratch.0.join("bad.json");
     std::fs::write(&bad, r#"{"retell":{"keys":[]},"vapi":{}}"#).expect("the file is written");

@@ -10,10 +10,7 @@ use crate::playground::Browser;
 use crate::stack::{KEY, Scratch, Stack, text, wait_for};
 
 fn with_known_keys() -> (Scratch, Stack) {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8"), "--tick", "1h"]);
-    (scratch, stack)
+    Stack::with_known_keys(&["--tick", "1h"])
 }
 
 fn send(stack: &Stack, provider: &str, key: &str, content: [&str; 2]) {
@@ -44,7 +41,7 @@ const ENDED: &str = "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended";
 fn events_of_a_call_that_are_not_in_its_history_are_listed() {
     let (scratch, stack) = with_known_keys();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
-    until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
+    until_found(&stack, &["event", "show", ENDED, "--json"], |line| line["status"] == "applied");
     let unfolded = ["event", "list", "--call", "appt_201", "--unfolded"];
     let nothing = stack.switchhook(&unfolded);
     assert_eq!((nothing.status.code(), text(&nothing.stdout)), (Some(1), String::new()), "{}", text(&nothing.stderr));
@@ -162,7 +159,7 @@ fn events_are_listed_by_filter_and_shown_masked() {
     for personal in ["+447700900000", "+442079460018", "Ada", "https://"] {
         assert!(!shown.contains(personal), "{personal} is in\n{shown}");
     }
-    let status = printed(&stack, &["event", "status", ENDED, "--json"]);
+    let status = printed(&stack, &["event", "show", ENDED, "--json"]);
     let status: Value = serde_json::from_str(&status).expect("one object");
     assert_eq!((&status["status"], &status["call_id"]), (&"applied".into(), &"appointment:appt_201".into()));
     let none = stack.switchhook(&["event", "show", "retell:a/b?c#d"]);
@@ -291,7 +288,7 @@ fn tail_prints_events_and_domain_events_once() {
 fn whole_payload_is_shown_for_a_reason_and_recorded() {
     let (_scratch, stack) = with_known_keys();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
-    until_found(&stack, &["event", "status", ENDED, "--json"], |line| line["status"] == "applied");
+    until_found(&stack, &["event", "show", ENDED, "--json"], |line| line["status"] == "applied");
     let without = stack.switchhook(&["event", "show", ENDED, "--body"]);
     assert_eq!(without.status.code(), Some(2), "{}", text(&without.stderr));
     for (reason, part) in [(" ", "a reason is needed"), ("call 447700900123", "may hold a phone number")] {

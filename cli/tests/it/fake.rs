@@ -1,12 +1,12 @@
 //! `switchhook fake`: requests as a dialer sends them, and webhooks to a stack.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, agent, signal, switchhook, text, wait_for};
+use crate::stack::{Stack, agent, signal, switchhook, text, wait_for};
 
 /// A running fake provider. It is killed when the value is dropped.
 struct Fake {
@@ -17,12 +17,14 @@ struct Fake {
 impl Fake {
     fn start(webhooks_to: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_switchhook"))
-            .args(["fake", "--port", "0", "--key", "a key for Retell", "--delivery-faults", "none", "--seed", "1"])
+            .args(["fake", "--port", "0", "--key", "-", "--delivery-faults", "none", "--seed", "1"])
             .args(["--webhooks-to", webhooks_to])
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("the binary starts");
+        writeln!(child.stdin.take().expect("standard input"), "a key for Retell").expect("the key is read");
         let mut line = String::new();
         let out = child.stdout.as_mut().expect("standard output");
         BufReader::new(out).read_line(&mut line).expect("a ready line");
@@ -59,8 +61,7 @@ impl Drop for Fake {
 
 #[test]
 fn call_that_is_placed_reaches_a_stack_by_signed_webhooks() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8")]);
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     let fake = Fake::start(&format!("{}/webhooks/retell", stack.url));
 
     let (status, placed) = fake.dial("call-1", "busy");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::call::in_a_day;
-use crate::stack::{CREATE_CALL, PROGRAM, Scratch, Stack, switchhook, text, wait_for};
+use crate::stack::{CREATE_CALL, PROGRAM, Scratch, Stack, run, text, wait_for};
 
 const NUMBER: &str = "+447700900000";
 /// Command that plans to forget the person. It reads an hour of the inbox, because all of its retention takes long.
@@ -14,9 +14,7 @@ const FORGET: [&str; 5] = ["forget", "--since", "1h", "--number", NUMBER];
 
 /// A stack with the call of Retell's samples, which has ended.
 fn with_a_call() -> (Scratch, Stack) {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     for sample in ["retell/call_started", "retell/call_ended"] {
         let sent =
             ["send", "--provider", "retell", "--key", "a key for Retell", "--sample", sample, "--to", &stack.url];
@@ -27,11 +25,6 @@ fn with_a_call() -> (Scratch, Stack) {
         if out.contains("COMPLETED") { Ok(()) } else { Err(format!("{out}{errors}")) }
     });
     (scratch, stack)
-}
-
-fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]

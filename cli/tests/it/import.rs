@@ -62,9 +62,7 @@ fn plan_says_how_many_and_how_long_and_sends_nothing() {
 
 #[test]
 fn plan_takes_the_rates_of_the_stack() {
-    let scratch = Scratch::new();
-    let rates = "retell=0.5/20";
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h", "--dial-rates", rates]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h", "--dial-rates", "retell=0.5/20"]);
     let row = |provider: &str, number: usize| format!("{provider},+442079460018,+4477009{number:05}\n");
     let rows: String = (0..ROWS).map(|number| row("retell", number)).chain([row("vapi", ROWS)]).collect();
     let file = file(&scratch, "calls.csv", &format!("provider,from,to\n{rows}"));
@@ -94,8 +92,7 @@ fn plan_takes_the_rates_of_the_stack() {
 /// An import that is taken up again after the due times of its first rows.
 #[test]
 fn row_that_is_past_due_is_known_or_refused_and_stops_no_other_row() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
     // The limit is a day.
     let due = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24) + jiff::SignedDuration::from_secs(15);
@@ -125,8 +122,7 @@ fn row_that_is_past_due_is_known_or_refused_and_stops_no_other_row() {
 
 #[test]
 fn rows_are_created_once_however_often_they_are_imported() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
     let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
@@ -152,8 +148,7 @@ fn rows_are_created_once_however_often_they_are_imported() {
 
 #[test]
 fn terminal_shows_a_progress_bar() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let command = format!(
         "{} call import {} --provider retell --from-number +442079460018 --to {}",
@@ -174,8 +169,7 @@ fn terminal_shows_a_progress_bar() {
 
 #[test]
 fn row_that_the_stack_refuses_is_named_with_its_line() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let row = |to: &str| {
         format!(
             "{{\"provider\": \"retell\", \"from\": \"+442079460018\", \"to\": \"{to}\", \"idempotency_key\": \"one\"}}\n"
@@ -207,8 +201,7 @@ fn import_needs_a_stack_and_a_file() {
 /// The second batch is carried out and its answer is lost. The same command then creates the rest, and nothing twice.
 #[test]
 fn import_that_failed_in_its_second_batch_goes_on_without_doubles() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", path(&scratch.providers()), "--tick", "1h"]);
+    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let to = |url: &str| import(&[path(&file), "--provider", "retell", "--from-number", "+442079460018", "--to", url]);
     let (code, _, errors) = to(&replaces_answers(&stack.url, "POST /calls/batch", 1, 400));

@@ -7,22 +7,9 @@ use switchhook_operate::plan::PlanId;
 use switchhook_operate::run::{self, RunId};
 
 use crate::operator::{block_on, connect};
-use crate::stack::{KEY, PROGRAM, Scratch, Stack, aws, switchhook, text, wait_for};
+use crate::stack::{KEY, PROGRAM, Scratch, Stack, aws, run, wait_for};
 
 const RUN: [&str; 3] = ["--yes", "--reason", "a test"];
-
-fn started() -> (Scratch, Stack) {
-    let scratch = Scratch::new();
-    let providers = scratch.providers();
-    let stack = Stack::start(&["--providers", providers.to_str().expect("UTF-8")]);
-    (scratch, stack)
-}
-
-/// Runs a command on the stack. Returns its exit status, its output and its errors.
-fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
 
 /// Posts a signed body of the generic provider.
 fn post(scratch: &Scratch, stack: &Stack, body: &str) -> Value {
@@ -53,7 +40,7 @@ fn wait_for_call(stack: &Stack, call: &str) -> Value {
 /// A local time was typed as UTC. Otherwise a check of no call would pass, and `recover stop` would end every open call.
 #[test]
 fn time_that_is_later_than_now_is_refused_and_a_check_of_no_call_does_not_pass() {
-    let (scratch, stack) = started();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     let (code, out, errors) = run(&stack, &["verify", "--since", "1h"]);
     assert_eq!((code, out.as_str()), (Some(1), "verified no call: none has changed in this time\n"), "{errors}");
     post(&scratch, &stack, &ringing("c1", "e1").to_string());
@@ -84,7 +71,7 @@ fn time_that_is_later_than_now_is_refused_and_a_check_of_no_call_does_not_pass()
 
 #[test]
 fn altered_row_is_named_and_repaired() {
-    let (scratch, stack) = started();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     post(&scratch, &stack, &ringing("c1", "e1").to_string());
     wait_for_call(&stack, "c1");
     let (code, out, errors) = run(&stack, &["verify", "c1"]);
@@ -112,7 +99,7 @@ fn altered_row_is_named_and_repaired() {
 
 #[test]
 fn dead_letter_is_listed_and_redriven() {
-    let (_scratch, stack) = started();
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     assert_eq!(run(&stack, &["dlq", "list"]).0, Some(1), "there is none");
     let event = json!({
         "event_id": "generic:e1", "origin": "generic", "event_type": "RINGING", "call_id": "c1", "attempt": "generic:c1",
@@ -130,12 +117,9 @@ fn dead_letter_is_listed_and_redriven() {
     let stranger = send("{\"nonsense\": true}", "x")["MessageId"].as_str().expect("an id").to_owned();
     let (code, out, errors) = run(&stack, &["dlq", "list"]);
     assert_eq!(code, Some(0), "{errors}");
-    assert!(out.contains("generic:e1") && out.contains(&stranger), "{out}");
+    assert!(out.contains("generic:e1") && out.contains(&stranger) && !out.contains("+15550100"), "{out}");
     assert!(out.starts_with("  kind ") && out.contains("  where "), "{out}");
     assert!(out.contains("queue only") && out.ends_with("2 dead letters, 2 messages in the queue\n"), "{out}");
-    let (code, out, _) = run(&stack, &["dlq", "show", "generic:e1"]);
-    assert_eq!(code, Some(0));
-    assert!(out.contains("call      c1") && !out.contains("+15550100"), "{out}");
 
     let (code, out, errors) = run(&stack, &["dlq", "redrive"]);
     assert_eq!((code, out.as_str()), (Some(3), ""), "{errors}");
@@ -152,7 +136,7 @@ fn dead_letter_is_listed_and_redriven() {
 
 #[test]
 fn id_that_does_not_exist_is_named_with_what_to_do() {
-    let (scratch, stack) = started();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     post(&scratch, &stack, &ringing("c1", "e1").to_string());
     wait_for_call(&stack, "c1");
     let unreadable = post(&scratch, &stack, "{\"type\": ");
@@ -172,11 +156,7 @@ fn id_that_does_not_exist_is_named_with_what_to_do() {
         &["the inbox holds no such event", "earlier --since"],
     );
     wrong(&["dlq", "redrive", "nobody"], "nobody", &["no dead letter has this id", "`switchhook dlq list`"]);
-    wrong(
-        &["dlq", "discard", "generic:e1"],
-        "generic:e1",
-        &["no dead letter has this id", "`switchhook event status`"],
-    );
+    wrong(&["dlq", "discard", "generic:e1"], "generic:e1", &["no dead letter has this id", "`switchhook event show`"]);
     wrong(&["dlq", "discard", unreadable], unreadable, &["`switchhook quarantine`"]);
     wrong(&["quarantine", "discard", "nobody"], "nobody", &["holds no event", "`switchhook quarantine list`"]);
     wrong(&["quarantine", "discard", "generic:e1"], "generic:e1", &["is not quarantined: its status is applied"]);
@@ -198,7 +178,7 @@ fn id_that_does_not_exist_is_named_with_what_to_do() {
 
 #[test]
 fn unreadable_webhook_is_listed_shown_and_discarded() {
-    let (scratch, stack) = started();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     assert_eq!(run(&stack, &["quarantine", "list"]).0, Some(1), "there is none");
     let answer = post(&scratch, &stack, "{\"from\": \"+15550100\", \"type\": ");
     let id = answer["event_id"].as_str().expect("an id");
@@ -206,9 +186,9 @@ fn unreadable_webhook_is_listed_shown_and_discarded() {
     let (code, out, _) = run(&stack, &["quarantine", "list"]);
     assert_eq!(code, Some(0));
     assert!(out.contains(id) && out.contains("ingress"), "{out}");
-    let (code, out, errors) = run(&stack, &["quarantine", "show", id]);
+    let (code, out, errors) = run(&stack, &["event", "show", id]);
     assert_eq!(code, Some(0), "{errors}");
-    assert!(out.contains("this version cannot read it: the body is not JSON") && !out.contains("+15550100"), "{out}");
+    assert!(out.contains("\n    the body is not JSON\n") && !out.contains("+15550100"), "{out}");
     let (_, out, _) = run(&stack, &["event", "show", id, "--body", "--reason", "ticket 812"]);
     assert!(out.contains("+15550100"), "{out}");
     let (code, out, _) = run(&stack, &["quarantine", "reprocess", "--all"]);
@@ -234,7 +214,7 @@ fn unreadable_webhook_is_listed_shown_and_discarded() {
 
 #[test]
 fn run_that_is_killed_goes_on() {
-    let (scratch, stack) = started();
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     for number in 0..6 {
         post(&scratch, &stack, &ringing(&format!("c{number}"), &format!("e{number}")).to_string());
     }

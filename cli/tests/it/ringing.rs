@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Scratch, Stack, agent, switchhook, text};
+use crate::stack::{Stack, agent, run};
 
 /// Sends a request with a JSON body. Returns the answer.
 fn post(url: &str, content_type: &str, target: &str, body: &Value) -> Value {
@@ -15,16 +15,9 @@ fn post(url: &str, content_type: &str, target: &str, body: &Value) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Runs a command on the stack. Returns its exit status, its output and its errors.
-fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
-    (output.status.code(), text(&output.stdout), text(&output.stderr))
-}
-
 #[test]
 fn repair_that_could_ring_needs_a_second_confirmation() {
-    let scratch = Scratch::new();
-    let stack = Stack::start(&["--providers", scratch.providers().to_str().expect("UTF-8")]);
+    let (_scratch, stack) = Stack::with_known_keys(&[]);
     let due_at = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
     let request = json!({"provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": due_at});
     let created = post(&format!("{}/calls", stack.url), "application/json", "", &request);

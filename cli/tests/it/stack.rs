@@ -29,6 +29,12 @@ pub(crate) fn switchhook(arguments: &[&str]) -> Output {
     without_choice(command.args(arguments)).output().expect("the binary starts")
 }
 
+/// Runs a command on a stack. Returns its exit status, its output and its errors.
+pub(crate) fn run(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = switchhook(&[arguments, &["--to", &stack.url]].concat());
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
 /// Hides from a command the stack that the user of this machine has chosen.
 pub(crate) fn without_choice(command: &mut Command) -> &mut Command {
     let nowhere = std::env::temp_dir().join("switchhook-cli-nowhere");
@@ -110,6 +116,14 @@ impl Stack {
     /// Starts a stack and waits until it listens.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::start_in(Arc::new(Scratch::new()), arguments)
+    }
+
+    /// Starts a stack with the keys of [`Scratch::providers`].
+    pub(crate) fn with_known_keys(options: &[&str]) -> (Scratch, Self) {
+        let scratch = Scratch::new();
+        let providers = scratch.providers();
+        let stack = Self::start(&[&["--providers", providers.to_str().expect("UTF-8")], options].concat());
+        (scratch, stack)
     }
 
     /// Starts another stack of the same user.

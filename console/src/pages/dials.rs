@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use switchhook_domain::{FULL_RATE, PhoneNumber, Timestamp};
+use switchhook_operate::age;
 use switchhook_operate::calls::StuckCall;
 use switchhook_operate::dials::{DialReport, EXAMINED_MAX, ProviderDials, dials, is_blocked};
 use switchhook_operate::mask::Masker;
@@ -16,7 +17,7 @@ use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::calls::unreadable;
 use crate::pages::plan::refuse_form;
-use crate::pages::repair::{ago, span};
+use crate::pages::repair::ago;
 use crate::parts;
 use crate::query::Query;
 use crate::session::Session;
@@ -134,7 +135,7 @@ fn row(dials: &ProviderDials, report: &DialReport) -> Markup {
             td data-label="Rate" { (rate(dials)) }
             td data-label="In flight" { (dials.in_flight) (plus) @if let Some(most) = dials.calls_max { "/" (most) } }
             td data-label="Due now" { (dials.due) @if dials.more_due { "+" } }
-            td data-label="Oldest due" { @if let Some(at) = dials.oldest_due { (span(report.at.millis_since(at))) } @else { "-" } }
+            td data-label="Oldest due" { @if let Some(at) = dials.oldest_due { (age(report.at.millis_since(at))) } @else { "-" } }
             td data-label="In doubt" { @if dials.in_doubt > 0 { strong.act { (dials.in_doubt) (plus) } } @else { "0" (plus) } }
             td data-label="Failure score" { (dials.failure_score) }
             td data-label="Next probe" {
@@ -149,7 +150,7 @@ fn circuit(dials: &ProviderDials, now: Timestamp) -> Markup {
     html! {
         @if let Some(open) = &dials.open {
             (parts::badge("open"))
-            @if let Some(since) = open.since { " " (span(now.millis_since(since))) }
+            @if let Some(since) = open.since { " " (age(now.millis_since(since))) }
             span.muted { ", " (open.reason) }
         } @else if let Some(paused_until) = dials.paused_until {
             (parts::badge("paused")) " until " (parts::time(&paused_until.to_string()))
@@ -175,7 +176,7 @@ fn rate(dials: &ProviderDials) -> Markup {
 /// Returns a time after now for display. A probe whose time has come is dialled with the next due call.
 fn until(now: Timestamp, at: Timestamp) -> String {
     let left = at.millis_since(now);
-    if left <= 0 { "with the next due call".to_owned() } else { format!("in {}", span(left)) }
+    if left <= 0 { "with the next due call".to_owned() } else { format!("in {}", age(left)) }
 }
 
 fn stuck(title: &str, nothing: &str, calls: &[StuckCall], now: Timestamp) -> Markup {

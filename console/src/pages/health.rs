@@ -3,8 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_operate::ErrorKind;
 use switchhook_operate::status::{Evidence, Level, Minute, Question, Silence, Status, Subject, Traffic, status};
+use switchhook_operate::{ErrorKind, age};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -195,11 +195,7 @@ const fn all(minute: &Minute) -> u64 {
 }
 
 fn span(seconds: u64) -> String {
-    match seconds {
-        ..120 => format!("{seconds} s"),
-        120..7_200 => format!("{} min", seconds / 60),
-        7_200.. => format!("{} h", seconds / 3_600),
-    }
+    age(i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

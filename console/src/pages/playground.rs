@@ -8,11 +8,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
+use switchhook_operate::age;
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::not_found;
-use crate::pages::repair::span;
 use crate::parts;
 use crate::playground::{
     Choice, HeldEvent, LogLine, Orders, PlaygroundAction, PlaygroundView, Release, Sending, Skip, Story,
@@ -253,7 +253,7 @@ fn time(view: &PlaygroundView, token: &str) -> Markup {
             p {
                 "The clock of this stack shows " (parts::time(&view.now.to_string())) " " (parts::zone())
                 @if view.ahead_ms != 0 {
-                    ", " (span(view.ahead_ms.saturating_abs())) @if view.ahead_ms > 0 { " ahead of" } @else { " behind" } " this machine"
+                    ", " (age(view.ahead_ms.saturating_abs())) @if view.ahead_ms > 0 { " ahead of" } @else { " behind" } " this machine"
                 }
                 "."
             }

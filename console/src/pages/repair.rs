@@ -10,7 +10,7 @@ use switchhook_operate::audit::{self, AuditRecord, Counts};
 use switchhook_operate::mask::Masker;
 use switchhook_operate::repair::{COUNTED_MAX, FailedMessages, Group, Groups, Trouble, failed_messages, groups};
 use switchhook_operate::run::{self, Run, RunState};
-use switchhook_operate::{Error, Stack};
+use switchhook_operate::{Error, Stack, age};
 
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
@@ -326,17 +326,7 @@ fn event_link(id: &str) -> Markup {
 
 /// Returns a time before now for display, for example `3 h ago`.
 pub(crate) fn ago(now: Timestamp, at: Timestamp) -> String {
-    format!("{} ago", span(now.millis_since(at)))
-}
-
-/// Returns a length of time for display, for example `41 s` or `3 h`.
-pub(crate) fn span(millis: i64) -> String {
-    match millis.max(0) / 1_000 {
-        seconds @ ..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
+    format!("{} ago", age(now.millis_since(at)))
 }
 
 /// Text of a section without trouble. It names the last repair.

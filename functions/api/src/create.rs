@@ -190,7 +190,7 @@ impl Api {
             let first_creation = self.record_creation(&creation).await?;
             let transition = match &first_creation {
                 None => Some(Call::schedule(creation.call, &self.policy, now)),
-                Some(first) if is_requested_by(&first.call, &hash) => self.rebuild(first).await?,
+                Some(first) if is_requested_by(&first.call, &hash) => self.rebuild(first, now).await?,
                 // The id of a call without a key is made of the hash, so this request has a key.
                 Some(_) => return Err(key_reused()),
             };
@@ -210,6 +210,9 @@ impl Api {
                     self.inbox.erase(&creation_id(&call_id), forgotten_at).await?;
                     return Err(call_forgotten());
                 }
+                // A webhook made the row while the events of the lost one were looked for. The next round gives it the plan back.
+                Some(row)
+                    if row.plan.is_none() && first_creation.as_ref().is_some_and(|creation| creation.is_of(&row)) => {}
                 Some(_) if key.is_some() => return Err(key_reused()),
                 // Another system reported a call under this id.
                 Some(_) => {
@@ -236,19 +239,23 @@ impl Api {
     }
 
     /// Returns the row of a call whose creation is recorded, if the row was lost or never written. `None` if it is there. The events that the row
-    /// lacks wait, so that it is not dialled before they are folded.
-    pub(crate) async fn rebuild(&self, creation: &CallCreation) -> Result<Option<Transition>, Error> {
+    /// lacks wait, so that it is not dialled before they are folded. `began` is the time at which the request came.
+    pub(crate) async fn rebuild(&self, creation: &CallCreation, began: Timestamp) -> Result<Option<Transition>, Error> {
+        let rebuilt = self.rebuilt(creation).await?;
+        if let Some(rebuilt) = &rebuilt {
+            self.inbox.await_events_of_rebuilt(&rebuilt.call, began, &self.clock).await?;
+        }
+        Ok(rebuilt)
+    }
+
+    /// Returns the row that [`Api::rebuild`] returns, and changes nothing. **Do not store it**: its events do not wait yet.
+    pub(crate) async fn rebuilt(&self, creation: &CallCreation) -> Result<Option<Transition>, Error> {
         let row = self.calls.get_call(&creation.call.call_id).await?;
         if row.as_ref().is_some_and(|row| row.plan.is_some()) {
             return Ok(None);
         }
         let records = self.inbox.dial_records(&creation.call.call_id).await?;
-        let now = self.clock.now();
-        let rebuilt = Call::rebuild(row.as_ref(), Some(creation), &records, &self.policy, now);
-        if let Some(rebuilt) = &rebuilt {
-            self.inbox.await_events_of_rebuilt(&rebuilt.call, now).await?;
-        }
-        Ok(rebuilt)
+        Ok(Call::rebuild(row.as_ref(), Some(creation), &records, &self.policy, self.clock.now()))
     }
 
     fn random_call_id(&self) -> Result<CallId, RequestError> {

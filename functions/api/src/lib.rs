@@ -20,6 +20,7 @@ mod view;
 
 use std::time::Duration;
 
+use http::StatusCode;
 use lambda_http::{Body, Request, Response};
 use serde_json::{Map, Value, json};
 use switchhook_aws::Error;
@@ -32,7 +33,8 @@ use switchhook_aws::problem::{FieldError, Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
 use switchhook_aws::shards::Shards;
 use switchhook_domain::{
-    AppointmentStatus, Call, CallCreation, CallDefaults, CallId, EntityFate, EventId, Job, NewCall, Policy, StopReason,
+    AppointmentStatus, Call, CallCreation, CallDefaults, CallId, EntityFate, EventId, Job, NewCall, Plan, Policy,
+    StopReason, Timestamp,
 };
 
 pub use crate::api::Api;
@@ -145,6 +147,7 @@ impl Api {
     }
 
     async fn cancel(&self, id: &CallId) -> Result<Answer, RequestError> {
+        let began = self.clock.now();
         for _ in 0..RACES_MAX {
             let call = match self.find(id).await? {
                 Some(call) if call.plan.is_some() => call,
@@ -153,25 +156,25 @@ impl Api {
                     let creation = self.inbox.creation(row.as_ref().map_or(id, |row| &row.call_id)).await?;
                     let is_of_row = |creation: &CallCreation| row.as_ref().is_none_or(|row| creation.is_of(row));
                     let Some(creation) = creation.filter(is_of_row) else {
-                        return row.as_ref().map_or_else(|| Err(RequestError::unknown_id()), cannot_cancel);
+                        let refused = |row: &Call| answer_to_cancel("shown", row);
+                        return row.as_ref().map_or_else(|| Err(RequestError::unknown_id()), refused);
                     };
-                    match self.cancel_lost(&creation).await? {
-                        Some(call) if call.job == Job::Canceled => return Ok(Answer::with_call("canceled", &call)),
-                        Some(call) => return cannot_cancel(&call),
+                    match self.cancel_lost(&creation, began).await? {
+                        Some(call) => return answer_to_cancel("canceled", &call),
                         None => continue,
                     }
                 }
             };
             let Some(canceled) = call.cancel(&self.policy, self.clock.now()) else {
-                if call.job == Job::Canceled {
+                if call.stop_reason == Some(StopReason::CanceledByUser) {
                     self.record_cancellation(&call).await?;
                 }
-                return cannot_cancel(&call);
+                return answer_to_cancel("shown", &call);
             };
             match self.calls.store(&canceled, self.call_retention).await? {
                 StoreOutcome::Committed => {
                     self.record_cancellation(&canceled.call).await?;
-                    return Ok(Answer::with_call("canceled", &canceled.call));
+                    return answer_to_cancel("canceled", &canceled.call);
                 }
                 StoreOutcome::LostRace => {}
             }
@@ -179,24 +182,34 @@ impl Api {
         Err(RequestError::Storage(Error::Contended(RACES_MAX)))
     }
 
-    /// Cancels a call whose row was lost: records the cancellation, and brings the row back. A dial that the inbox records goes on, and is the last one.
-    /// `None` if another writer came first.
-    async fn cancel_lost(&self, creation: &CallCreation) -> Result<Option<Call>, RequestError> {
-        let NewCall { call_id, plan, .. } = &creation.call;
-        let due_at = Some(plan.due_at);
-        // Before the row comes back, so that nobody is called although it cannot be rebuilt.
-        self.inbox.record_cancellation(call_id, StopReason::CanceledByUser, due_at, self.clock.now()).await?;
-        let Some(rebuilt) = self.rebuild(creation).await? else { return Ok(None) };
+    /// Brings back the row of a call that was lost, and cancels the call if it has not ended. `None` if another writer came first.
+    ///
+    /// **A cancellation that is refused is not recorded**, so it changes nothing. A call whose dial the inbox records is under way until its
+    /// events are folded again.
+    async fn cancel_lost(&self, creation: &CallCreation, began: Timestamp) -> Result<Option<Call>, RequestError> {
+        let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
+        let looked_for = self.inbox.await_events_of_rebuilt(&rebuilt.call, began, &self.clock).await;
+        // That may have taken seconds, and a webhook may have made a row meanwhile.
+        let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
+        if rebuilt.call.cancel(&self.policy, began).is_some() {
+            let NewCall { call_id, plan, .. } = &creation.call;
+            let kept_from = Some(plan.kept_from());
+            // Before the row comes back, so that nobody is called although it cannot be rebuilt.
+            self.inbox.record_cancellation(call_id, StopReason::CanceledByUser, kept_from, self.clock.now()).await?;
+        }
+        looked_for?;
+        let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
         Ok(match self.calls.store(&rebuilt, self.call_retention).await? {
             StoreOutcome::Committed => Some(rebuilt.call),
             StoreOutcome::LostRace => None,
         })
     }
 
-    /// Records in the inbox that the user canceled a call. So the call stays canceled if its row is lost.
+    /// Records in the inbox that the user canceled a call. So the call stays canceled if its row is lost. The record is kept from the last change of
+    /// the row. Otherwise, a repeated cancellation could make it outlive the row.
     async fn record_cancellation(&self, call: &Call) -> Result<(), Error> {
-        let due_at = call.plan.as_ref().map(|plan| plan.due_at);
-        self.inbox.record_cancellation(&call.call_id, StopReason::CanceledByUser, due_at, self.clock.now()).await
+        let kept_from = call.plan.as_ref().map(Plan::kept_from);
+        self.inbox.record_cancellation(&call.call_id, StopReason::CanceledByUser, kept_from, call.updated_at).await
     }
 
     async fn show_appointment(&self, id: &str) -> Result<Answer, RequestError> {
@@ -279,18 +292,19 @@ fn id_in(query: &str) -> Result<String, RequestError> {
     if id.len() <= KEY_BYTES_MAX { Ok(id) } else { Err(RequestError::unknown_id()) }
 }
 
-fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {
+/// Returns the answer to a cancellation that left the call like this: 202 if an attempt is under way, after which no further one follows.
+fn answer_to_cancel(action_taken: &'static str, call: &Call) -> Result<Answer, RequestError> {
     if call.plan.is_none() {
         let detail = "Switchhook does not place this call, so it cannot cancel it";
         return Err(RequestError::Problem(Problem::new(ProblemKind::NotPlacedBySwitchhook, detail)));
     }
+    let answer = Answer::with_call(action_taken, call);
     match &call.job {
-        Job::Canceled => Ok(Answer::with_call("shown", call)),
+        Job::Canceled => Ok(answer),
+        Job::InProgress if call.stop_reason.is_some() => Ok(Answer { status: StatusCode::ACCEPTED, ..answer }),
         Job::Pending { .. } | Job::Claimed { .. } | Job::InProgress | Job::Completed | Job::Failed | Job::Missed => {
-            let detail = format!(
-                "the job of the call is {}; only a call whose job is PENDING can be canceled",
-                call.job.as_str()
-            );
+            let detail =
+                format!("the job of the call is {}; only a call that has not ended can be canceled", call.job.as_str());
             Err(RequestError::Problem(Problem::new(ProblemKind::NotPending, detail)))
         }
     }
@@ -298,7 +312,7 @@ fn cannot_cancel(call: &Call) -> Result<Answer, RequestError> {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_domain::{CALL_ATTEMPTS_MAX, RetryPolicy, Timestamp};
+    use switchhook_domain::{CALL_ATTEMPTS_MAX, RetryPolicy};
 
     use super::*;
 

@@ -120,6 +120,12 @@ impl RequestError {
                 let detail = format!("this path has only {methods}");
                 (Problem::new(ProblemKind::MethodNotAllowed, detail), vec![(ALLOW, methods)])
             }
+            Self::Storage(Error::CreatedTooLongAgo) => {
+                let detail = "the row of the call was lost, or was never written, and the call was created too long ago for a request to \
+                              bring it back; after an operator has run `switchhook verify --repair` with a --since before its creation, \
+                              send the request again";
+                (Problem::new(ProblemKind::StorageFailure, detail), Vec::new())
+            }
             Self::Storage(_) => (Problem::storage_failure(), Vec::new()),
             Self::StorageOfDuplicate(_) => {
                 let detail = "the tables could not be read or written, and the call may have been created; look for it first, because \

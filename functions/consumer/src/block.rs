@@ -6,7 +6,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::telemetry::Decision;
-use switchhook_domain::{Call, Direction, EventId, FoldOutcome, HistoryEntry, ProviderEvent, Timestamp};
+use switchhook_domain::{Call, Direction, EventId, FoldOutcome, HistoryEntry, PhoneNumber, ProviderEvent, Timestamp};
 
 use crate::Consumer;
 
@@ -14,7 +14,7 @@ use crate::Consumer;
 const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Consumer {
-    /// Blocks the person's number for each new event that reports such a wish, also if its call has no room for it. `before` is the row
+    /// Blocks the person's numbers for each new event that reports such a wish, also if its call has no room for it. `before` is the row
     /// before the fold, and `after` the one after it. `None` if there is no such row, or the fold changes nothing.
     ///
     /// Call this before the fold is stored, so that a failure here repeats both. **A wish counts once, so it does not block a number again
@@ -43,23 +43,21 @@ impl Consumer {
             if !is_new || self.is_wish_known(before, event).await? {
                 continue;
             }
-            let number = match event.direction.or(call.and_then(|call| call.direction)) {
-                Some(Direction::Inbound) => event.from.as_ref().or(call.and_then(|call| call.from.as_ref())),
-                Some(Direction::Outbound) | None => event.to.as_ref().or(call.and_then(|call| call.to.as_ref())),
-            };
-            if let Some(number) = number {
+            let numbers = numbers_of_person(call, event);
+            for number in &numbers {
                 DoNotCallList::new(&self.calls, &self.inbox).block(number, now).await?;
             }
+            let is_known = !numbers.is_empty();
             let decision = Decision {
                 function: "consumer",
-                message: if number.is_some() { "number blocked, as the person asked" } else { "no number to block" },
-                action_taken: if number.is_some() { "number_blocked" } else { "number_unknown" },
+                message: if is_known { "number blocked, as the person asked" } else { "no number to block" },
+                action_taken: if is_known { "number_blocked" } else { "number_unknown" },
                 provider: Some(event.origin.as_str()),
                 event_id: Some(event.event_id.as_str()),
                 call_id: Some(call.map_or(event.call_id.as_str(), |call| call.call_id.as_str())),
                 ..Decision::default()
             };
-            decision.log(now, number.is_none());
+            decision.log(now, !is_known);
         }
         Ok(())
     }
@@ -87,6 +85,21 @@ impl Consumer {
         };
         Ok(read.iter().any(|other| other.block_number) || earlier.iter().any(is_lost))
     }
+}
+
+/// Returns the numbers of the person, without repetition: the one that the event reports, and the one that Switchhook dialled in this call,
+/// because the next call has the same. Example: a provider that dials `sip:+14155550123@example.com` may report `+14155550123`.
+fn numbers_of_person(call: Option<&Call>, event: &ProviderEvent) -> Vec<PhoneNumber> {
+    let (reported, dialled) = match event.direction.or(call.and_then(|call| call.direction)) {
+        Some(Direction::Inbound) => (event.from.as_ref().or(call.and_then(|call| call.from.as_ref())), None),
+        Some(Direction::Outbound) | None => {
+            let call = call.filter(|call| call.plan.is_some() || event.to.is_none());
+            (event.to.as_ref(), call.and_then(|call| call.to.as_ref()))
+        }
+    };
+    let mut numbers: Vec<PhoneNumber> = reported.into_iter().chain(dialled).map(PhoneNumber::canonical).collect();
+    numbers.dedup();
+    numbers
 }
 
 /// True if the person of the event's phone call was forgotten: the call knows the phone call from before then, or the event does not name it.

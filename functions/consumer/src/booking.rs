@@ -15,7 +15,7 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_aws::inbox::{CreationOutcome, creation_id};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{
-    Booking, Call, CallCreation, CallId, NewCall, NotScheduled, ProviderEvent, StopReason, Timestamp, TraceId,
+    Booking, Call, CallCreation, CallId, NewCall, NotScheduled, Plan, ProviderEvent, StopReason, Timestamp, TraceId,
     Transition,
 };
 use switchhook_providers::replaced_booking;
@@ -67,7 +67,8 @@ impl Consumer {
             Some(event) => Some(event.clone()),
             None => self.inbox.get_normalized(id).await?,
         };
-        // The inbox keeps an event for as long as the row. So a missing one is about an appointment that is over.
+        // The row is kept until the appointment begins, and the event may have expired long before. The next webhook that changes the booking
+        // schedules its call.
         let Some(event) = event else { return Ok((counts, agreed)) };
         let waits = is_under_way || self.is_replaced_under_way(&event).await?;
         let not_before = waits.then(|| now.plus(UNDER_WAY_PAUSE));
@@ -138,7 +139,7 @@ impl Consumer {
                     let records = self.inbox.dial_records(&call_id).await?;
                     let rebuilt = Call::rebuild(row.as_ref(), Some(&creation), &records, &self.policy, now);
                     if let Some(rebuilt) = &rebuilt {
-                        self.inbox.await_events_of_rebuilt(&rebuilt.call, now).await?;
+                        self.inbox.await_events_of_rebuilt(&rebuilt.call, now, &self.clock).await?;
                     }
                     rebuilt
                 }
@@ -159,7 +160,7 @@ impl Consumer {
                 // The row was lost, or never written. A later webhook may have made one without a plan. If it comes back, nobody is called.
                 row => {
                     if let Some(creation) = self.inbox.creation(call_id).await? {
-                        self.record_call_off(call_id, creation.call.plan.due_at, now).await?;
+                        self.record_call_off(call_id, creation.call.plan.kept_from(), now).await?;
                     }
                     let is_under_way = row.is_some_and(|call| call.in_flight.is_some());
                     return Ok(CallOff { is_new: false, is_under_way });
@@ -172,8 +173,8 @@ impl Consumer {
                 continue;
             }
             if transition.is_some() || call.stop_reason == Some(StopReason::BookingChanged) {
-                let due_at = call.plan.as_ref().map_or(now, |plan| plan.due_at);
-                self.record_call_off(call_id, due_at, now).await?;
+                let kept_from = call.plan.as_ref().map_or(now, Plan::kept_from);
+                self.record_call_off(call_id, kept_from, now).await?;
             }
             let is_new = transition.is_some();
             let call = transition.map_or(call, |transition| transition.call);
@@ -183,8 +184,8 @@ impl Consumer {
     }
 
     /// Records in the inbox that a call was called off. So it stays so if its row is lost.
-    async fn record_call_off(&self, call_id: &CallId, due_at: Timestamp, now: Timestamp) -> Result<(), Error> {
-        self.inbox.record_cancellation(call_id, StopReason::BookingChanged, Some(due_at), now).await
+    async fn record_call_off(&self, call_id: &CallId, kept_from: Timestamp, now: Timestamp) -> Result<(), Error> {
+        self.inbox.record_cancellation(call_id, StopReason::BookingChanged, Some(kept_from), now).await
     }
 
     async fn store_call(&self, transition: &Transition) -> Result<bool, Error> {

@@ -7,8 +7,8 @@ use switchhook_domain::{Call, CallId, Circuit, DialSignal, Provider, ProviderHea
 use crate::Dialer;
 
 impl Dialer {
-    /// Returns the health of the provider if it takes this call now. The cached health may allow a call, but not refuse it: the
-    /// call may be a probe that was started after the health was read.
+    /// Returns the health of the provider if it takes this call now. The cached health may allow a call. It may refuse only a
+    /// [void](ProviderHealth::voids) claim: any other call may be a probe that was started after the health was read.
     pub(crate) async fn health_that_allows(
         &self,
         provider: Provider,
@@ -18,8 +18,14 @@ impl Dialer {
         // The claim wrote the row last, unless an event was folded since then. After such a fold, a claim from before a slowdown may look
         // like a later one. Then it is dialled, which is one dial more than the lowered rate allows.
         let allows = |health: &ProviderHealth| health.allows(&call.call_id, call.updated_at, now);
-        if let Some(cached) = self.health.get(provider, now).filter(&allows) {
-            return Ok(Some(cached));
+        if let Some(cached) = self.health.get(provider, now) {
+            // One refusal may void thousands of claims, which come within seconds. If each read the row, DynamoDB would refuse some reads.
+            if cached.voids(call.updated_at) {
+                return Ok(None);
+            }
+            if allows(&cached) {
+                return Ok(Some(cached));
+            }
         }
         let health = self.calls.provider_health(provider).await?;
         self.health.set(health.clone(), now);
@@ -27,12 +33,10 @@ impl Dialer {
     }
 
     /// Notes the result of a dial in the health of the provider. A successful dial at a healthy provider changes nothing and costs
-    /// no request. An error is logged and otherwise ignored: the next result is noted again.
+    /// half a read unit. An error is logged and otherwise ignored: the next result is noted again.
     pub(crate) async fn note(&self, provider: Provider, call_id: &CallId, signal: DialSignal<'_>) {
         let now = self.clock.now();
-        let cached = self.health.get(provider, now);
-        if signal == DialSignal::Works && cached.is_some_and(|health| health.after_dial(call_id, signal, now).is_none())
-        {
+        if signal == DialSignal::Works && !self.success_is_news(provider, call_id, now).await {
             return;
         }
         let change = |health: &ProviderHealth| {
@@ -63,6 +67,26 @@ impl Dialer {
             ..failure
         };
         decision.log(now, changed.is_err());
+    }
+
+    /// True if the health may change because this call was dialled. The cached health alone cannot tell: another dialer may have noted a
+    /// failure since it was read. **Each success clears the failures before it**, or a few of them among many successes would open the
+    /// circuit. The next dial uses the health that this reads, so a busy dialer needs no other read.
+    async fn success_is_news(&self, provider: Provider, call_id: &CallId, now: Timestamp) -> bool {
+        let changes = |health: &ProviderHealth| health.after_dial(call_id, DialSignal::Works, now).is_some();
+        // An eventual read may miss that this call is the probe.
+        if self.health.get(provider, now).is_some_and(|cached| changes(&cached)) {
+            return true;
+        }
+        match self.calls.provider_health_eventual(provider).await {
+            Ok(health) => {
+                let is_news = changes(&health);
+                self.health.set(health, now);
+                is_news
+            }
+            // The change reads the health again, and tells if that fails too.
+            Err(_) => true,
+        }
     }
 
     /// Lets another call be the probe of the provider, if this one was, because its claim ended without a request to the provider. An

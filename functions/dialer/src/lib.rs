@@ -52,8 +52,8 @@ use switchhook_providers::{
 };
 
 use crate::outcome::{
-    ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, RequestNotes, UNCLEAR_ANSWER,
-    pause_after, signal,
+    ACCOUNT_DISABLED, DialOutcome, NO_CONNECTION, NO_RESPONSE, NOT_CONFIGURED, NextStep, Pause, RequestNotes,
+    UNCLEAR_ANSWER, pause_after, signal,
 };
 use crate::repeated::repeated;
 
@@ -333,9 +333,9 @@ impl Dialer {
             notes.has_no_account = true;
             let signal = DialSignal::Failed { failure: DialFailure::AccountProblem, cause, retry_after: None };
             self.note(provider, &call.call_id, signal).await;
-            return self.withdraw(call, dial_key, cause, None).await;
+            return self.withdraw(call, dial_key, cause, Pause::default()).await;
         };
-        match self.inbox.record_dial(&call.call_id, &record, plan.due_at, self.clock.now()).await {
+        match self.inbox.record_dial(&call.call_id, &record, plan.kept_from(), self.clock.now()).await {
             Ok(inbox::DialRecordOutcome::Recorded) => {}
             Ok(inbox::DialRecordOutcome::Refused(records)) => {
                 return self.recall(call, attempt, dial_key, records).await;
@@ -344,7 +344,7 @@ impl Dialer {
             // deletion fails too, the attempt keeps its number: the inbox may hold an earlier dial of it.
             Err(error) => {
                 self.delete_dial_record(call, &record).await;
-                return self.withdraw(call, dial_key, "dial_not_recorded", None).await.and(Err(error));
+                return self.withdraw(call, dial_key, "dial_not_recorded", Pause::default()).await.and(Err(error));
             }
         }
         let asked_at = self.clock.now();
@@ -357,20 +357,29 @@ impl Dialer {
         let signal = signal(&answer, from, to);
         notes.is_failed = signal != DialSignal::Works;
         // Before the call is due again, so that no scheduler claims it for a provider that just became unavailable.
-        self.note(provider, &call.call_id, signal).await;
+        if !matches!(answer, Ok(DialAnswer::Accepted { .. })) {
+            self.note(provider, &call.call_id, signal).await;
+        }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::NotSent(_)) => return self.take_back(call, &record, NO_CONNECTION, None, claim).await,
+            Err(SendError::NotSent(_)) => {
+                return self.take_back(call, &record, NO_CONNECTION, Pause::default(), claim).await;
+            }
             Err(SendError::NoResponse(_)) => return Ok(DialOutcome::InDoubt(NO_RESPONSE)),
         };
-        let pause = pause_after(&answer, call.first_due_at().unwrap_or(plan.due_at), self.clock.now());
+        let pause = pause_after(&answer, call.refusal_pauses(dial_key));
         match answer {
             DialAnswer::Accepted { provider_call_id } => {
                 let now = self.clock.now();
-                repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
-                let accepted = call.dial_accepted_event(attempt, &provider_call_id, now);
-                repeated(|| self.submit(&accepted, claim)).await?;
-                Ok(DialOutcome::Accepted)
+                let recorded = async {
+                    repeated(|| self.write_alias(call, attempt, provider, &provider_call_id, now)).await?;
+                    let accepted = call.dial_accepted_event(attempt, &provider_call_id, now);
+                    repeated(|| self.submit(&accepted, claim)).await
+                };
+                let recorded = recorded.await;
+                // Last, because it may read a table that does not answer. The dialer might be stopped before the answer is recorded.
+                self.note(provider, &call.call_id, signal).await;
+                recorded.map(|()| DialOutcome::Accepted)
             }
             // The provider may still report this call. So the dial and its record stay, and the event withdraws the attempt.
             DialAnswer::NotDialled { provider_call_id, refusal } => {

@@ -8,7 +8,9 @@ use switchhook_domain::{
 };
 use switchhook_providers::DialAnswer;
 
-/// Longest delay after a refusal that may be because of one of the numbers. An operator may meanwhile have made calls to it possible.
+/// Shortest pause after the first refusal that may be because of one of the numbers. It doubles with each further one.
+const REFUSED_NUMBER_PAUSE_FIRST: Duration = Duration::from_secs(30);
+/// Longest such pause. An operator may meanwhile have made calls to the number possible.
 const REFUSED_NUMBER_PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Causes of a failed dial, for the log and for the provider's health.
@@ -47,6 +49,14 @@ pub(crate) enum DialOutcome {
     InDoubt(&'static str),
     /// Nothing was dialled: the inbox holds an earlier dial of the attempt, which the row lacked.
     DialledBefore,
+}
+
+/// Pause that the answer to a dial demands before the call is dialled again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pause {
+    pub(crate) min: Duration,
+    /// True if the refusal may be because of one of the numbers. The row counts such pauses.
+    pub(crate) is_of_number: bool,
 }
 
 /// The request to the provider that a claim led to, for the metrics.
@@ -181,23 +191,26 @@ fn signal_of_answer(answer: &DialAnswer, from: &PhoneNumber, to: &PhoneNumber) -
     DialSignal::Failed { failure, cause, retry_after }
 }
 
-/// Returns the shortest delay before a call is due again, after an answer that withdraws its dial. The call was first due at
-/// `due_at`. `None` if the answer demands none.
+/// Returns the pause of a call after an answer that withdraws its dial. The attempt has paused `pauses` times before because of one of its
+/// numbers, perhaps.
 ///
-/// The circuit does not count the refusal of the same number again, so the call has to limit its dials itself. The delay is as long
-/// as the call has waited, so it doubles with each dial, up to an hour. **No number of such refusals ends a call:** each of them may be
-/// because of the account. Calls to other numbers do not prove that the account may call this one.
-pub(crate) fn pause_after(answer: &DialAnswer, due_at: Timestamp, now: Timestamp) -> Option<Duration> {
+/// The circuit does not count the refusal of the same number again, so the call has to limit its dials itself. Its pause doubles with each
+/// such refusal, up to an hour. The number of refusals decides, not the time: a call that waited for its calling window, or behind others, was
+/// not refused meanwhile. **No number of such refusals ends a call:** each of them may be because of the account. Calls to other numbers do
+/// not prove that the account may call this one.
+pub(crate) fn pause_after(answer: &DialAnswer, pauses: u32) -> Pause {
     match answer {
-        DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => *retry_after,
+        DialAnswer::Busy { retry_after, .. } | DialAnswer::TooManyCalls { retry_after, .. } => {
+            Pause { min: retry_after.unwrap_or_default(), is_of_number: false }
+        }
         DialAnswer::NumberOrAccountProblem { .. } | DialAnswer::CallingNumberProblem { .. } => {
-            let waited = Duration::from_millis(u64::try_from(now.millis_since(due_at)).unwrap_or_default());
-            Some(waited.min(REFUSED_NUMBER_PAUSE_MAX))
+            let pause = REFUSED_NUMBER_PAUSE_FIRST.saturating_mul(1_u32 << pauses.min(16));
+            Pause { min: pause.min(REFUSED_NUMBER_PAUSE_MAX), is_of_number: true }
         }
         DialAnswer::Accepted { .. }
         | DialAnswer::Rejected { .. }
         | DialAnswer::AccountProblem { .. }
         | DialAnswer::NotDialled { .. }
-        | DialAnswer::InDoubt => None,
+        | DialAnswer::InDoubt => Pause::default(),
     }
 }

@@ -11,7 +11,7 @@ use switchhook_aws::queue::ClaimMessage;
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{AttemptKey, Call, DialRecord, DialRecords, StopReason, Timestamp, Transition};
 
-use crate::outcome::{DialOutcome, EVENTS_RECEIVED};
+use crate::outcome::{DialOutcome, EVENTS_RECEIVED, Pause};
 use crate::repeated::{repeated, repeated_within};
 use crate::{Dialer, RACES_MAX, backoff};
 
@@ -30,11 +30,11 @@ impl Dialer {
         call: &Call,
         dial: &DialRecord,
         reason: &'static str,
-        pause_min: Option<Duration>,
+        pause: Pause,
         claim: &ClaimMessage,
     ) -> Result<DialOutcome, Error> {
         if self.delete_dial_record(call, dial).await {
-            return self.withdraw(call, &dial.dial_key, reason, pause_min).await;
+            return self.withdraw(call, &dial.dial_key, reason, pause).await;
         }
         let not_made = call.dial_not_found_event(&dial.attempt, self.clock.now());
         repeated(|| self.submit(&not_made, claim)).await?;
@@ -98,11 +98,12 @@ impl Dialer {
         call: &Call,
         dial_key: &str,
         reason: &'static str,
-        pause_min: Option<Duration>,
+        pause: Pause,
     ) -> Result<DialOutcome, Error> {
-        let pause = backoff().max(pause_min.unwrap_or_default());
+        let time = backoff().max(pause.min);
         let withdrawal = |call: &Call, now: Timestamp| {
-            Some(call.withdraw(dial_key, now.plus(pause), &self.policy, now)?.because(reason))
+            let withdrawn = call.withdraw(dial_key, now.plus(time), &self.policy, now)?.because(reason);
+            Some(if pause.is_of_number { withdrawn.counting_pause() } else { withdrawn })
         };
         self.undo_dial(call, dial_key, withdrawal, DialOutcome::Withdrawn(reason)).await
     }

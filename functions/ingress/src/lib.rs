@@ -345,7 +345,6 @@ impl Ingress {
             ("conflicting_body", u64::from(is_conflict)),
             ("unsigned", u64::from(notes.unsigned)),
             ("reserved_call_id", u64::from(notes.read.reserved_call_id)),
-            ("no_call_id", u64::from(notes.read.no_call_id)),
             ("unknown_value", u64::from(notes.read.unknown_value.is_some())),
             ("question_fallback", u64::from(fallback.is_some())),
         ];

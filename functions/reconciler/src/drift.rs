@@ -294,8 +294,9 @@ impl Reconciler {
 
     /// Looks at the next open calls of a shard.
     async fn check_open(&self, shard: u64, cursor: &mut DriftCursor, run: &DriftRun<'_>) {
-        // Every open call wakes up within its inactivity timeout, so this range holds all of them.
-        let range = Timestamp::from_millis(0)..=self.clock.now().plus(Duration::from_secs(24 * 60 * 60));
+        // Every open call wakes up within its inactivity timeout, so this range holds all of them. The day is a margin.
+        let latest = self.clock.now().plus(self.policy.inactivity_timeout).plus(Duration::from_secs(24 * 60 * 60));
+        let range = Timestamp::from_millis(0)..=latest;
         let shards = self.calls.wake_shards().end.max(1);
         let mut left = i32::try_from((OPEN_CALLS / shards).max(1)).unwrap_or(1);
         let first = cursor.open.as_ref().and_then(|(queue, _)| WakeQueue::OPEN.iter().position(|open| open == queue));

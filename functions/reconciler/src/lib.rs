@@ -6,8 +6,9 @@
 //!
 //! **It never decides a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
-//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. It writes a row in one case only, as the
-//! dialer does: if the row has a dial that was never sent, it gets back the dials that the inbox records.
+//! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. In a row it writes
+//! only wake-up times and moves. Before a doubt about a dial ends, the row also gets what the inbox records and the row lacks, as from the dialer:
+//! dials, and the reason why the call stops.
 //!
 //! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
 //! keeps failing. The same call is looked up less and less often.
@@ -36,6 +37,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use switchhook_aws::Error;
 use switchhook_aws::config::{Environment, EnvironmentError};
+use switchhook_aws::error::note_error;
 use switchhook_aws::provider::ApiUrls;
 use switchhook_aws::shards::Shards;
 use switchhook_aws::telemetry::Decision;
@@ -141,52 +143,52 @@ impl Reconciler {
     /// Sweeps the inbox, tells operators about new trouble, hands work to workers, and wakes the calls that are due.
     ///
     /// # Errors
-    /// Returns the first error, after the run has tried everything else.
+    /// Returns [one](note_error) of the errors, after the run has tried everything else.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
         let mut first_error = None;
         if let Err(error) = self.sweep(&mut report, started).await {
             report.failed += 1;
-            first_error = Some(error);
+            note_error(&mut first_error, error);
         }
         let (unfolded, error) = self.find_unfolded(&mut report).await;
         report.failed += u64::from(error.is_some());
-        first_error = first_error.or(error);
+        note_error(&mut first_error, error);
         if let Err(error) = self.notify(&unfolded, &mut report, started.plus(MARK_UNTIL)).await {
             report.failed += 1;
-            first_error.get_or_insert(error);
+            note_error(&mut first_error, error);
         }
         if let Err(error) = self.count_stuck(&mut report, started).await {
             report.failed += 1;
-            first_error.get_or_insert(error);
+            note_error(&mut first_error, error);
         }
         // The workers begin now, at the same time as this run.
         let (pages, mut works, error) = self.due_pages(&mut report, started).await;
-        first_error = first_error.or(error);
+        note_error(&mut first_error, error);
         match self.retries(&unfolded, started).await {
             Ok(retries) => works.extend(retries),
             Err(error) => {
                 report.failed += 1;
-                first_error.get_or_insert(error);
+                note_error(&mut first_error, error);
             }
         }
         let (lists, error) = self.lists_due(started).await;
         report.failed += u64::from(error.is_some());
-        first_error = first_error.or(error);
+        note_error(&mut first_error, error);
         works.extend(lists);
         match self.drift_left(started).await {
             Ok(work) => works.extend(work),
             Err(error) => {
                 report.failed += 1;
-                first_error.get_or_insert(error);
+                note_error(&mut first_error, error);
             }
         }
         if let Err(error) = self.hand_on(&works, &mut report).await {
-            first_error.get_or_insert(error);
+            note_error(&mut first_error, error);
         }
         if let Err(error) = self.wake(pages, &mut report, started.plus(RUN_MAX), trace_id).await {
-            first_error.get_or_insert(error);
+            note_error(&mut first_error, error);
         }
         let action = if first_error.is_some() { "reconcile_failed" } else { "reconciled" };
         self.log_run(("reconciled", action), &report, first_error.as_ref(), started, trace_id);

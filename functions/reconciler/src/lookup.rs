@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use switchhook_aws::Error;
-use switchhook_aws::inbox::{Inbox, minute_of};
+use switchhook_aws::inbox::{Inbox, may_be_deleted, minute_of};
 use switchhook_aws::provider::ProviderApi;
 use switchhook_aws::sdk::Clock;
 use switchhook_domain::{AttemptRecord, Call, Policy, Provider, ProviderEvent, Timestamp, fold};
@@ -291,10 +291,7 @@ impl Lookups<'_> {
                 (true, LookupOutcome::Ended(ending))
             }
             LookupAnswer::Alive { provider_call_id } => (true, LookupOutcome::Alive(provider_call_id)),
-            // Another account than now may have made the dial.
-            LookupAnswer::NotFound if !record.dial_key.as_deref().is_some_and(|key| config.made_dial(key)) => {
-                (true, LookupOutcome::Unavailable)
-            }
+            LookupAnswer::NotFound if proves_nothing(record, config, now) => (true, LookupOutcome::Unavailable),
             LookupAnswer::NotFound => (true, LookupOutcome::NotFound),
             LookupAnswer::Gone | LookupAnswer::Undecided { reason: _ } => (true, LookupOutcome::Unavailable),
             // The provider works, and shows more later.
@@ -344,4 +341,11 @@ impl Lookups<'_> {
         let count = failures.entry(provider).or_default();
         *count = if is_answered { 0 } else { *count + 1 };
     }
+}
+
+/// True if the dial may have been made although the provider does not have its call. Another account than now may have made it. Or the inbox may have
+/// deleted the events that tell of it: a row that was restored from a backup may get such an old dial from its record.
+fn proves_nothing(record: &AttemptRecord, config: &AccountConfig, now: Timestamp) -> bool {
+    let is_of_account = record.dial_key.as_deref().is_some_and(|key| config.made_dial(key));
+    !is_of_account || record.dialled_at.is_none_or(|dialled_at| may_be_deleted(dialled_at, now))
 }

@@ -38,7 +38,7 @@ pub(crate) enum Resolution {
     Unanswered { since: Timestamp, retry_at: Timestamp },
     /// There was no lookup: the run has no time or no requests left.
     OverBudget,
-    /// The row had a dial that was never sent. It has the recorded one now, and the call is due at once.
+    /// The row lacked something that the inbox records, such as a dial. It has that now, and the call is due at once.
     DialRestored,
 }
 
@@ -217,7 +217,7 @@ impl Reconciler {
         Ok(resolution)
     }
 
-    /// Stores the call with the dials that the inbox records and the row lacks. Returns false if it lacks none.
+    /// Stores the call with what the inbox records and the row lacks: dials, and the reason why the call stops. Returns false if it lacks nothing.
     ///
     /// **A recorded dial of another key shows that the dial of the row was never sent.** The inbox refused to record it, and the dialer died
     /// before the row got the recorded one back. That one may have rung, so it is looked up before the doubt ends. A missing record

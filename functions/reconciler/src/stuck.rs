@@ -14,7 +14,7 @@ use switchhook_domain::{AppointmentStatus, Call, CallId, Job, STUCK_AFTER, Times
 
 use crate::reconciler::{Reconciler, Report};
 
-/// Minutes between two counts.
+/// Minutes between two counts. AWS starts a run up to a minute late, so the minute of a count may have no run. Then the count is skipped.
 const EVERY_MINUTES: i64 = 10;
 /// Calls that one count reads of a shard before it reads the next shard, those with the earliest wake-up time first.
 const CALLS_PER_PAGE: i32 = 100;
@@ -24,7 +24,7 @@ const QUEUES: [WakeQueue; 2] = [WakeQueue::Claims, WakeQueue::Endings];
 const COUNT_MAX: Duration = Duration::from_secs(5);
 
 impl Reconciler {
-    /// Counts the stuck calls, every ten minutes, in a run that started at `started`. It reads a page of each shard in turn until all are read
+    /// Counts the stuck calls, about every ten minutes, in a run that started at `started`. It reads a page of each shard in turn until all are read
     /// or its time is up. Most of the calls that it reads are long conversations, which wake up before a call that is stuck.
     pub(crate) async fn count_stuck(&self, report: &mut Report, started: Timestamp) -> Result<(), Error> {
         if minute_of(started) % EVERY_MINUTES != 0 {

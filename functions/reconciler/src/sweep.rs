@@ -23,6 +23,7 @@ use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::Page;
+use switchhook_aws::error::{both, note_error};
 use switchhook_aws::inbox::{
     Note, READ_AT_ONCE_MAX, ReceivedEvent, StoredEvent, SweepCursor, SweepPosition, adopt, minute_of,
 };
@@ -91,7 +92,7 @@ impl Reconciler {
         let work_on = |shard| RepairWork::first(RepairKind::Sweep, shard, started, started.plus(WORK_WINDOW));
         let left = cursor.shards_behind().map(work_on);
         let handed_on = self.hand_on(&left.collect::<Vec<_>>(), report).await;
-        swept.and(handed_on)
+        both(swept, handed_on)
     }
 
     /// Sweeps the minutes from the cursor to `last`, as many as there is time for. `from` is the stored minute.
@@ -216,7 +217,7 @@ impl Reconciler {
                     first_incomplete = first_incomplete.or(is_incomplete.then_some(*place));
                 }
                 Err(error) => {
-                    first_error.get_or_insert(error);
+                    note_error(&mut first_error, error);
                 }
             }
         }
@@ -338,7 +339,7 @@ impl Reconciler {
             Err(error) => Err(error),
         };
         let Some((stored, event)) = self.if_readable(event_id, key, read)?.flatten() else { return Ok(false) };
-        if entity.is_some_and(|entity| entity.includes_event(&event)) {
+        if entity.is_some_and(|entity| entity.includes_event(&event)) || self.is_discarded(&event).await? {
             return Ok(false);
         }
         self.inbox.mark_unfolded(&stored, stored.received_at, self.clock.now()).await?;
@@ -348,12 +349,15 @@ impl Reconciler {
     }
 
     /// Marks one stored event as not folded, and queues it. The mark comes first, so that the fold that follows removes it. Returns false
-    /// if the inbox no longer has the event, it is not to be folded, or it is refused.
+    /// if the inbox no longer has the event, it is not to be folded, it is discarded, or it is refused.
     async fn requeue(&self, event_id: &EventId, alias: Option<&Alias>) -> Result<bool, Error> {
         let Some(stored) = self.inbox.get(event_id).await? else { return Ok(false) };
         let Some(event) = self.inbox.renormalize(&stored).await? else { return Ok(false) };
         if alias.is_some() && event.origin == Origin::Switchhook {
             return self.refuse(&event).await.map(|()| false);
+        }
+        if self.is_discarded(&event).await? {
+            return Ok(false);
         }
         self.inbox.mark_unfolded(&stored, stored.received_at, self.clock.now()).await?;
         match alias {
@@ -365,6 +369,11 @@ impl Reconciler {
             None => self.queue.send(&event, &stored.trace_id).await?,
         }
         Ok(true)
+    }
+
+    /// True if an operator has discarded the event before the sweep came to it.
+    async fn is_discarded(&self, event: &ProviderEvent) -> Result<bool, Error> {
+        Ok(!self.inbox.discarded(std::slice::from_ref(&event.event_id)).await?.is_empty())
     }
 
     /// Notes that an event of Switchhook itself is refused, because its call became an alias. Nothing else would tell: the call that folded

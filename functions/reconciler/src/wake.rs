@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::{Alias, AliasOutcome, Found, StoreOutcome, WakeEntry, WakeQueue};
+use switchhook_aws::error::note_error;
 use switchhook_aws::inbox::{adopt, minute_of};
 use switchhook_aws::queue::{RepairKind, RepairWork};
 use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
@@ -51,7 +52,7 @@ pub(crate) struct PageResult {
     pub(crate) is_left: bool,
     /// Last call of the page that was handled, before the first that was not. `None` if the first call was not handled.
     pub(crate) last_handled: Option<WakeEntry>,
-    /// First error.
+    /// [One](note_error) of the errors.
     pub(crate) error: Option<Error>,
 }
 
@@ -97,7 +98,7 @@ impl Reconciler {
         (pages, rest, first_error)
     }
 
-    /// Wakes the calls of these pages, until `stop_at`. Returns the first error, after it has tried every call.
+    /// Wakes the calls of these pages, until `stop_at`. Returns [one](note_error) of the errors, after it has tried every call.
     ///
     /// The wake queues are handled at the same time, each page by page. So calls that wait for a slow provider keep no call of another queue
     /// waiting.
@@ -122,7 +123,7 @@ impl Reconciler {
         }));
         let mut first_error = None;
         for (page, woken) in woken.await.into_iter().flatten() {
-            first_error = first_error.or(sum_up(page, woken, lookups, report).error);
+            note_error(&mut first_error, sum_up(page, woken, lookups, report).error);
         }
         self.add_lookups(lookups, report, trace_id).await;
         report.budget_used_up |= u64::from(self.is_time_up(stop_at));
@@ -349,7 +350,7 @@ fn sum_up(
             }
             Err(error) => {
                 report.failed += 1;
-                result.error.get_or_insert(error);
+                note_error(&mut result.error, error);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
+use switchhook_aws::error::note_error;
 use switchhook_aws::queue::{ClaimMessage, DueWork, MESSAGE_SCHEMA};
 use switchhook_aws::telemetry::Decision;
 use switchhook_domain::{Call, CallId, Place, Provider, Timestamp, Transition};
@@ -44,7 +45,7 @@ impl Scheduler {
     ///
     /// A call that must not be dialled now takes no place: it ends if it is too late for it, or waits until its calling window opens.
     ///
-    /// An error of one call counts as failed, and the first is returned at the end.
+    /// An error of one call counts as failed, and [one](note_error) is returned at the end.
     pub(crate) async fn claim_all(
         &self,
         flow: &mut Flow<'_>,
@@ -54,9 +55,9 @@ impl Scheduler {
         trace_id: &str,
     ) -> Result<(), Error> {
         let mut first_error = None;
-        let mut fail = |report: &mut Report, error| {
+        let mut fail = |report: &mut Report, error: Error| {
             report.failed += 1;
-            first_error.get_or_insert(error);
+            note_error(&mut first_error, error);
         };
         report.due += call_ids.len() as u64;
         let reads = self.calls.get_calls(call_ids).await;
@@ -121,7 +122,8 @@ impl Scheduler {
                 Err(error) => fail(report, error),
             }
         }
-        first_error.map_or(Ok(()), Err).and(flow.take_error())
+        note_error(&mut first_error, flow.take_error().err());
+        first_error.map_or(Ok(()), Err)
     }
 
     /// Returns the step for a due call that must not be dialled now. `None` if nothing in the row speaks against a dial.

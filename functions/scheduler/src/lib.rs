@@ -38,6 +38,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, StoreOutcome};
 use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
+use switchhook_aws::error::both;
 use switchhook_aws::http::trace_id_of;
 use switchhook_aws::problem::{Problem, ProblemKind};
 use switchhook_aws::query::only_parameter;
@@ -169,8 +170,8 @@ impl Scheduler {
     /// delivered when they are.
     ///
     /// # Errors
-    /// Returns the first error. An error of one call does not keep the run from the other calls. An error of the index ends the
-    /// run.
+    /// Returns [one](switchhook_aws::error::note_error) of the errors. An error of one call does not keep the run from the other calls. An
+    /// error of the index ends the run.
     pub async fn run(&self, trace_id: &str) -> Result<Report, Error> {
         let started = self.clock.now();
         let mut report = Report::default();
@@ -178,8 +179,8 @@ impl Scheduler {
         let claims = self.claim_due(&mut flow, &mut report, started, trace_id).await;
         report.full = flow.full().len() as u64;
         report.unconfigured = flow.unconfigured();
-        let result = claims.and(self.look_again(flow.full(), &flow).await);
-        self.log("due calls claimed", &report, &flow, result.as_ref().err(), started, trace_id);
+        let result = both(claims, self.look_again(flow.full(), &flow).await);
+        self.log(("due calls claimed", "schedule_failed"), &report, &flow, result.as_ref().err(), started, trace_id);
         result.map(|()| report)
     }
 
@@ -319,9 +320,10 @@ impl Scheduler {
         Flow::new(&self.calls, &self.dial_rates, self.dialers, &self.clock)
     }
 
+    /// Logs a run or a batch: its message, its action if it failed, and the counts of its report.
     fn log(
         &self,
-        message: &'static str,
+        (message, failed): (&'static str, &'static str),
         report: &Report,
         flow: &Flow<'_>,
         error: Option<&Error>,
@@ -347,7 +349,7 @@ impl Scheduler {
         let decision = Decision {
             function: "scheduler",
             message,
-            action_taken: if error.is_none() { "scheduled" } else { "schedule_failed" },
+            action_taken: if error.is_none() { "scheduled" } else { failed },
             duration_ms: Some(now.millis_since(started)),
             trace_id: Some(trace_id),
             counts,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::{WakeEntry, WakeQueue};
 use switchhook_aws::dynamodb::Pages;
+use switchhook_aws::error::both;
 use switchhook_aws::inbox::minute_of;
 use switchhook_aws::queue::DueWork;
 use switchhook_domain::{CallId, Provider, Timestamp};
@@ -18,7 +19,8 @@ use crate::{Report, Scheduler};
 
 /// Time after which a run starts no further claims. The function's timeout is 50 s.
 const RUN_MAX: Duration = Duration::from_secs(40);
-/// Time that a run looks ahead: a little more than the time to the next run.
+/// Time that a run looks ahead: a little more than the usual time to the next run. AWS starts a run up to a minute late. If the next run
+/// is late, it claims the calls that were due meanwhile, up to a minute after their time.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);
 /// Delays at which the scheduler looks again at a provider that has as many calls as it may have, until a run does.
 const LOOKS: [Duration; 5] = [
@@ -28,7 +30,8 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(40),
     Duration::from_secs(50),
 ];
-/// Minutes between two counts of the providers without a dial rate.
+/// Minutes between two counts of the providers without a dial rate. AWS starts a run up to a minute late, so the minute of a count may have
+/// no run. Then the count is skipped.
 const COUNT_EVERY_MINUTES: i64 = 10;
 /// Limits on the calls that a run reads from one shard of a wake queue at once. Fewer calls would cost as much: DynamoDB charges for 4 KB.
 const PAGE_MIN: u64 = 20;
@@ -76,7 +79,7 @@ impl Scheduler {
         let built_in = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
         let mut providers: BTreeSet<Provider> = built_in.chain(self.dial_rates.providers()).collect();
         let listed = self.list_accounts(&mut providers).await;
-        listed.and(self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await)
+        both(listed, self.claim_for(&providers, LOOK_AHEAD, flow, report, started, trace_id).await)
     }
 
     /// Lists the accounts that have a rate, and adds the listed ones to the providers. Calls may wait for an account that has no rate any more.
@@ -102,7 +105,7 @@ impl Scheduler {
     }
 
     /// Claims calls that wait for these providers, the oldest first. Has those delivered that will be due in the time `ahead`, also if their
-    /// provider takes no call now. Returns the first error.
+    /// provider takes no call now. Returns [one](switchhook_aws::error::note_error) of the errors.
     ///
     /// **All calls that may take the same places are claimed in the order of their due times**, whichever wake queue and shard they wait
     /// in. So no call waits behind later ones for ever. Each round takes a batch of the oldest calls. The places of one provider limit the
@@ -121,18 +124,18 @@ impl Scheduler {
         for provider in providers {
             for queue in [WakeQueue::Dial(*provider), WakeQueue::DialAny(*provider)] {
                 let opened = self.open_lines((queue, *provider), ahead, &mut lines, flow, report, started).await;
-                result = result.and(opened);
+                result = both(result, opened);
             }
         }
         while !is_time_up(report, started, self.clock.now()) {
             let (batch, read) = self.take_oldest(&mut lines, flow, report).await;
-            result = result.and(read);
+            result = both(result, read);
             if batch.is_empty() {
                 break;
             }
-            result = result.and(self.claim_all(flow, batch, Turn::OldestFirst, report, trace_id).await);
+            result = both(result, self.claim_all(flow, batch, Turn::OldestFirst, report, trace_id).await);
         }
-        result = result.and(flow.take_error());
+        result = both(result, flow.take_error());
         let now = self.clock.now();
         if result.is_ok() && !is_time_up(report, started, now) {
             for provider in providers {
@@ -177,7 +180,7 @@ impl Scheduler {
                 break;
             }
             let Some(limit) = limit else {
-                result = result.and(self.look_ahead(queue, shard, soon.clone(), dials, None, report).await);
+                result = both(result, self.look_ahead(queue, shard, soon.clone(), dials, None, report).await);
                 continue;
             };
             let pages = self.calls.dial_queue_pages(queue, shard, until, limit);
@@ -195,7 +198,7 @@ impl Scheduler {
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
-            result = result.and(read);
+            result = both(result, read);
         }
         result
     }
@@ -279,7 +282,7 @@ impl Scheduler {
             for (line, pool) in &mut usable {
                 let is_open = pools.get(pool).is_some_and(|calls| *calls > 0);
                 while is_open && line.due.is_empty() && !line.is_read {
-                    result = result.and(self.read_page(line, report).await.map(drop));
+                    result = both(result, self.read_page(line, report).await.map(drop));
                 }
             }
             let open = usable.iter_mut().filter(|(_, pool)| pools.get(pool).is_some_and(|calls| *calls > 0));

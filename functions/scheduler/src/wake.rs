@@ -14,6 +14,7 @@ use aws_lambda_events::event::dynamodb::{Event as StreamEvent, EventRecord};
 use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
 use switchhook_aws::calls::decode_in_flight;
+use switchhook_aws::error::both;
 use switchhook_aws::queue::{DueMessage, DueWork};
 use switchhook_domain::{CallId, InFlight, Provider, Timestamp};
 
@@ -68,17 +69,19 @@ impl Scheduler {
         // A call that left its provider may have been refused, because the provider has too many. Then those that it has are counted, before
         // they end.
         for provider in left {
-            result = result.and(flow.health(provider).await.map(drop));
+            result = both(result, flow.health(provider).await.map(drop));
         }
         // Calls that wait have waited longer than those that are due now.
-        result = result.and(self.claim_for(providers, Duration::ZERO, &mut flow, &mut report, started, trace_id).await);
+        result =
+            both(result, self.claim_for(providers, Duration::ZERO, &mut flow, &mut report, started, trace_id).await);
         if !due.is_empty() {
             let due = due.into_iter().collect();
-            result = result.and(self.claim_all(&mut flow, due, Turn::Woken, &mut report, trace_id).await);
-            result = result.and(self.claim_waiting(&mut flow, &mut report, started, trace_id).await);
+            result = both(result, self.claim_all(&mut flow, due, Turn::Woken, &mut report, trace_id).await);
+            result = both(result, self.claim_waiting(&mut flow, &mut report, started, trace_id).await);
         }
-        result = result.and(self.look_again(flow.newly_full(), &flow).await);
-        self.log(message, &report, &flow, result.as_ref().err(), started, trace_id);
+        result = both(result, self.look_again(flow.newly_full(), &flow).await);
+        // An alarm counts the failed runs of the schedule, so a batch has an action of its own.
+        self.log((message, "batch_failed"), &report, &flow, result.as_ref().err(), started, trace_id);
         report
     }
 

@@ -88,10 +88,6 @@ pub enum QueryError {
     Query { id: String, reason: String },
     #[error("there is no query {0}")]
     UnknownId(String),
-    #[error(
-        "the time between from_ms and to_ms has too many periods: choose a longer period, or at most a week of minutes"
-    )]
-    TooManyPeriods,
 }
 
 /// Value of an expression.

@@ -398,7 +398,7 @@ fn subscribed(arn: &str, topic: &Topic) -> Finding {
         _ if !allows_rules(policy) => Finding::note(
             "the policy of the alarm topic does not allow events.amazonaws.com to publish, so the messages with the ids of dead \
              letters do not arrive",
-            "add the statement of docs/deploy.md to the topic's policy",
+            "add the statement of docs/deploy.md to the topic's policy; docs/first-deployment.md has the command for a new topic",
         ),
         _ => Finding::passed(format!("{confirmed} confirmed subscription(s)")),
     }
@@ -503,6 +503,22 @@ mod tests {
         }
         for (name, value) in [("CallingWindow", "Europe/London 09:00-18:00"), ("CallRetentionDays", "31")] {
             assert_eq!(found(name, value).result, StepResult::Passed, "{name}={value}");
+        }
+    }
+
+    /// SNS gives a new topic a policy for its own account alone. The first deployment replaces it.
+    #[test]
+    fn policy_of_the_first_deployment_lets_rules_publish_and_that_of_a_new_topic_does_not() {
+        let page = include_str!("../../../docs/first-deployment.md");
+        let command = page.split_once("--attribute-name Policy").unwrap().1;
+        let documented = command.split('\'').nth(1).unwrap();
+        let new = r#"{"Version": "2008-10-17", "Id": "__default_policy_ID", "Statement": [{"Sid": "__default_statement_ID",
+            "Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["SNS:Publish", "SNS:Subscribe"], "Resource": "arn",
+            "Condition": {"StringEquals": {"AWS:SourceOwner": "123456789012"}}}]}"#;
+        for (policy, result) in [(documented, StepResult::Passed), (new, StepResult::Note)] {
+            let topic = Topic { confirmed: 1, pending: 0, policy: policy.to_owned() };
+            let found = subscribed("arn", &topic);
+            assert_eq!(found.result, result, "{found:?}");
         }
     }
 

@@ -1,7 +1,5 @@
 //! The key that signs the webhooks of a check or a benchmark: the first key of the generic provider, from the stack's own secret.
 
-use std::time::Duration;
-
 use http::{Method, Request};
 use switchhook_aws::sdk;
 use switchhook_domain::{Provider, Timestamp};
@@ -13,9 +11,6 @@ use crate::aws::AwsServices;
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::web::{self, WebError};
-
-/// Time after which every function has read a new version of the secret.
-pub(super) const READ_AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// Configuration of the generic provider, as the stack has stored it.
 pub(crate) struct StoredKey {

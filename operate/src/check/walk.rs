@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
+use switchhook_aws::secret::DISABLED_AGE_MAX;
 use switchhook_aws::sign;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::advice;
 use super::id::CheckId;
-use super::key::{READ_AGAIN, StoredKey, url_of_webhooks};
+use super::key::{StoredKey, url_of_webhooks};
 use super::step::{Finding, Steps};
 use super::subscription::Subscription;
 use crate::error::Error;
@@ -106,10 +107,11 @@ impl Walk<'_> {
         subscription
     }
 
-    /// Posts the webhook. If the key is too new, waits until ingress has read it, and posts once more.
+    /// Posts the webhook. If the key is too new, waits until ingress reads the secret again for a webhook that it cannot accept, and posts
+    /// once more.
     async fn post(&self, key: &StoredKey) -> Result<Finding, Error> {
         let (found, is_about_key) = self.post_once(key).await?;
-        let read_at = key.stored_at.map(|at| at.plus(READ_AGAIN));
+        let read_at = key.stored_at.map(|at| at.plus(DISABLED_AGE_MAX));
         let missing = read_at.map_or(0, |at| at.millis_since(self.stack.now()));
         let missing = Duration::from_millis(u64::try_from(missing).unwrap_or_default());
         if !found.is_failed() || !is_about_key || missing.is_zero() {
@@ -117,7 +119,7 @@ impl Walk<'_> {
         }
         if missing > self.timeout {
             let wait = format!(
-                "the key is new, and functions read the secret every five minutes: run the check again in {} s, or with --timeout 6m",
+                "the key is new, and ingress may not have read it yet: run the check again in {} s, or with --timeout 1m",
                 missing.as_secs() + 1
             );
             return Ok(Finding { advice: Some(wait), ..found });

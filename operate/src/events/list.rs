@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use switchhook_aws::calls::Resolved;
-use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, minute_of};
+use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, first_receipt, minute_of};
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
+use switchhook_providers::ids_of;
 
 use super::{AHEAD, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
 use crate::attention;
@@ -24,7 +25,7 @@ const EXAMINED_MIN: usize = 64;
 const EXAMINED_MAX: usize = 200;
 /// Largest number of events of each minute among which the events of one call are looked for.
 const BUCKET_LIMIT: i32 = 250;
-/// Minutes before the start of an attempt, and after its last event, in which the events of a call are looked for.
+/// Minutes before the first receipt of an attempt, and after its last event, in which the events of a call are looked for.
 const BEFORE_MINUTES: i64 = 2;
 const AFTER_MINUTES: i64 = 15;
 
@@ -78,8 +79,8 @@ pub fn mark_of(status: &str) -> Option<AttentionKind> {
     }
 }
 
-/// Lists received events, the latest first. The events of one call are found by its history, and in the minutes around its
-/// attempts. If its row is missing or cannot be read, they are looked for back from `until`.
+/// Lists received events, the latest first. The events of one call are found by its history, by the list of those that were not folded in time, and in
+/// the minutes around its attempts and its creation. If its row is missing or cannot be read, they are looked for back from `until`.
 ///
 /// # Errors
 /// A read failed.
@@ -218,10 +219,13 @@ fn cut<T>(found: &mut Vec<T>, limit: usize, received_at: impl Fn(&T) -> Timestam
 
 /// Lists the events of a call. All of them are read for every page, because a call has a limit on its events.
 async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPage, Error> {
+    let attempts = call.attempts();
+    let of_attempts = attempts.iter().rev().map(|attempt| (first_receipt(call, attempt), attempt.last_event_at));
+    // A placed call may have events before its first attempt, for example those that keep it from being dialled.
+    let created = call.plan.as_ref().map(|_| (call.created_at, call.created_at));
     let mut minutes = BTreeSet::new();
-    for attempt in call.attempts().iter().rev() {
-        let (first, last) = (minute_of(attempt.started_at), minute_of(attempt.last_event_at));
-        let around = (first - BEFORE_MINUTES)..=(last + AFTER_MINUTES);
+    for (first, last) in of_attempts.chain(created) {
+        let around = (minute_of(first) - BEFORE_MINUTES)..=(minute_of(last) + AFTER_MINUTES);
         minutes.extend(around.rev().take(QUERIES_MAX.saturating_sub(minutes.len())));
     }
     let scope = Scope::Calls(vec![call.call_id.clone()]);
@@ -232,6 +236,9 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     let mut ids: BTreeSet<EventId> =
         read.iter().flat_map(|minute| &minute.events).filter(is_own).map(|event| event.event_id.clone()).collect();
     ids.extend(call.history.iter().map(|entry| entry.source_event_id.clone()));
+    // Those that are retried, wait, or are dead letters, whenever they arrived.
+    let unfolded = stack.inbox.unfolded_events(&ids_of(call)).await?;
+    ids.extend(unfolded.into_iter().filter_map(|mark| mark.event_id));
     let examined = ids.len();
     let span = filter.since..filter.until;
     let ids: Vec<EventId> = ids.into_iter().collect();

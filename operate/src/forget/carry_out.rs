@@ -42,7 +42,7 @@ enum ForgottenRow {
 pub(crate) async fn carry_out(stack: &Stack, plan: &Plan, items: &[PlanItem]) -> Result<Vec<LeftAlone>, Error> {
     // Dead letters first: without the row, a later plan would not find those that are hidden now.
     let letters = items.iter().filter(|item| item.action == Action::EraseDeadLetter).cloned().collect::<Vec<_>>();
-    let mut left = dead_letters::discard(stack, &letters).await?;
+    let mut left = dead_letters::delete(stack, &letters).await?;
     let hidden: Vec<PlanItem> = left.iter().map(|(item, _)| item.clone()).collect();
     let recent = received_since(stack, plan.made_at).await?;
     for of_call in items.chunk_by(|a, b| a.call_id.is_some() && a.call_id == b.call_id) {

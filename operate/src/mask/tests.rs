@@ -5,6 +5,13 @@ use serde_json::json;
 
 use super::*;
 
+impl Masker {
+    /// Returns all lines of a body.
+    fn body(&mut self, body: &[u8]) -> Vec<String> {
+        self.first_lines(body, usize::MAX)
+    }
+}
+
 /// Fields of the fixtures whose values identify a person or repeat spoken words.
 const PERSONAL: [&str; 24] = [
     "agentname",
@@ -119,7 +126,14 @@ fn values_that_look_personal_are_masked_in_every_field() {
         "otp": 123_456,
         "lat": 51.5,
         "Ada Smith": true,
+        "diabetic": true,
         "timestamp": 1_760_962_437_211_i64,
+        "start_time_unix_secs": 1_760_962_437,
+        "event_ts": 1_760_962_437.5,
+        "duration_ms": 1_200_000,
+        "cost": 0.123_456_789,
+        "sid": 447_700_900_123_i64,
+        "provider_call_id": 447_700_900_123.0,
         "metadata": {"appointment_id": "appt_1", "note": "busy", "+447700900123": true},
         "tel": "tel:+447700900123",
     }));
@@ -135,9 +149,16 @@ fn values_that_look_personal_are_masked_in_every_field() {
             "phone_f": "…230 C",
             "otp": "‹text F, 6 characters›",
             "lat": "‹text D, 4 characters›",
-            "‹text A, 9 characters›": true,
+            "‹text A, 9 characters›": "‹true or false›",
+            "diabetic": "‹true or false›",
             "timestamp": 1_760_962_437_211_i64,
-            "metadata": {"appointment_id": "appt_1", "note": "‹text E, 4 characters›", "+44…123 A": true},
+            "start_time_unix_secs": 1_760_962_437,
+            "event_ts": 1_760_962_437.5,
+            "duration_ms": 1_200_000,
+            "cost": 0.123_456_789,
+            "sid": "…123 B",
+            "provider_call_id": "…230 C",
+            "metadata": {"appointment_id": "appt_1", "note": "‹text E, 4 characters›", "+44…123 A": "‹true or false›"},
             "tel": "‹text H, 17 characters›",
         })
     );

@@ -17,7 +17,7 @@ pub const CALL_DAYS: f64 = 400.0;
 /// Smallest value of `InboxRetentionDays`.
 pub const INBOX_DAYS_MIN: f64 = 3.0;
 /// Smallest value of `CallRetentionDays`.
-pub const CALL_DAYS_MIN: f64 = 30.0;
+pub const CALL_DAYS_MIN: f64 = 44.0;
 /// Largest value of `InboxRetentionDays` and of `CallRetentionDays`.
 pub const DAYS_MAX: f64 = 3_650.0;
 /// `ParallelizationFactor` of the relay's event source mapping.

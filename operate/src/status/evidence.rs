@@ -12,6 +12,7 @@ use super::thresholds::{
 };
 use super::{Advice, Evidence, Level, Silence};
 use crate::aws::{Alarm, AlarmState, Series};
+use crate::duration::age;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Time in which each schedule runs at least once. Its alarm has the same time.
@@ -22,6 +23,8 @@ const SECRETS_IN: Duration = Duration::from_secs(10 * 60);
 const UNFOLDED_IN: Duration = Duration::from_secs(8 * 60);
 /// Time for which the latest value of a gauge counts. Metrics arrive after a few minutes.
 const GAUGE_AGE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Time for which the latest count of stuck calls counts. There is one about every ten minutes, and one may be skipped.
+const STUCK_IN: Duration = Duration::from_secs(30 * 60);
 
 /// Lines of "Healthy?".
 pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
@@ -98,7 +101,7 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     };
     lines.push(in_an_hour("dials in doubt", &DOUBTS, |metrics| &metrics.doubts));
     lines.push(metrics("calls stuck in dialling", &|metrics| {
-        let stuck = last(&metrics.stuck, now, GAUGE_AGE_MAX).latest().unwrap_or_default();
+        let stuck = last(&metrics.stuck, now, STUCK_IN).latest().unwrap_or_default();
         judged("calls stuck in dialling", &STUCK, Some(stuck), stuck.to_string())
     }));
     lines.push(in_an_hour("failed claims", &FAILED_CLAIMS, |metrics| &metrics.failed_claims));
@@ -336,16 +339,6 @@ fn milliseconds(value: f64) -> String {
 
 fn seconds(value: f64) -> i64 {
     (value * 1_000.0) as i64
-}
-
-/// Returns a time for display, for example `41 s` or `3 h`.
-fn age(millis: i64) -> String {
-    match millis.max(0) / 1_000 {
-        seconds @ ..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / 60),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / 3_600),
-        seconds => format!("{} d", seconds / 86_400),
-    }
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub(super) struct Metrics {
     pub(super) reconciler_runs: Runs,
     pub(super) doubts: Series,
     pub(super) drifted: Series,
-    /// Calls that have been dialling for more than ten minutes. They are counted every ten minutes.
+    /// Calls that have been dialling for more than ten minutes. They are counted about every ten minutes.
     pub(super) stuck: Series,
     /// Claims that the dialer could not process because a table or a queue failed.
     pub(super) failed_claims: Series,

@@ -113,6 +113,10 @@ fn phrase(attempt: &AttemptSummary) -> String {
 fn job(call: &CallSummary) -> Option<String> {
     let stopped = |reason: StopReason| call.job.stop_reason == Some(reason.as_str());
     let by_reason = StopReason::ALL.into_iter().find(|reason| stopped(*reason)).map(|reason| match reason {
+        // The attempt that was under way went on.
+        StopReason::CanceledByUser if call.job.state != Some(JobState::Canceled.as_str()) => {
+            "A user canceled further attempts."
+        }
         StopReason::CanceledByUser => "A user canceled the job.",
         StopReason::DoNotCall => "The number is on the do-not-call list.",
         StopReason::UnknownTimeZone => "The time zone of the calling window is unknown.",

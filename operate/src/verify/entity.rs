@@ -46,6 +46,9 @@ async fn problem(
     let is_searched_in_vain = period.is_some() && ids.is_empty();
     let latest = entity.as_ref().and_then(|entity| entity.latest.last());
     ids.extend(latest.map(|latest| latest.event_id.clone()));
+    // The row lacks nothing of an event that an operator has discarded. It may hold it all the same: of a booking, its call may be missing.
+    let discarded = stack.inbox.discarded(&ids.iter().cloned().collect::<Vec<_>>()).await?;
+    let is_wanted = |event: &&ProviderEvent| !discarded.contains(&event.event_id);
     let mut events = stack.inbox.read_by_id(ids).await?;
     let arrived_until = stack.now().minus(ARRIVAL_MARGIN);
     events.retain(|event| {
@@ -55,11 +58,11 @@ async fn problem(
         if is_searched_in_vain {
             return Ok(Some(Problem::Unknown));
         }
-        let events: Vec<EventId> = events.into_iter().map(|event| event.event_id).collect();
+        let events: Vec<EventId> = events.iter().filter(is_wanted).map(|event| event.event_id.clone()).collect();
         return Ok((!events.is_empty()).then_some(Problem::Lost { events, is_placed: false }));
     };
     let (mut differences, mut missing) = (Vec::new(), Vec::new());
-    for event in &events {
+    for event in events.iter().filter(is_wanted) {
         let Some(difference) = difference(&entity, event) else { continue };
         differences.push(difference);
         missing.push(event.event_id.clone());

@@ -63,6 +63,10 @@ pub enum Error {
          run `switchhook verify --repair` with a --since before its creation"
     )]
     CreatedTooLongAgo,
+    #[error(
+        "the row of the call was lost, and is not rebuilt yet, because other rows were rebuilt first; the next try goes on"
+    )]
+    RebuildPostponed,
     #[error("other writers changed the call during each of {0} attempts to write it")]
     Contended(u32),
     #[error("the system returned no random bytes")]
@@ -108,6 +112,7 @@ impl Error {
             Self::CopyTable(_) => "copy_table",
             Self::EncodeCall(_) => "encode_call",
             Self::CreatedTooLongAgo => "created_too_long_ago",
+            Self::RebuildPostponed => "rebuild_postponed",
             Self::Contended(_) => "contended",
             Self::Random(_) => "random",
             Self::Publish(_) => "publish",
@@ -143,5 +148,41 @@ impl Error {
             cause = error.source();
         }
         text
+    }
+}
+
+/// Keeps an error of one part of a run that goes on. The first one stays, but an [`Error::DecodeCall`] gives way to any later error. The alarms
+/// of the schedules leave that one out, so **it must hide no error that they count**.
+pub fn note_error(noted: &mut Option<Error>, error: impl Into<Option<Error>>) {
+    if noted.as_ref().is_none_or(|noted| matches!(noted, Error::DecodeCall(_))) {
+        *noted = error.into().or_else(|| noted.take());
+    }
+}
+
+/// Result of two parts of a run, with [the error](note_error) that the run returns.
+///
+/// # Errors
+/// One of the two parts failed.
+pub fn both(first: Result<(), Error>, second: Result<(), Error>) -> Result<(), Error> {
+    let mut noted = first.err();
+    note_error(&mut noted, second.err());
+    noted.map_or(Ok(()), Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_row_hides_no_other_error() {
+        let damaged = || Err(Error::DecodeCall("version".to_owned()));
+        let other = || Err(Error::Contended(1));
+        let operation = |first, second| both(first, second).map_err(|error| error.operation());
+        assert_eq!(operation(damaged(), other()), Err("contended"));
+        assert_eq!(operation(other(), damaged()), Err("contended"));
+        assert_eq!(operation(other(), Err(Error::CreatedTooLongAgo)), Err("contended"));
+        assert_eq!(operation(damaged(), Ok(())), Err("decode_call"));
+        assert_eq!(operation(Ok(()), damaged()), Err("decode_call"));
+        assert_eq!(operation(Ok(()), Ok(())), Ok(()));
     }
 }

@@ -71,14 +71,10 @@ pub enum SendError {
 pub struct ApiUrls(BTreeMap<Provider, String>);
 
 impl ApiUrls {
-    /// Reads `RETELL_API_URL` and so on. A missing or empty variable selects the URL of the provider or of the account.
+    /// Reads `PROVIDER_API_URL`, the URL of all providers. Without it, or if it is empty, the provider or the account has its own.
     pub fn from_environment(environment: &mut Environment<impl Fn(&str) -> Option<String>>) -> Self {
-        let with_api = Provider::ALL.into_iter().filter(|provider| api_url(*provider).is_some());
-        let named = with_api.filter_map(|provider| {
-            let name = format!("{}_API_URL", provider.as_str().to_uppercase());
-            Some((provider, environment.optional(&name)?.trim_end_matches('/').to_owned()))
-        });
-        Self(named.collect())
+        let Some(url) = environment.optional("PROVIDER_API_URL") else { return Self::default() };
+        Provider::ALL.into_iter().fold(Self::default(), |urls, provider| urls.with(provider, &url))
     }
 
     /// Replaces the URL of one provider, and of its further accounts.

@@ -167,12 +167,13 @@ fn taken_back(call: &Call) -> Option<Announcement> {
     Some(Announcement { source, provider, ..announced.clone() })
 }
 
-/// Returns an announcement about the dial that was announced last, if the appointment was announced to be canceled since, and the call was
-/// resumed `now`. Its kind is still the announced state. `None` if the appointment was not announced to be canceled.
+/// Returns an announcement about the dial that was announced last and reached nobody, if the appointment was announced to be canceled since,
+/// and the call was resumed `now`. Its kind is still the announced state. `None` if the appointment was not announced to be canceled.
 fn resumed_dial(call: &Call, last: Option<AnnouncementKind>, now: Timestamp) -> Option<Announcement> {
     let booking_changed = AnnouncementKind::AppointmentEnded(EndReason::Stopped(StopReason::BookingChanged));
     let announced = call.announcements.iter().rfind(|other| other.kind.topic() == Topic::Lifecycle)?;
-    let provider = announced.attempt_index.and_then(|index| call.attempt_provider(index));
+    let index = announced.attempt_index.filter(|index| call.is_withdrawn(*index))?;
+    let provider = call.attempt_provider(index);
     let dial = Announcement { source: AnnouncementSource::Transition(now), provider, ..announced.clone() };
     Some(dial).filter(|_| last == Some(booking_changed))
 }

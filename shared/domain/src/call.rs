@@ -28,6 +28,9 @@ use crate::time::Timestamp;
 ///
 /// Events beyond the limit stay in the inbox and are quarantined, so that a row never comes near DynamoDB's limit of 400 KB.
 pub const ATTEMPT_EVENTS_MAX: usize = 64;
+/// Number of entries in the history of a call from which on further entries have no trace id. The row of the largest call has about three
+/// thousand entries, and has no room for the trace id of each.
+pub const TRACED_ENTRIES_MAX: usize = 256;
 /// Maximum number of attempts per call.
 pub const CALL_ATTEMPTS_MAX: usize = 16;
 /// Maximum number of dials per call that reached nobody. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
@@ -57,7 +60,7 @@ pub struct Call {
     pub manual_trigger: Option<ManualTrigger>,
     /// Reason why Switchhook makes no further attempt. `None` if the retry policy decides.
     pub stop_reason: Option<StopReason>,
-    /// Providers that refused to place the next attempt. `None` if the history alone tells.
+    /// Providers that refused to place the next attempt. `None` if none has refused a dial so far.
     pub refusals: Option<Refusals>,
     pub attempt_records: Vec<AttemptRecord>,
     /// Call events, in the order of arrival.
@@ -121,7 +124,8 @@ pub struct HistoryEntry {
     /// Index into [`Call::attempt_records`]. `None` if the event names no attempt.
     pub attempt_index: Option<usize>,
     pub disposition: Disposition,
-    /// Trace id of the source event. For domain events only: no state depends on it.
+    /// Trace id of the source event. For domain events only: no state depends on it. `None` too if the history had
+    /// [`TRACED_ENTRIES_MAX`] entries before.
     pub trace_id: Option<TraceId>,
 }
 
@@ -235,7 +239,7 @@ pub enum Job {
     Failed,
     /// An inbound call ended, and nobody had answered it.
     Missed,
-    /// The user canceled the call while no attempt was under way.
+    /// The user canceled the call, or its booking was moved or canceled, and no attempt succeeded.
     Canceled,
 }
 

@@ -1,7 +1,7 @@
 //! The next dial of a call: when it is due, and which provider is asked to place it.
 
 use crate::attempt::AttemptState;
-use crate::call::{Call, Job};
+use crate::call::{AttemptRecord, Call, Job};
 use crate::plan::{Plan, Refusals};
 use crate::provider::Provider;
 use crate::time::Timestamp;
@@ -24,8 +24,7 @@ impl Call {
 
     /// Returns the time at which the call was due first: its planned due time, or the time of a trigger before it. `None` if another system
     /// places the call.
-    #[must_use]
-    pub fn first_due_at(&self) -> Option<Timestamp> {
+    pub(crate) fn first_due_at(&self) -> Option<Timestamp> {
         let planned = self.plan.as_ref()?.due_at;
         Some(self.manual_trigger.map_or(planned, |trigger| trigger.at.min(planned)))
     }
@@ -47,18 +46,30 @@ impl Call {
         self.dial_providers().first().copied()
     }
 
+    /// Returns how often the attempt of this dial has paused before, after refusals that may be because of one of its numbers.
+    #[must_use]
+    pub fn refusal_pauses(&self, dial_key: &str) -> u32 {
+        let is_dial = |record: &AttemptRecord| record.dial_key.as_deref() == Some(dial_key);
+        let index = self.attempt_records.iter().position(is_dial);
+        index.and_then(|index| self.refusals_before(index)).map_or(0, |noted| noted.pauses)
+    }
+
     /// Notes that a provider refused to place the next attempt. Returns true if another provider is left to ask. If none is
     /// left, all of them are asked again.
     pub(crate) fn note_refusal(&mut self, provider: Option<Provider>) -> bool {
-        let attempts = self.attempts();
-        let mut next = self.next_attempt(&attempts);
+        let mut next = self.next_attempt(&self.attempts());
         let asks_next = provider.is_some_and(|provider| next.note_refusal(provider, self.plan.as_ref()));
-        self.refusals = None;
-        // The history tells of the dials that their provider accepted and did not make.
-        if next.refused != self.next_attempt(&attempts).refused {
-            self.refusals = Some(Refusals { after_dials: self.attempt_records.len(), providers: next.refused });
-        }
+        let after_dials = self.attempt_records.len();
+        let pauses = self.refusals_before(after_dials).map_or(0, |noted| noted.pauses);
+        self.refusals = Some(Refusals { after_dials, providers: next.refused, pauses });
         asks_next
+    }
+
+    /// Returns the noted refusals of the attempt whose dial has this index among the records. `None` if they are of an earlier attempt.
+    fn refusals_before(&self, index: usize) -> Option<&Refusals> {
+        self.refusals.as_ref().filter(|noted| {
+            noted.after_dials <= index && (noted.after_dials..index).all(|index| self.is_withdrawn(index))
+        })
     }
 
     /// Returns the state of the attempt that follows `attempts`, which are all attempts of the call.
@@ -69,10 +80,7 @@ impl Call {
         let mut dials: Vec<_> = records.filter_map(|(index, record)| Some((record.dialled_at?, index))).collect();
         dials.retain(is_later);
         dials.sort_unstable();
-        let noted = self.refusals.as_ref().filter(|noted| {
-            let count = self.attempt_records.len();
-            noted.after_dials <= count && (noted.after_dials..count).all(|index| self.is_withdrawn(index))
-        });
+        let noted = self.refusals_before(self.attempt_records.len());
         let is_in_note = |index: usize| noted.is_some_and(|noted| index < noted.after_dials);
         let mut next = NextAttempt::default();
         for (_, index) in dials.iter().filter(|(_, index)| is_in_note(*index)) {
@@ -230,7 +238,7 @@ mod tests {
         }
         // Once the first provider is available, it is asked. Then both have refused.
         let both = refused_by(&call, Provider::Vapi, 20_000);
-        assert!(!both.is_due(at(20_059)) && both.refusals.is_none());
+        assert!(!both.is_due(at(20_059)) && both.refusals.is_some_and(|refusals| refusals.providers.is_empty()));
     }
 
     #[test]
@@ -251,6 +259,26 @@ mod tests {
         let started = claimed.start_dial("token", "dial", Provider::Retell, &policy(), at(2)).expect("claimed");
         assert_eq!(started.attempt, AttemptKey::new("1"));
         assert_eq!(started.transition.call.dial_providers(), [Provider::Vapi, Provider::Retell]);
+    }
+
+    #[test]
+    fn pauses_because_of_a_number_are_counted_until_the_attempt_is_made() {
+        let dialled = |call: &Call, now: i64| {
+            let claimed = call.claim("token", Provider::Retell, LEASE, false, &policy(), at(now)).expect("due").call;
+            claimed.start_dial("token", "dial", Provider::Retell, &policy(), at(now)).expect("claimed").transition.call
+        };
+        let blocked = |call: &Call, now: i64| {
+            let withdrawn = dialled(call, now).withdraw("dial", at(now + 60), &policy(), at(now));
+            withdrawn.expect("not reported").counting_pause().call
+        };
+        let call = call_with(&[Provider::Retell]);
+        let twice = blocked(&blocked(&call, 500), 1_000);
+        let busy = refused(&twice, 2_000);
+        let pauses = [&call, &twice, &busy].map(|call| dialled(call, 3_000).refusal_pauses("dial"));
+        assert_eq!(pauses, [0, 2, 2], "a refusal for another reason does not count");
+        assert_eq!(dialled(&busy, 3_000).refusals_before(1), None, "the attempt was made, so the next one is another");
+        let asks_next = blocked(&call_with(&[Provider::Vapi, Provider::Retell]), 1);
+        assert_eq!(dialled(&asks_next, 1).refusal_pauses("dial"), 0, "there was no pause");
     }
 
     #[test]

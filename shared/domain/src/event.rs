@@ -126,7 +126,7 @@ impl CallId {
 pub struct TraceId(Arc<str>);
 
 impl TraceId {
-    /// Longest trace id. A row holds one for each of its events.
+    /// Longest trace id. A row holds one for each of its first events.
     pub const BYTES_MAX: usize = 64;
 
     /// Makes a trace id of the printable ASCII characters of a text, as many as fit. `None` if there are none, or only a

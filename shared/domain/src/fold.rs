@@ -5,7 +5,10 @@ use std::time::Duration;
 use crate::announce::{Cause, call_announcement};
 use crate::announcement::{Announcement, AnnouncementKind, AnnouncementSource, NOT_PLACED};
 use crate::attempt::AttemptState;
-use crate::call::{ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, Policy};
+use crate::call::{
+    ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, Job, Policy,
+    TRACED_ENTRIES_MAX,
+};
 use crate::derive::Transition;
 use crate::event::{AttemptKey, CallEvent, Direction, EventId, EventKind, Origin, ProviderEvent};
 use crate::time::Timestamp;
@@ -195,7 +198,11 @@ impl Call {
         if let Some(forgotten_at) = event.forgotten_at.or(self.forgotten_at) {
             self.erase_person(forgotten_at);
         }
-        let entries = event.call_events.iter().map(|call_event| new_entry(event, call_event, attempt_index, now));
+        let is_traced = self.history.len() < TRACED_ENTRIES_MAX;
+        let entries = event.call_events.iter().map(|call_event| {
+            let entry = new_entry(event, call_event, attempt_index, now);
+            HistoryEntry { trace_id: entry.trace_id.filter(|_| is_traced), ..entry }
+        });
         self.history.extend(entries);
         FoldOutcome::Folded
     }

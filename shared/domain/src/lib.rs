@@ -58,7 +58,7 @@ pub use booking::{APPOINTMENT_ID_BYTES_MAX, Booking, NotScheduled};
 pub use booking_report::{Booked, BookingReport, BookingRule};
 pub use call::{
     ATTEMPT_EVENTS_MAX, AttemptRecord, CALL_ATTEMPTS_MAX, Call, Disposition, HistoryEntry, InFlight, Job, JobState,
-    Policy, WITHDRAWN_DIALS_MAX, WakeFor,
+    Policy, TRACED_ENTRIES_MAX, WITHDRAWN_DIALS_MAX, WakeFor,
 };
 pub use compare::{Difference, differences};
 pub use derive::Transition;
@@ -92,7 +92,7 @@ pub use provider_health::{
     Place, ProviderAvailability, ProviderHealth, Slowdown,
 };
 pub use reason::{EntryRef, Reason, Step};
-pub use record::{CallCreation, DialRecord, DialRecords};
+pub use record::{CallCreation, DIALS_RETENTION_MIN, DialRecord, DialRecords};
 pub use time::Timestamp;
 pub use transition::{ACCOUNTS_UNREAD, DialStarted, EVENTS_UNFOLDED};
 pub use window::{CallingWindow, Day, WindowError};

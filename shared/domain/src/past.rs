@@ -211,9 +211,9 @@ impl Call {
         let latest = self.history.iter().find(is_expiry).map(|entry| entry.folded_at);
         let expired_at = latest.filter(|at| next.is_none_or(|next| *at <= next.at));
         let has_expired = next.is_some_and(|next| match next.kind {
-            MoveKind::Claimed | MoveKind::Triggered | MoveKind::Canceled => true,
-            // The scheduler may have made this move after the claim had expired. The expiry of a later claim then took the place of that.
-            MoveKind::Returned => latest.is_some(),
+            MoveKind::Claimed | MoveKind::Triggered => true,
+            // This move may have been made after the claim had expired. The expiry of a later claim then took the place of that.
+            MoveKind::Returned | MoveKind::Canceled => latest.is_some(),
             MoveKind::Dialled
             | MoveKind::Withdrawn
             | MoveKind::Doubted

@@ -59,6 +59,13 @@ impl Plan {
         opening.unwrap_or(due_at)
     }
 
+    /// Returns the earliest time at which the retention of the row and of the records begins: the due time, or the time from which no attempt
+    /// begins. Until then, an event of the booking could make the call due again.
+    #[must_use]
+    pub fn kept_from(&self) -> Timestamp {
+        self.not_after.map_or(self.due_at, |not_after| not_after.max(self.due_at))
+    }
+
     /// True if no attempt may begin at this time, because it [makes no sense](Self::not_after) any more.
     pub(crate) fn is_too_late(&self, at: Timestamp) -> bool {
         self.not_after.is_some_and(|not_after| at >= not_after)
@@ -190,6 +197,12 @@ pub enum EndReason {
 }
 
 impl EndReason {
+    /// Returns all reasons.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let others = [Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::Forgotten];
+        StopReason::ALL.into_iter().map(Self::Stopped).chain(others)
+    }
+
     /// Returns the name used in domain events and in rows.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -205,10 +218,7 @@ impl EndReason {
     /// Returns the reason of this name. `None` if there is no such reason.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        let stopped = StopReason::ALL.into_iter().map(Self::Stopped);
-        stopped
-            .chain([Self::AttemptsUsed, Self::NotRetryable, Self::Unheard, Self::Forgotten])
-            .find(|reason| reason.as_str() == name)
+        Self::all().find(|reason| reason.as_str() == name)
     }
 }
 
@@ -223,13 +233,22 @@ pub struct ManualTrigger {
     pub at: Timestamp,
 }
 
-/// Providers that refused to place the next attempt, each once, in the order of their last refusals. They are remembered until the
-/// attempt is made. Later dials that reached nobody are in the history.
+/// Providers that refused to place the next attempt, each once, in the order of their last refusals. None if all have refused, so that all
+/// are asked again. They are remembered until a later dial makes the attempt. A late event may show that an earlier dial made it, although that
+/// dial was withdrawn. Then they count for the next attempt. Later dials that reached nobody are in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Number of [attempt records](crate::Call::attempt_records) when the providers refused.
     pub(crate) after_dials: usize,
     pub(crate) providers: Vec<Provider>,
+    /// Number of pauses of the attempt after refusals that may be because of one of its numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) pauses: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@
 //! **A provider may accept calls and then dial nobody.** Its answers to dials then prove nothing. So after the first report of such
 //! a call the provider is *doubted*: a call that it accepts neither clears the failures nor closes the circuit. Only a report that
 //! a call was really dialled does, if that call was sent after the doubt began. The report may be about the probe that closed the
-//! circuit. Then the probe failed after all, and the circuit opens again, unless a later call was reported as dialled.
+//! circuit. Then the probe failed after all, and the circuit opens again, unless a later call was reported as dialled. Accepted calls
+//! clear nothing meanwhile, so **failures that are few of the calls since the doubt began do not open the circuit.**
 //!
 //! **A claim books its place in the dial rate, and among the calls in flight.** Any number of schedulers may run at once.
 //! Together they never claim more calls than the provider takes in the time ahead, and never more than it may have at the same time.
@@ -43,7 +44,10 @@ use crate::provider::Provider;
 use crate::time::Timestamp;
 
 /// Failure score that opens the circuit. See [`DialFailure::score`].
-const SCORE_TO_OPEN: u32 = 12;
+const SCORE_TO_OPEN: u64 = 12;
+/// Number of dials since a doubt began for which that score is enough. For more dials it must be higher in proportion: six calls of 20 that
+/// were not dialled open the circuit, and six of a hundred do not. After five times as many dials, the count begins anew.
+const DOUBTED_DIALS: u64 = 20;
 /// Pause before the first probe. It doubles with every probe that fails, up to [`PROBE_PAUSE_MAX`].
 const PROBE_PAUSE_FIRST: Duration = Duration::from_secs(30);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
@@ -128,6 +132,10 @@ pub struct ProviderHealth {
     /// is reported as dialled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubted_since: Option<Timestamp>,
+    /// Number of booked places that do not count as dials of the doubt. Their times came before the count began, or their claims are void. 0
+    /// if the provider is not doubted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub places_before_doubt: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowdown: Option<Slowdown>,
     /// Limit on the calls in flight that the provider has set by refusals.
@@ -139,6 +147,9 @@ pub struct ProviderHealth {
     /// Time until which the dial rate is used up by calls that are claimed already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub booked_until: Option<Timestamp>,
+    /// Time from one place to the next, among those that were booked last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub booked_interval: Option<Duration>,
     /// Number of places that were booked so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub places_booked: u64,
@@ -157,10 +168,12 @@ impl ProviderHealth {
             failure_score: 0,
             refused_numbers: Vec::new(),
             doubted_since: None,
+            places_before_doubt: 0,
             slowdown: None,
             call_limit: CallLimit::default(),
             paused_until: None,
             booked_until: None,
+            booked_interval: None,
             places_booked: 0,
         }
     }
@@ -194,17 +207,21 @@ impl ProviderHealth {
         !self.is_open() && self.paused_until.is_none_or(|until| until <= now)
     }
 
-    /// True if this call, claimed at this time, may be dialled with the provider. A claim from before a slowdown or from before a
-    /// refused call is void: it was booked at a higher rate, or beyond the limit.
+    /// True if this call, claimed at this time, may be dialled with the provider.
     #[must_use]
     pub fn allows(&self, call_id: &CallId, claimed_at: Timestamp, now: Timestamp) -> bool {
         match &self.circuit {
-            Circuit::Closed => {
-                let slowed_at = self.slowdown.map(|slowdown| slowdown.since);
-                self.is_available(now) && slowed_at.max(self.call_limit.since()).is_none_or(|since| since <= claimed_at)
-            }
+            Circuit::Closed => self.is_available(now) && !self.voids(claimed_at),
             Circuit::Open { probe, .. } => probe.as_ref() == Some(call_id),
         }
+    }
+
+    /// True if a claim from this time is void, and stays so. It is from before a slowdown or a refused call, so it was booked at a higher rate,
+    /// or beyond the limit. If it was a probe, that ended when the circuit closed.
+    #[must_use]
+    pub fn voids(&self, claimed_at: Timestamp) -> bool {
+        let slowed_at = self.slowdown.map(|slowdown| slowdown.since);
+        !self.is_open() && slowed_at.max(self.call_limit.since()).is_some_and(|since| claimed_at < since)
     }
 
     /// True if a call should be dialled as a probe.
@@ -272,7 +289,7 @@ impl ProviderHealth {
                     next.close(now);
                 }
                 next.clear_failures();
-                next.doubted_since = None;
+                (next.doubted_since, next.places_before_doubt) = (None, 0);
                 next.closed_by = None;
             }
             // The dial is so long ago that the provider may work again.
@@ -303,7 +320,7 @@ impl ProviderHealth {
                 return None;
             }
             (Circuit::Closed, DialSignal::Undialled { reason, .. }) => {
-                next.doubted_since = self.doubted_since.or(Some(now));
+                next.doubt(now);
                 let (failure, cause) = undialled_failure(reason);
                 if limits_calls(reason) && self.is_available(now) {
                     next.call_limit.refuse(now);
@@ -341,7 +358,7 @@ impl ProviderHealth {
                 next.fail_probe(DialFailure::AccountProblem, cause, None, now);
             }
             (Circuit::Open { .. }, DialSignal::Undialled { reason, .. }) => {
-                next.doubted_since = self.doubted_since.or(Some(now));
+                next.doubt(now);
                 let (failure, cause) = undialled_failure(reason);
                 next.fail_probe(failure, cause, None, now);
             }
@@ -376,10 +393,21 @@ impl ProviderHealth {
     /// Adds the failure to the failure score. Opens the circuit if the score is high enough.
     fn add_failure(&mut self, failure: DialFailure, cause: &str, retry_after: Option<Duration>, now: Timestamp) {
         self.failure_score = self.failure_score.saturating_add(failure.score());
-        if self.failure_score >= SCORE_TO_OPEN {
+        let dials = self.dials_since_doubt(now);
+        let score_min = (dials.saturating_mul(SCORE_TO_OPEN) / DOUBTED_DIALS).max(SCORE_TO_OPEN);
+        if u64::from(self.failure_score) >= score_min {
             let (cause, probe_at) = (cause.to_owned(), now.plus(probe_pause(0, retry_after)));
             self.circuit = Circuit::Open { failure, cause, probe_at, failed_probes: 0, probe: None };
             self.change(now);
+        } else if dials > 5 * DOUBTED_DIALS {
+            // The failures so far were few, so the provider worked. If they still counted, it could fail for long before the circuit opens.
+            (self.failure_score, self.places_before_doubt) = (failure.score(), self.places_passed(now));
+        }
+    }
+
+    fn doubt(&mut self, now: Timestamp) {
+        if self.doubted_since.is_none() {
+            (self.doubted_since, self.places_before_doubt) = (Some(now), self.places_passed(now));
         }
     }
 
@@ -387,7 +415,7 @@ impl ProviderHealth {
     /// this report had come before the provider's answer.
     fn reopen(&mut self, failed_probes: u32, reason: NeverDialled, now: Timestamp) {
         let (failure, cause) = undialled_failure(reason);
-        self.doubted_since = self.doubted_since.or(Some(now));
+        self.doubt(now);
         self.circuit = Circuit::Open { failure, cause: cause.to_owned(), probe_at: now, failed_probes, probe: None };
         self.fail_probe(failure, cause, None, now);
         self.change(now);
@@ -436,8 +464,7 @@ impl ProviderHealth {
     /// Stops all dials for a time, or for the longer time that the provider asks for. The claims so far are void.
     fn pause(&mut self, pause: Duration, retry_after: Option<Duration>, now: Timestamp) {
         self.paused_until = Some(now.plus(pause.max(retry_after.unwrap_or_default().min(PROBE_PAUSE_MAX))));
-        self.booked_until = None;
-        self.call_limit.clear_reservations();
+        self.clear_places(now);
     }
 
     /// End of the pause of all dials. `None` if there is none now, or if the circuit is open.

@@ -7,6 +7,8 @@
 //! **A dial is recorded before the provider is asked, and only if no dial of that attempt is recorded.** So a dial that is missing
 //! from a restored row is not made again.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::announce::Cause;
@@ -17,6 +19,11 @@ use crate::plan::{NewCall, StopReason};
 use crate::provider::Provider;
 use crate::time::Timestamp;
 
+/// Shortest time for which dials and cancellations are recorded. Continuous backups reach back 35 days, and a recovery may take eight more. A row
+/// that is restored from such a backup must not ring a phone again. The row of a call is kept for longer: otherwise, a request with the key of an expired call would get the dials of that
+/// call.
+pub const DIALS_RETENTION_MIN: Duration = Duration::from_secs((35 + 8) * 24 * 60 * 60);
+
 /// Request that created a call, and the time of the creation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCreation {
@@ -26,6 +33,18 @@ pub struct CallCreation {
 }
 
 impl CallCreation {
+    /// Returns the time at which the retention of the record begins: the creation, or the [due time](crate::Plan::kept_from) if that is later.
+    #[must_use]
+    pub fn kept_from(&self) -> Timestamp {
+        self.created_at.max(self.call.plan.kept_from())
+    }
+
+    /// True if the records of the dials may have expired. This record may be kept for longer than they are, because the retention of the inbox
+    /// was shorter when they were written.
+    fn may_outlive_dials(&self, now: Timestamp) -> bool {
+        now >= self.kept_from().plus(DIALS_RETENTION_MIN)
+    }
+
     /// False if a row without a plan is older than the creation. Then it belongs to another system's call that has the same id.
     #[must_use]
     pub fn is_of(&self, row: &Call) -> bool {
@@ -141,6 +160,7 @@ impl Call {
     /// A row that was lost is made anew.
     ///
     /// A dial that the row gets back is in doubt until an event about it is folded: nobody dials, and the reconciler looks it up at once.
+    /// If no dial is recorded, and such a record would have expired by now, the call ends: nobody knows whether the person was called.
     ///
     /// `None` if the row lacks nothing, or if there is neither a row nor a creation.
     #[must_use]
@@ -164,11 +184,14 @@ impl Call {
             }
         };
         call.plan.as_ref()?;
+        let are_dials_unknown =
+            is_changed && records.dials.is_empty() && creation.is_some_and(|creation| creation.may_outlive_dials(now));
         for dial in &records.dials {
             is_changed |= call.restore_dial(dial);
         }
-        let is_canceled = records.canceled.is_some() && call.stop_reason.is_none();
-        call.stop_reason = call.stop_reason.or(records.canceled);
+        let recorded = records.canceled.or(are_dials_unknown.then_some(StopReason::DialsUnknown));
+        let is_canceled = recorded.is_some() && call.stop_reason.is_none();
+        call.stop_reason = call.stop_reason.or(recorded);
         // With its plan back, the row may have something to announce. The events in its history are the cause of that.
         let cause = if is_canceled { Cause::Worker } else { Cause::Events };
         (is_changed || is_canceled).then(|| {

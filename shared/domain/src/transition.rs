@@ -257,13 +257,15 @@ impl Call {
     }
 
     /// IN_PROGRESS → FAILED, for the dialer whose attempt was not dialled and never will be. The attempt is removed and does not
-    /// count.
+    /// count. A cancellation by the user stays: then the call is CANCELED.
     ///
     /// `None` if the latest dial is another one, or if an event of the attempt has arrived after all: then that event decides.
     #[must_use]
     pub fn reject(&self, dial_key: &str, policy: &Policy, now: Timestamp) -> Option<Transition> {
         let mut call = self.without_dial(dial_key)?;
-        call.stop_reason = Some(StopReason::RejectedByProvider);
+        if call.stop_reason != Some(StopReason::CanceledByUser) {
+            call.stop_reason = Some(StopReason::RejectedByProvider);
+        }
         call.note_move(MoveKind::Rejected, None, now);
         Some(call.into_transition(policy, now))
     }
@@ -334,18 +336,22 @@ impl Call {
         })
     }
 
-    /// PENDING → CANCELED, for the user. A call that its booking has [called off](Self::call_off) stays canceled from then on, also if
-    /// the booking comes back. `None` if the call is neither.
+    /// PENDING or CLAIMED → CANCELED, for the user. A dialer that holds the claim loses it. An attempt that is under way is left alone, and no
+    /// further one follows. A call that its booking has [called off](Self::call_off) stays canceled from then on, also if the booking comes back.
+    ///
+    /// `None` if the call has ended, is stopped already, or is placed by another system.
     #[must_use]
     pub fn cancel(&self, policy: &Policy, now: Timestamp) -> Option<Transition> {
-        let is_called_off = self.job == Job::Canceled && self.stop_reason == Some(StopReason::BookingChanged);
-        if self.pending_due_at().is_none() && !is_called_off {
+        let is_called_off = self.stop_reason == Some(StopReason::BookingChanged);
+        let is_open = !self.job.is_final() || (is_called_off && self.job == Job::Canceled);
+        if self.plan.is_none() || !is_open || (self.stop_reason.is_some() && !is_called_off) {
             return None;
         }
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::CanceledByUser);
         call.note_move(MoveKind::Canceled, None, now);
-        Some(call.into_transition(policy, now))
+        // `wake_at` stays, so that a dial in doubt is looked up as early as without the cancellation.
+        Some(call.rederive(Cause::Worker, policy, now))
     }
 
     /// PENDING or CLAIMED → CANCELED, because the booking of the call was moved or canceled. A dialer that holds the claim loses it.
@@ -361,7 +367,8 @@ impl Call {
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::BookingChanged);
         call.note_move(MoveKind::Canceled, Some(StopReason::BookingChanged.as_str()), now);
-        Some(call.into_transition(policy, now))
+        // As in `cancel`.
+        Some(call.rederive(Cause::Worker, policy, now))
     }
 
     /// CANCELED → PENDING, because the booking of the call is again as it was when the call was created. If an attempt is under way or
@@ -425,6 +432,17 @@ impl Transition {
     pub fn because(mut self, reason: &'static str) -> Self {
         if let Some(newest) = self.call.moves.last_mut() {
             newest.reason = Some(reason.to_owned());
+        }
+        self
+    }
+
+    /// Counts the pause after a [withdrawal](Call::withdraw) that may be because of a number, so that the next such pause is longer. Does
+    /// nothing if there is none, because another provider is asked at once.
+    #[must_use]
+    pub fn counting_pause(mut self) -> Self {
+        let has_pause = self.call.not_before.is_some();
+        if let Some(refusals) = self.call.refusals.as_mut().filter(|_| has_pause) {
+            refusals.pauses = refusals.pauses.saturating_add(1);
         }
         self
     }

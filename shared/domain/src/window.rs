@@ -22,7 +22,7 @@ pub struct CallingWindow {
     /// Local time at which the window opens.
     #[serde(with = "opens")]
     pub opens: civil::Time,
-    /// Local time at which the window closes. If it is not later than `opens`, the window closes on the next day. So midnight
+    /// Local time at which the window closes. If it is earlier than `opens`, the window closes on the next day. So midnight
     /// is 24:00 of the day on which the window opens.
     #[serde(with = "closes")]
     pub closes: civil::Time,

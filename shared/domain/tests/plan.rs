@@ -434,12 +434,12 @@ fn provider_that_says_alive_restarts_the_timeout_and_leaves_one_entry() {
 }
 
 #[test]
-fn cancel_needs_a_pending_call_and_holds() {
+fn cancel_needs_a_call_that_has_not_ended_and_holds() {
     let call = call_with(RETRY);
     let canceled = call.cancel(&POLICY, at(5)).unwrap().call;
     assert_eq!((canceled.job.as_str(), types(&canceled).len()), ("CANCELED", 2));
     assert_eq!(canceled.claim("t", Provider::Retell, LEASE, true, &POLICY, at(20)), None);
-    assert_eq!(claimed(&call, 10).cancel(&POLICY, at(11)), None);
+    assert_eq!(canceled.cancel(&POLICY, at(6)), None, "a repetition changes nothing");
 
     // Between two attempts. A late event of the first attempt does not change the job.
     let call = folded(&dialled(&call, 10), &reports("1", "1", EventKind::NoAnswer, 40));

@@ -19,9 +19,13 @@ pub(crate) struct Form(BTreeMap<String, BTreeSet<String>>);
 /// an empty parameter takes some dozens of bytes. The providers' own callbacks have some dozens of parameters.
 const PARAMETERS_MAX: usize = 1_024;
 
-/// True if a form has more parameters than a provider sends.
-pub(crate) fn has_too_many_parameters(body: &[u8]) -> bool {
-    body.iter().filter(|byte| **byte == b'&').count() >= PARAMETERS_MAX
+/// Most bytes of a form. Each key makes a signature of it for several forms of the URL, so a sender without a key could use up the CPU
+/// time. The providers' own callbacks have some KB.
+const FORM_BYTES_MAX: usize = 256 * 1_024;
+
+/// True if a form has more parameters or bytes than a provider sends.
+pub(crate) fn is_too_large(body: &[u8]) -> bool {
+    body.len() > FORM_BYTES_MAX || body.iter().filter(|byte| **byte == b'&').count() >= PARAMETERS_MAX
 }
 
 impl Form {

@@ -62,8 +62,6 @@ pub struct ReadNotes {
     /// True if the webhook names a call id that its sender may not use. That id was ignored. Examples: an id that starts with another
     /// provider's name, and any id in a session of a web page.
     pub reserved_call_id: bool,
-    /// True if the webhook of a configured provider fulfils a rule about a call, but names none, so that another rule took it.
-    pub no_call_id: bool,
     /// Provider's name of a field whose value is unknown to Switchhook, for example `disconnection_reason`. The webhook was read
     /// by its other fields, or recorded if its type is unknown.
     pub unknown_value: Option<&'static str>,

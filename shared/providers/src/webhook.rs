@@ -170,8 +170,8 @@ pub enum VerifyError {
     WrongBodyHash,
     #[error("a claim of the token is not the configured one")]
     WrongClaim,
-    #[error("the form has more parameters than the provider ever sends")]
-    TooManyParameters,
+    #[error("the form has more parameters or bytes than the provider ever sends")]
+    FormTooLarge,
     #[error("the signed timestamp is {} ms away from now", skew_ms)]
     StaleTimestamp {
         /// Now minus the signed timestamp: positive if the webhook is old, negative if its timestamp lies in the
@@ -205,7 +205,7 @@ impl VerifyError {
             | Self::WrongClaim
             | Self::UnknownKey
             | Self::UnacceptableAlgorithm
-            | Self::TooManyParameters
+            | Self::FormTooLarge
             | Self::MissingScheme
             | Self::MissingPublicUrl => true,
             Self::StaleTimestamp { .. } => false,
@@ -227,7 +227,7 @@ impl VerifyError {
             | Self::WrongClaim
             | Self::UnknownKey
             | Self::UnacceptableAlgorithm
-            | Self::TooManyParameters => "bad_signature",
+            | Self::FormTooLarge => "bad_signature",
             Self::StaleTimestamp { .. } => "stale_timestamp",
             Self::MissingPublicUrl | Self::MissingScheme => "misconfigured",
         }

@@ -11,10 +11,13 @@ mod template;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde_dynamo::AttributeValue;
+use serde_json::json;
 use switchhook_domain::{Provider, Timestamp};
+use switchhook_local::connector::Service;
 use switchhook_local::metrics::{MINUTE_MS, Metrics, SeriesKey};
-use switchhook_local::{CloudOptions, EVENTS_QUEUE};
-use switchhook_tests::{MINUTE, World, all_providers, generic, options};
+use switchhook_local::{CALLS_TABLE, CloudOptions, DIAL_QUEUE, DUE_QUEUE, EVENTS_QUEUE};
+use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, down, generic, is_request_to, options};
 
 use crate::outbound::{HOUR, call_request, create};
 use crate::traffic::retell_call;
@@ -104,6 +107,46 @@ async fn stack_that_dials_without_schedules_fires_their_alarms() {
     }
 }
 
+/// The rows of two calls are damaged. The runs of the schedules find them in every minute, and do everything else.
+#[tokio::test(start_paused = true)]
+async fn rows_that_cannot_be_read_set_off_no_alarm_of_the_schedules() {
+    let world = World::new();
+    let start = world.now();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T00:30:00Z");
+    let due = create(&world, &request).await;
+    generic_event(&world, "c1", "e1", "RINGING").await;
+    world.wait(MINUTE).await;
+    for call_id in [due.as_str(), "c1"] {
+        let mut row = world.item(CALLS_TABLE, call_id).await;
+        row.insert("version".to_owned(), AttributeValue::S("damaged".to_owned()));
+        world.put_item(CALLS_TABLE, row).await;
+    }
+    world.wait(INACTIVITY_TIMEOUT + HOUR).await;
+    for action in ["schedule_failed", "reconcile_failed"] {
+        assert!(world.logged(action).len() > 30, "{action}");
+    }
+    let in_alarm = fired(&world, start);
+    assert!(in_alarm.contains_key("P2RunErrorsAlarm"), "{in_alarm:?}");
+    assert!(WITHOUT_SCHEDULES.iter().all(|alarm| !in_alarm.contains_key(*alarm)), "{in_alarm:?}");
+
+    // Now every run of the scheduler meets another error too: in one minute, it cannot have a call delivered when it will be due. In the next, it
+    // cannot queue the claim.
+    let start = world.now();
+    for number in 0..15 {
+        request["due_at"] = json!(start.plus(MINUTE * 2 * number + MINUTE / 2).to_string());
+        create(&world, &request).await;
+    }
+    world.set_fault_hook(|call| {
+        let is_send = call.service == Service::Sqs && call.operation.starts_with("SendMessage");
+        (is_send && [DIAL_QUEUE, DUE_QUEUE].iter().any(|queue| is_request_to(call, queue))).then(down)
+    });
+    world.wait(MINUTE * 30).await;
+    let in_alarm = fired(&world, start);
+    assert!(in_alarm.contains_key("P1SchedulerNotRunningAlarm"), "{in_alarm:?}");
+    assert!(!world.logged("batch_failed").is_empty(), "expired claims wake the scheduler");
+}
+
 /// The functions of the schedules, whose runs Lambda receives and does not invoke.
 #[test]
 fn runs_that_lambda_drops_set_off_the_alarms_of_the_schedules() {
@@ -117,6 +160,8 @@ fn runs_that_lambda_drops_set_off_the_alarms_of_the_schedules() {
             // The first half of the hour is healthy.
             if minute < 30 {
                 metrics.record_invocation(function, 5, false, at_ms);
+            } else {
+                metrics.record_dropped_event(function, at_ms);
             }
         }
     }
@@ -126,6 +171,27 @@ fn runs_that_lambda_drops_set_off_the_alarms_of_the_schedules() {
         // Two periods of five minutes without an invocation.
         assert_eq!(times.first(), Some(&(40 * MINUTE_MS)), "{name} {times:?}");
         assert_eq!(times.len(), 5, "{name} {times:?}");
+    }
+}
+
+/// AWS starts a run up to a minute late. So no run may start in a minute in which calls are counted.
+#[test]
+fn skipped_count_ends_no_alarm() {
+    let counted = [
+        ("P2StuckDialingAlarm", "stuck_dialing", "reconciler"),
+        ("P2DialUnconfiguredAlarm", "unconfigured", "scheduler"),
+    ];
+    let alarms = alarms();
+    for (name, metric, function) in counted {
+        let metrics = Metrics::default();
+        let series = SeriesKey::new("Switchhook", metric, &[("stack", "local"), ("function", function)]);
+        // The count of minute 70 is skipped.
+        for minute in [60, 80, 90] {
+            metrics.record(series.clone(), 1.0, minute * MINUTE_MS);
+        }
+        let times = alarms[name].times_in_alarm(&metrics, 0, 180 * MINUTE_MS).unwrap();
+        let minutes: Vec<u64> = times.into_iter().map(|at| at / MINUTE_MS).collect();
+        assert_eq!(minutes, [70, 80, 90, 100, 110, 120], "{name}");
     }
 }
 

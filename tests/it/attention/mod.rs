@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_dynamo::AttributeValue;
+use serde_json::json;
 use switchhook_aws::dynamodb::shard_of;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_aws::shards::{SHARDS_DEFAULT, shards_of_marks};
@@ -18,6 +19,7 @@ use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, INBO
 use switchhook_operate::events::{self, Filter};
 use switchhook_tests::{MINUTE, World, down, generic};
 
+use crate::outbound::{call_request, create};
 use crate::repair::{drop_messages, stack_of};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -168,6 +170,38 @@ async fn event_with_trouble_is_listed_however_many_others_have_arrived_since() {
     assert_eq!(with_status(&world, "queued").await, ["generic:queued"]);
     world.accept(Provider::Generic, &generic("c3", "new", "RINGING", 0)).await;
     assert_eq!(with_status(&world, "queued").await, ["generic:new", "generic:queued"]);
+}
+
+/// The events of a call that a list shows, all of them or those with this status.
+async fn of_call(world: &World, call_id: &str, status: Option<&str>) -> Vec<String> {
+    let status = status.map(str::to_owned);
+    let filter = Filter { status, call: Some(CallId::new(call_id)), ..of_status(world, "") };
+    let page = events::list(&stack_of(world), &filter).await.unwrap();
+    page.events.into_iter().map(|line| line.event_id).collect()
+}
+
+/// By the sender's clock, the attempt begins after all its events have arrived.
+#[tokio::test(start_paused = true)]
+async fn events_of_a_call_are_listed_although_the_clock_of_their_sender_is_ahead() {
+    let world = World::stopped();
+    world.accept(Provider::Generic, &generic("c1", "e1", "RINGING", 2 * 60 * 60)).await;
+    assert_eq!(world.consume(&world.receive()).await, 1);
+    world.post(Provider::Generic, &generic("c1", "e2", "SOMETHING_ELSE", 2 * 60 * 60)).await;
+    assert_eq!(of_call(&world, "c1", None).await, ["generic:e2", "generic:e1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dead_letter_of_a_call_that_was_not_dialled_yet_is_listed() {
+    let world = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T05:00:00Z");
+    let call_id = create(&world, &request).await;
+    world.wait(HOUR).await;
+    world.inject_fault("PutItem", CALLS_TABLE, u64::MAX, down());
+    let event_id = world.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
+    world.wait(MINUTE * 4).await;
+    assert!(world.inbox.give_up(&event_id, world.now()).await.unwrap());
+    assert_eq!(of_call(&world, &call_id, Some("dead_lettered")).await, [event_id.as_str()]);
 }
 
 /// The events of one batch are marked with one time. A page examines 200 of them.

@@ -1,4 +1,4 @@
-//! State diagrams of the documentation have the edges of the machines, and the page about privacy names every queue.
+//! State diagrams of the documentation have the edges of the machines, the page about privacy names every queue, and alarms get a topic.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -40,6 +40,24 @@ fn privacy_page_names_every_queue() {
     for (queue, name) in named {
         assert!(page.contains(name), "docs/privacy.md does not name {queue}: {name}");
     }
+}
+
+/// Without a topic, alarms notify nobody, and a template has none by default. A later command of a page may update the stack.
+#[test]
+fn command_that_deploys_alarms_names_a_topic() {
+    let pages = files_with_extension("md").into_iter().filter(|path| path.starts_with("docs/"));
+    let pages: Vec<(String, String)> = pages.map(|path| (read(&path), path)).collect();
+    let templates = files_with_extension("yaml").into_iter().filter(|path| path.starts_with("infra/"));
+    let mut commands = 0;
+    for template in templates.filter(|path| yaml(path)["Parameters"].get("AlarmTopicArn").is_some()) {
+        for (text, path) in &pages {
+            let Some((_, command)) = text.split_once(&format!("--template-file {template} ")) else { continue };
+            let command = command.split("\n\n").next().unwrap_or_default();
+            assert!(command.contains("AlarmTopicArn="), "{path}: {template}");
+            commands += 1;
+        }
+    }
+    assert_eq!(commands, 3, "edge, export and forward");
 }
 
 /// Compares a machine with the state diagram below the heading that contains this word. The ids in the diagram are the

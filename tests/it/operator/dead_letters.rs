@@ -1,9 +1,11 @@
 //! Dead letters are listed by cause, redriven, and discarded.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use switchhook_aws::inbox::AttentionKind;
+use switchhook_aws::inbox::{AttentionKind, SweepCursor, minute_of};
 use switchhook_domain::{CallId, EventId, Provider};
 use switchhook_local::connector::Fault;
 use switchhook_local::queue::NewMessage;
@@ -14,11 +16,13 @@ use switchhook_operate::dead_letters::{
 use switchhook_operate::plan::{Action, Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
+use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{World, down, generic, reads_calls_to_fold, text};
+use tokio::sync::Notify;
 
 use super::{MAX, carry_out, carry_out_in_two, options, stack};
-use crate::repair::{everything, plan_replay};
+use crate::repair::{consume_all, drop_messages, everything, plan_replay};
 
 /// Time of a slow request: less than an attempt of the client may take.
 const SLOW: Duration = Duration::from_millis(900);
@@ -155,7 +159,7 @@ fn give_up_again(world: &World) {
     send_to_dlq(world, &first_letter(world), "c1-again");
 }
 
-/// The event is replayed after the discard, and every consumer crashes before it can write a note.
+/// The event is replayed after the discard, and every consumer crashes before it can write a note. Nothing else queues the event.
 #[tokio::test(start_paused = true)]
 async fn discarded_event_that_becomes_a_dead_letter_again_is_marked_and_holds_its_call() {
     let mut world = with_dead_letters().await;
@@ -166,6 +170,12 @@ async fn discarded_event_that_becomes_a_dead_letter_again_is_marked_and_holds_it
     assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 0);
     let unfolded = async || world.inbox.unfolded_events(&[CallId::new("c1")].into()).await.unwrap();
     assert_eq!(unfolded().await, []);
+    // The sweep was late, and comes to the events only now.
+    let cursor = world.inbox.sweep_cursor().await.unwrap().unwrap();
+    let received_at = world.inbox.get(&EventId::new("generic:e1")).await.unwrap().unwrap().received_at;
+    let late = SweepCursor { minute: minute_of(received_at) - 1, left: BTreeMap::new() };
+    assert!(world.inbox.advance_sweep_cursor(Some(cursor.minute), &late).await.unwrap());
+    assert_eq!(world.reconciler.run("test").await.unwrap().requeued, 0);
 
     send_to_dlq(&world, &first, "c1-again");
     assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 1);
@@ -176,6 +186,55 @@ async fn discarded_event_that_becomes_a_dead_letter_again_is_marked_and_holds_it
     send_to_dlq(&world, &format!("{first} "), "c1-again");
     assert_eq!(world.reconciler.run("test").await.unwrap().dead_letters_marked, 0);
     assert_eq!(unfolded().await, marks);
+}
+
+/// Every consumer crashed before it could write a note, and the reconciler has not marked the event yet.
+#[tokio::test(start_paused = true)]
+async fn event_of_a_discarded_dead_letter_without_a_note_is_missing_nowhere() {
+    let mut world = with_dead_letters().await;
+    world.stop();
+    let began = world.now();
+    let id = world.accept(Provider::Generic, &generic("c1", "e3", "BUSY", 3)).await;
+    drop_messages(&world);
+    send_to_dlq(&world, &first_letter(&world).replace("generic:e1", "generic:e3"), "c1-again");
+    let stack = stack(&world);
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, MAX).await.unwrap();
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.wait(Duration::from_secs(10 * 60)).await;
+    let report = verify(&stack, &VerifyFilter::Since, began, &mut |_, _| {}).await.unwrap();
+    assert!(report.findings.is_empty(), "{report:?}");
+    // A note that never expires could not be read.
+    assert!(world.inbox.get_note(&id).await.unwrap().is_some());
+}
+
+/// Its call has it then, and would lose it with its row.
+#[tokio::test(start_paused = true)]
+async fn event_that_is_folded_while_its_dead_letter_is_discarded_is_not_marked() {
+    let mut world = with_dead_letters().await;
+    world.stop();
+    let id = world.accept(Provider::Generic, &generic("c1", "e3", "BUSY", 3)).await;
+    send_to_dlq(&world, &first_letter(&world).replace("generic:e1", "generic:e3"), "c1-again");
+    let stack = stack(&world);
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, MAX).await.unwrap();
+    let is_marking = Arc::new(Notify::new());
+    let marking = is_marking.clone();
+    world.set_fault_hook(move |call| {
+        let is_mark = String::from_utf8_lossy(call.body).contains("SET discarded_at");
+        is_mark.then(|| {
+            marking.notify_one();
+            Fault::Delay(SLOW)
+        })
+    });
+    let fold = async {
+        is_marking.notified().await;
+        consume_all(&world).await;
+    };
+    let (run, ()) = tokio::join!(carry_out(&stack, &plan), fold);
+    assert_eq!(run.result(), "1 done, 0 unchanged, 0 skipped");
+    assert!(world.call("c1").await.contains_event(&id));
+    assert!(world.inbox.discarded(&[id]).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -91,6 +91,18 @@ async fn name_that_holds_a_number_is_in_no_record_and_on_no_bus() {
     assert!(everything.contains("reminders.csv") && !everything.contains("447700900171"), "{everything}");
 }
 
+/// A sender may put a number into the id of an event. The row of the event has it as its key, and the record does not repeat it.
+#[tokio::test(start_paused = true)]
+async fn record_of_a_payload_that_was_read_repeats_no_number() {
+    let world = World::new();
+    let stack = stack(&world);
+    let event = world.accept(Provider::Generic, &generic("call", "+447700900171", "RINGING", 0)).await;
+    assert!(events::unmasked(&stack, &event, "ticket 812").await.unwrap().is_some());
+    let records = audit::list(&stack, 10).await.unwrap();
+    let ids: Vec<Option<&str>> = records.iter().map(|record| record.event_id.as_deref()).collect();
+    assert_eq!(ids, [Some("generic:***")]);
+}
+
 /// One query returns a hundred events of a shard and a minute, and minutes are read ahead.
 #[tokio::test(start_paused = true)]
 async fn events_of_a_busy_minute_and_of_those_before_it_are_counted_once() {

@@ -6,9 +6,10 @@ use serde_json::json;
 use switchhook_aws::inbox::{NewEvent, PutOutcome};
 use switchhook_domain::{Disposition, EventId, Origin, Provider};
 use switchhook_operate::dead_letters::{self, LetterFilter};
+use switchhook_operate::events;
 use switchhook_operate::plan::EFFECTS_MAX;
 use switchhook_operate::quarantine::{
-    LISTED_DEFAULT, QuarantineFilter, QuarantinedBy, ReadNow, list, plan_discard, plan_reprocess, show,
+    LISTED_DEFAULT, QuarantineFilter, QuarantinedBy, list, plan_discard, plan_reprocess,
 };
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, generic, text};
@@ -62,17 +63,15 @@ fn only(event_id: &EventId) -> QuarantineFilter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn event_is_listed_and_shown_with_the_reason() {
+async fn event_is_listed_and_shown_with_the_cause() {
     let world = World::new();
     let event_id = unreadable(&world).await;
     let stack = stack(&world);
     let listed = list(&stack, LISTED_DEFAULT).await.unwrap();
     assert_eq!((listed.len(), &listed[0].event_id, listed[0].by), (1, &event_id, QuarantinedBy::Ingress));
-    let detail = show(&stack, &event_id).await.unwrap().unwrap();
-    let ReadNow::Unreadable { reason } = &detail.read_now else { panic!("{detail:?}") };
-    assert_eq!(reason, "the body is not JSON at line 1, column 2");
-    assert_eq!(detail.quarantined_by_version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
-    assert_eq!(show(&stack, &EventId::new("generic:nothing")).await.unwrap(), None);
+    let shown = events::show(&stack, &event_id).await.unwrap().unwrap();
+    assert_eq!((shown.line.status, shown.line.error.as_deref()), ("quarantined", Some("the body is not JSON")));
+    assert_eq!(shown.headers["switchhook-version"], env!("CARGO_PKG_VERSION"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,11 +8,13 @@ use switchhook_domain::{CallId, Provider};
 use switchhook_local::bus::BusEvent;
 use switchhook_local::queue::NewMessage;
 use switchhook_local::{CALLS_TABLE, RELAY_FAILURES_QUEUE};
+use switchhook_operate::plan::PlanItem;
 use switchhook_operate::republish::{RepublishFilter, failures, plan};
 use switchhook_operate::{Error, Refusal, Stack};
 use switchhook_tests::{MINUTE, World, generic};
 
 use super::{HOUR, MAX, carry_out, carry_out_in_two, stack};
+use crate::bookings::{self, HOUR_S};
 use crate::outbound::{call_request, create, send};
 
 async fn planned(stack: &Stack, filter: &RepublishFilter) -> switchhook_operate::plan::Plan {
@@ -56,6 +58,23 @@ async fn same_events_are_published_again_with_the_same_ids() {
     assert_eq!((nobody.items.len(), nobody.skipped[0].reason.as_str()), (0, "the call does not exist"));
     let empty = plan(&stack, &RepublishFilter::Calls(Vec::new()), MAX, &mut |_, _| {}).await;
     assert!(matches!(empty, Err(Error::Refusal(Refusal::EmptyFilter(_)))), "{empty:?}");
+}
+
+/// The booking has moved away before the period, and moves back in it. No event of the call tells that the call waits again.
+#[tokio::test(start_paused = true)]
+async fn call_that_its_booking_brought_back_is_published_again() {
+    let world = World::with_secret(&bookings::secret());
+    let again = |second, starts| bookings::calcom("BOOKING_RESCHEDULED", "b1", second, starts);
+    bookings::receive(&world, &[bookings::created("b1", 0, 5 * HOUR_S)]).await;
+    let call_id = bookings::call_id(&world, "b1").await.unwrap();
+    bookings::receive(&world, &[again(10, 6 * HOUR_S)]).await;
+    world.wait(MINUTE * 2).await;
+    let since = world.now();
+    let plan = async || planned(&stack(&world), &RepublishFilter::Since(since)).await;
+    let has_call = |item: &PlanItem| item.call_id.as_ref().is_some_and(|id| id.as_str() == call_id);
+    assert!(!plan().await.items.iter().any(has_call));
+    bookings::receive(&world, &[again(20, 5 * HOUR_S)]).await;
+    assert!(plan().await.items.iter().any(has_call));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use switchhook_local::{CloudOptions, INBOX_TABLE};
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_tests::{MINUTE, World, all_providers, down, options};
 
-use super::{HOUR, call_request, call_state, create, get_call, post_stored_only, report_drift, send};
+use super::{HOUR, call_request, call_state, create, get_call, post_stored_only, report_drift, send, wait_for_the_end};
 use crate::operator::{carry_out, stack};
 
 /// Retell's report that the person asked not to be called again.
@@ -110,6 +110,31 @@ async fn sip_address_is_blocked_however_it_is_written() {
         assert_eq!(world.cloud.fake().dials().len(), dials, "{to}");
         let stopped = get_call(&world, &call_id).await["job"]["stop_reason"] == "do_not_call";
         assert_eq!(stopped, dials == 0, "{to}");
+    }
+}
+
+/// A provider may report another spelling than the one that it was asked to dial. The next call has the spelling of the first.
+#[tokio::test(start_paused = true)]
+async fn wish_blocks_the_number_that_was_dialled_and_the_one_that_is_reported() {
+    for (to, reported) in [("sip:+15550199@example.com", "+15550199"), ("+15550199", "15550199")] {
+        let world = World::new();
+        let mut request = call_request("confirms");
+        request["to"] = to.into();
+        let call_id = create(&world, &request).await;
+        wait_for_the_end(&world, &call_id).await;
+        let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
+        let mut wish: Value = serde_json::from_str(&analysis(&provider_call_id, "wish")).unwrap();
+        wish["call"]["to_number"] = reported.into();
+        wish["call"]["metadata"] = json!({"switchhook_call_id": call_id, "switchhook_attempt": "1"});
+        world.accept(Provider::Retell, &wish.to_string()).await;
+        world.quiesce().await;
+        assert_eq!(world.logged("number_blocked").len(), 1, "{to}");
+        let list = DoNotCallList::new(&world.calls, &world.inbox);
+        assert!(list.contains(&PhoneNumber::new(reported)).await.unwrap(), "{reported}");
+        let again = create(&world, &request).await;
+        world.wait(MINUTE * 5).await;
+        assert_eq!(get_call(&world, &again).await["job"]["stop_reason"], "do_not_call", "{to}");
+        assert_eq!(world.cloud.fake().dials().len(), 1, "{to}");
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use aws_lambda_events::event::sqs::SqsEvent;
+use http::StatusCode;
 use insta::assert_snapshot;
-use serde_json::json;
+use serde_json::{Value, json};
 use switchhook_aws::calls::{Found, StoreOutcome};
-use switchhook_domain::{CallId, Job, Plan, Provider, StopReason};
+use switchhook_domain::{CallId, Job, PROVIDER_HEALTH_PREFIX, Plan, Provider, StopReason};
 use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
@@ -16,7 +17,7 @@ use switchhook_tests::{CALL_RETENTION, MINUTE, World, down, is_request_to};
 
 use super::provider_health::{plan, policy, schedule, schedule_plan};
 use super::providers::all_accounts;
-use super::{call_request, call_state, create, wait_for_the_end};
+use super::{call_request, call_state, create, send, wait_for_the_end};
 
 #[tokio::test(start_paused = true)]
 async fn schedulers_dialers_and_triggers_at_once_make_one_claim_and_one_dial() {
@@ -67,6 +68,30 @@ async fn dialer_killed_between_its_write_and_the_answer_does_not_ring_twice() {
     BeforeRequest: job COMPLETED, appointment Confirmed, attempts [completed]
     BeforeResponse: job COMPLETED, appointment Confirmed, attempts [completed]
     ");
+}
+
+/// The row of the health cannot be read, and the dialer is stopped while it tries to.
+#[tokio::test(start_paused = true)]
+async fn answer_of_the_provider_is_recorded_before_its_health() {
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let batch = world.take_claims();
+    let reads = AtomicU64::new(0);
+    world.set_fault_hook(move |request| {
+        let is_read = request.sender == Some("dialer") && request.operation == "GetItem";
+        let is_of_health = is_read && String::from_utf8_lossy(request.body).contains(PROVIDER_HEALTH_PREFIX);
+        // The first read is before the dial.
+        (is_of_health && reads.fetch_add(1, Ordering::Relaxed) > 0).then_some(Fault::Timeout)
+    });
+    let dialer = world.cloud.dialer();
+    let handled = tokio::time::timeout(Duration::from_secs(2), dialer.handle(batch)).await;
+    assert!(handled.is_err(), "the dialer waits for the row");
+    world.clear_faults();
+    world.consume(&world.receive()).await;
+    let call = world.call(&call_id).await;
+    assert!(call.attempt_records[0].provider_call_id.is_some() && call.in_doubt().is_empty(), "{call:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,6 +215,34 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
     world.wait(MINUTE * 10).await;
     assert_snapshot!(call_state(&world, "booked").await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// The user cancels the call after the dialer has stored the dial in the row, and before it records the dial in the inbox.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_canceled_before_its_dial_is_recorded_is_not_dialled() {
+    let world = World::stopped();
+    schedule(&world, "canceled", &[Provider::Retell], Duration::ZERO).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    let claims = world.take_claims();
+    world.set_fault_hook(|request| {
+        let is_record = request.sender == Some("dialer")
+            && request.operation == "UpdateItem"
+            && is_request_to(request, INBOX_TABLE);
+        is_record.then_some(Fault::Delay(Duration::from_millis(400)))
+    });
+    let dialer = world.cloud.dialer();
+    let cancellation = async {
+        world.wait(Duration::from_millis(200)).await;
+        let (code, answer) = send(&world, "POST", "/call/cancel?id=canceled", None, &Value::Null).await;
+        let job = json!({"state": "IN_PROGRESS", "stop_reason": "canceled_by_user"});
+        assert_eq!((code, &answer["job"]), (StatusCode::ACCEPTED, &job));
+    };
+    tokio::join!(dialer.handle(claims), cancellation);
+    world.clear_faults();
+    let call = world.call("canceled").await;
+    let stopped = (call.job.as_str(), call.stop_reason, call.attempt_records.len());
+    assert_eq!(stopped, ("CANCELED", Some(StopReason::CanceledByUser), 0));
+    assert_eq!(world.cloud.fake().dials(), []);
 }
 
 /// No search proves that Vonage dialled nobody. So a dial that looked made would end as `inconclusive`, and the call would fail.

@@ -11,13 +11,17 @@ use switchhook_domain::{CallId, EventId, Job, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
+use switchhook_operate::plan::Plan;
+use switchhook_operate::replay::{ReplayFilter, Selected};
 use switchhook_operate::run::{RunOptions, start};
+use switchhook_operate::verify::{Problem, VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, down, generic, reads_calls_to_fold, text};
 
 use super::{HOUR, call_request, create, get_call, send};
 use crate::operator::{carry_out, options};
-use crate::repair::stack_of;
+use crate::recovery::repair;
+use crate::repair::{everything, of_call, plan_replay, stack_of};
 
 /// Makes reads of the calls table fail until the switch is turned off: those of an alias, or all of the consumer's.
 fn fail_reads(world: &World, alias: Option<&str>) -> Arc<AtomicBool> {
@@ -42,13 +46,20 @@ async fn returned(world: &World, call_id: &str) -> Vec<String> {
     returned.filter_map(|one| one.reason.clone()).collect()
 }
 
+/// Creates a call with an idempotency key, or repeats the request. Returns its id.
+async fn create_with_key(world: &World, behaviour: &str) -> String {
+    let mut request = call_request(behaviour);
+    request["retry"] = json!({"attempts_max": 3, "delay_seconds": 60, "delay_max_seconds": 60});
+    let (code, answer) = send(world, "POST", "/calls", Some("order-1"), &request).await;
+    assert!(code.is_success(), "{answer}");
+    text(&answer["call_id"])
+}
+
 /// A stack in which an attempt of a call was dialled. All webhooks of the fake provider are lost. Returns the provider's id of the attempt too.
 async fn dialled(behaviour: &str) -> (World, String, String) {
     let world = World::new();
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
-    let mut request = call_request(behaviour);
-    request["retry"] = json!({"attempts_max": 3, "delay_seconds": 60, "delay_max_seconds": 60});
-    let call_id = create(&world, &request).await;
+    let call_id = create_with_key(&world, behaviour).await;
     world.wait_until(MINUTE, async || world.cloud.fake().dials().len() == 1).await;
     let provider_call_id = world.cloud.fake().dials()[0].provider_call_id.clone();
     (world, call_id, provider_call_id)
@@ -152,6 +163,43 @@ async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded
     assert_eq!(world.cloud.fake().dials().len(), 2);
     assert_eq!(world.cloud.fake().dials()[1].call_id, call_id);
     assert!(world.inbox.unfolded_events(&[CallId::new(call_id)].into()).await.unwrap().is_empty());
+}
+
+/// The row of the call is lost after the discard. Then somebody replays the event, and the row is lost again.
+#[tokio::test(start_paused = true)]
+async fn discarded_event_comes_back_only_by_a_replay() {
+    let (world, call_id, _) = dialled("busy,confirms").await;
+    let id = dead_letter(&world, &call_id).await;
+    let (stack, began) = (stack_of(&world), everything().since.unwrap());
+    let carry_out = async |plan: &Plan| {
+        let allowed = RunOptions { allow_ringing: true, ..options() };
+        drop(start(&stack, &plan.id, plan.verb, allowed, &mut |_| ControlFlow::Continue(())).await.unwrap());
+    };
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    carry_out(&plan_discard(&stack, &filter, 10).await.unwrap()).await;
+    let report = verify(&stack, &VerifyFilter::Since, began, &mut |_, _| {}).await.unwrap();
+    let misses = |problem: &Problem| matches!(problem, Problem::Different { missing, .. } if missing.contains(&id));
+    assert!(!report.findings.iter().any(|finding| misses(&finding.problem)), "{report:?}");
+
+    let comes_back = async || {
+        world.delete_item(CALLS_TABLE, &call_id).await;
+        repair(&stack, began).await;
+        world.wait(MINUTE * 10).await;
+        world.call(&call_id).await.contains_event(&id)
+    };
+    assert!(!comes_back().await);
+    // A repeated request brings the row back too.
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    assert_eq!(create_with_key(&world, "busy,confirms").await, call_id);
+    world.wait(MINUTE * 10).await;
+    assert!(!world.call(&call_id).await.contains_event(&id));
+    let not_folded = ReplayFilter { disposition: Some(Selected::NotFolded), ..everything() };
+    let plan = plan_replay(&stack, &not_folded).await;
+    assert!(plan.items.iter().all(|item| item.event_id.as_ref() != Some(&id)), "{plan:?}");
+    carry_out(&plan_replay(&stack, &of_call(&call_id)).await).await;
+    world.wait(MINUTE).await;
+    assert!(world.call(&call_id).await.contains_event(&id));
+    assert!(comes_back().await, "its fold has ended the discard");
 }
 
 /// The attempt goes on when its dead letter is discarded. If the attempt ends, nothing holds the call any more.

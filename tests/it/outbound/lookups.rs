@@ -16,6 +16,7 @@ use tokio::task::JoinError;
 
 use super::{HOUR, all_accounts, call_request, call_state, create, get_call};
 use crate::attention::folded::fold_own;
+use crate::reconciled::{consume_all, place_outside, started};
 
 #[tokio::test(start_paused = true)]
 async fn provider_down_for_an_hour_loses_nothing_and_is_asked_seldom() {
@@ -380,6 +381,21 @@ async fn drift_run_finds_what_no_webhook_told() {
     let published = world.published_types(&call_id);
     assert!(published.contains(&"call.completed".to_owned()), "{published:?}");
     assert!(!published.contains(&"call.drift_repaired".to_owned()), "{published:?}");
+}
+
+/// A call of another system. With this inactivity timeout, it wakes up days later.
+#[tokio::test(start_paused = true)]
+async fn drift_run_finds_a_lost_ending_days_before_the_inactivity_timeout() {
+    let world = World::with_options(CloudOptions { inactivity_timeout: HOUR * 72, ..options(&all_providers()) });
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let id = place_outside(&world, "confirms");
+    world.accept(Provider::Retell, &started(&id, &json!(null), world.now())).await;
+    consume_all(&world).await;
+    world.wait(MINUTE * 20).await;
+    assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 1);
+    consume_all(&world).await;
+    let state = call_state(&world, &format!("retell:{id}")).await;
+    assert_snapshot!(state, @"job COMPLETED, appointment Confirmed, attempts [completed]");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ mod probes;
 mod provider_health;
 mod providers;
 mod refused;
+mod several_dialers;
 mod shared_rate;
 mod vapi_reports;
 

@@ -5,7 +5,7 @@ use http::{Request, StatusCode};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_aws::do_not_call::DoNotCallList;
-use switchhook_domain::PhoneNumber;
+use switchhook_domain::{CallId, PhoneNumber};
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, is_request_to, text};
@@ -163,6 +163,41 @@ async fn canceled_call_is_never_dialled() {
     call/2 appointment.canceled
     ");
     assert_eq!(world.cloud.fake().dials(), []);
+}
+
+/// The dialer has the message of the claim already.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_canceled_while_it_is_claimed_is_not_dialled() {
+    let world = World::stopped();
+    let call_id = CallId::new(create(&world, &call_request("confirms")).await);
+    world.cloud.scheduler().trigger(&call_id, "test").await.unwrap();
+    let claims = world.take_claims();
+    let (code, answer) = send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    assert_eq!((code, &answer["job"]["state"]), (StatusCode::OK, &json!("CANCELED")));
+    world.cloud.dialer().handle(claims).await;
+    assert_eq!(world.cloud.fake().dials(), []);
+}
+
+/// Nobody is called again after the user has canceled the call.
+#[tokio::test(start_paused = true)]
+async fn call_that_is_canceled_while_it_rings_goes_on_and_is_not_retried() {
+    for (behaviour, state) in [
+        ("no_answer,confirms", "job CANCELED, appointment NoAnswer, attempts [no_answer]"),
+        ("response_lost,confirms", "job COMPLETED, appointment Confirmed, attempts [completed]"),
+        ("confirms", "job COMPLETED, appointment Confirmed, attempts [completed]"),
+    ] {
+        let world = World::new();
+        let call_id = create(&world, &call_request(behaviour)).await;
+        world.wait(MINUTE / 20).await;
+        for _ in 0..2 {
+            let (code, answer) = send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+            let job = json!({"state": "IN_PROGRESS", "stop_reason": "canceled_by_user"});
+            assert_eq!((code, &answer["job"]), (StatusCode::ACCEPTED, &job), "{behaviour}");
+        }
+        world.wait(HOUR * 2).await;
+        assert_eq!(call_state(&world, &call_id).await, state, "{behaviour}");
+        assert_eq!(world.cloud.fake().dials().len(), 1, "{behaviour}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

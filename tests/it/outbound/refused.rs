@@ -73,6 +73,45 @@ async fn call_that_was_triggered_before_its_due_time_is_refused_with_pauses() {
     assert!((8..=12).contains(&requests), "{requests} requests in three hours");
 }
 
+/// A call over Twilio that is placed from nine to six, on a clock that shows midnight when a world begins.
+fn request_with_window() -> Value {
+    let mut request = call_request("confirms");
+    request["provider"] = json!("twilio");
+    request["window"] = json!({"time_zone": "Europe/London", "opens": "09:00", "closes": "18:00"});
+    request
+}
+
+/// The call was created nine hours before anybody could be asked to place it.
+#[tokio::test(start_paused = true)]
+async fn pauses_after_refusals_begin_short_although_the_call_has_waited_for_its_window() {
+    let mut world = world_that_blocks("+15550199", &all_accounts());
+    create(&world, &request_with_window()).await;
+    world.skip(HOUR * 9 - MINUTE * 5).await;
+    world.wait(MINUTE * 6).await;
+    let requests = world.cloud.fake().requests();
+    assert!((1..=3).contains(&requests), "{requests} requests in the first minute");
+    world.cloud.fake().unblock_number("+15550199");
+    world.wait(MINUTE * 4).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
+/// Nobody is asked while the window is closed.
+#[tokio::test(start_paused = true)]
+async fn pauses_after_refusals_do_not_grow_overnight() {
+    let mut world = world_that_blocks("+15550199", &all_accounts());
+    world.skip(HOUR * 18 - MINUTE * 2).await;
+    create(&world, &request_with_window()).await;
+    world.wait(MINUTE * 5).await;
+    let evening = world.cloud.fake().requests();
+    assert!((1..=3).contains(&evening), "{evening} requests in the evening");
+    world.skip(HOUR * 15 - MINUTE * 8).await;
+    world.wait(MINUTE * 6).await;
+    assert!(world.cloud.fake().requests() > evening, "the call is tried at nine");
+    world.cloud.fake().unblock_number("+15550199");
+    world.wait(MINUTE * 9).await;
+    assert_eq!(world.cloud.fake().dials().len(), 1);
+}
+
 /// The person confirms by text message, because no call comes. The report of that names no attempt.
 #[tokio::test(start_paused = true)]
 async fn person_who_confirmed_is_not_dialled_after_a_dial_that_reached_nobody() {

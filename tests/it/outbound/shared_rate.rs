@@ -198,6 +198,30 @@ async fn claims_that_are_late_keep_the_rate_of_the_lanes() {
     assert!(times[99] - times[0] < 25_000, "{times:?}");
 }
 
+/// One answer 429 voids all claims, which may be thousands.
+#[tokio::test(start_paused = true)]
+async fn void_claims_are_returned_without_a_read_of_the_health_for_each() {
+    let world = stopped_with_retell("100");
+    for number in 0..100 {
+        schedule(&world, &format!("call-{number}"), &[Provider::Retell], Duration::ZERO).await;
+    }
+    assert_eq!(world.cloud.schedule().await.unwrap().unwrap().claimed, 100);
+    world.wait(Duration::from_secs(1)).await;
+    let slow = |health: &ProviderHealth| {
+        let slowdown = Some(Slowdown { rate: 500, since: world.now() });
+        Some((ProviderHealth { slowdown, ..health.clone() }, ()))
+    };
+    world.calls.change_provider_health(Provider::Retell, slow).await.unwrap();
+    reset_counters(&world);
+    let mut returned = 0;
+    while returned < 100 {
+        let claims = world.take_claims();
+        returned += claims.records.len();
+        world.cloud.dialer().handle(claims).await;
+    }
+    assert_eq!((world.cloud.fake().requests(), world.requests()["GetItem"]), (0, 100 + 1), "each reads its call");
+}
+
 /// Each answer takes three times as long as a lane has for a dial. The claims come later and later, and would wait for a dialer until they
 /// expire.
 #[tokio::test(start_paused = true)]

@@ -15,7 +15,7 @@ use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
 
-use super::{back_up, dials, found, lose, repair, restore, stack, states, verified};
+use super::{back_up, dials, expire, found, keys, lose, repair, restore, stack, states, verified};
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create, send};
 
 /// Behaviours of persons, with the number of phones that ring.
@@ -59,6 +59,34 @@ async fn pending_call_that_was_dialled_after_the_backup_is_not_dialled_again() {
     repair(&stack, began).await;
     world.quiesce().await;
     assert_eq!(found(&verified(&stack, began).await), "");
+}
+
+/// The inbox has deleted the events, and the requests that created the calls. The provider has deleted one of its calls too.
+#[tokio::test(start_paused = true)]
+async fn calls_of_the_oldest_continuous_backup_are_not_dialled_again() {
+    let mut world = World::new();
+    let rang = create(&world, &due_at("confirms", "2026-01-01T00:10:00Z")).await;
+    let forgotten = create(&world, &due_at("forgotten,confirms", "2026-01-01T00:10:00Z")).await;
+    let canceled = create(&world, &due_at("confirms", "2026-01-01T00:30:00Z")).await;
+    let backup = back_up(&world, CALLS_TABLE).await;
+    send(&world, "POST", &format!("/call/cancel?id={canceled}"), None, &Value::Null).await;
+    world.wait(HOUR).await;
+    assert_eq!((dials(&world)[&rang], dials(&world)[&forgotten]), (1, 1));
+    world.stop();
+    world.wait(HOUR * 24 * 35).await;
+    expire(&world, INBOX_TABLE).await;
+    let left = keys(&world, INBOX_TABLE).await;
+    assert!(!left.iter().any(|key| key.starts_with("retell:") || key.ends_with("/created")), "{left:?}");
+    restore(&world, &backup).await;
+    world.start();
+    world.wait(MINUTE * 10).await;
+    assert_eq!(world.logged("dialled_before").len(), 2);
+    assert_eq!((dials(&world)[&rang], dials(&world)[&forgotten]), (1, 1));
+    assert_eq!(dials(&world).get(&canceled), None);
+    assert_snapshot!(call_state(&world, &rang).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
+    assert_snapshot!(call_state(&world, &canceled).await, @"job CANCELED, appointment Canceled, attempts []");
+    let call = world.call(&forgotten).await;
+    assert!(call.is_settled() && call.in_doubt().is_empty() && call.attempts().len() == 1, "{call:#?}");
 }
 
 /// The webhooks of the dial and its acceptance were folded into the row that was lost. The restored row lacks them.

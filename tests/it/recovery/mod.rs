@@ -86,6 +86,18 @@ pub(crate) async fn lose(world: &World, table: &str) {
     }
 }
 
+/// Deletes the items of a table that have expired, as DynamoDB does.
+async fn expire(world: &World, table: &str) {
+    let now = world.now().as_millis() / 1_000;
+    for item in world.items(table).await {
+        if let Some(AttributeValue::N(at)) = item.get("expires_at")
+            && at.parse::<i64>().unwrap() <= now
+        {
+            world.delete_item(table, &key_of(table, &item)).await;
+        }
+    }
+}
+
 fn key_name(table: &str) -> &'static str {
     if table == INBOX_TABLE { "event_id" } else { "call_id" }
 }

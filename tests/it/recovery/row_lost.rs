@@ -4,17 +4,19 @@ use std::time::Duration;
 
 use http::StatusCode;
 use insta::assert_snapshot;
+use serde_dynamo::AttributeValue;
 use serde_json::{Value, json};
-use switchhook_domain::{Provider, StopReason};
+use switchhook_aws::inbox::creation_id;
+use switchhook_domain::{CallId, DIALS_RETENTION_MIN, Provider, StopReason};
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::plan::{Action, CallSummary};
-use switchhook_operate::verify::{VerifyFilter, plan_repair};
-use switchhook_tests::{MINUTE, World, down, generic, is_request_to};
+use switchhook_operate::verify::{VerifyFilter, plan_repair, verify};
+use switchhook_tests::{MINUTE, World, down, generic, is_request_to, text};
 use tokio::time::Instant;
 
-use super::{MAX, carry_out, dials, found, repair, ringing, stack, verified};
+use super::{MAX, carry_out, dials, expire, found, keys, repair, ringing, stack, verified};
 use crate::bookings::{self, HOUR_S};
 use crate::outbound::{HOUR, call_request, call_state, create, get_call, send};
 
@@ -31,6 +33,10 @@ async fn confirm(world: &World, call_id: &str) {
 async fn create_with_key(world: &World, request: &Value) -> (StatusCode, String) {
     let (code, answer) = send(world, "POST", "/calls", Some("order-7"), request).await;
     (code, answer["call_id"].as_str().unwrap_or_default().to_owned())
+}
+
+async fn cancel(world: &World, call_id: &str) -> StatusCode {
+    send(world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await.0
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,6 +107,32 @@ async fn row_that_is_lost_after_the_call_is_rebuilt_and_dials_nobody() {
     assert_eq!(found(&verified(&stack, began).await), "");
 }
 
+/// `InboxRetentionDays` was lowered after the call was created, so the inbox forgets the dial first.
+#[tokio::test(start_paused = true)]
+async fn call_whose_dial_the_inbox_may_have_forgotten_is_not_dialled_again() {
+    let mut world = World::new();
+    let call_id = create(&world, &call_request("confirms")).await;
+    let creation = creation_id(&CallId::new(call_id.as_str()));
+    let mut item = world.item(INBOX_TABLE, creation.as_str()).await;
+    let end = world.now().plus(Duration::from_secs(400 * 24 * 60 * 60)).as_millis() / 1_000;
+    item.insert("expires_at".to_owned(), AttributeValue::N(end.to_string()));
+    world.put_item(INBOX_TABLE, item).await;
+    world.wait(HOUR).await;
+    assert_eq!((world.call(&call_id).await.job.as_str(), dials(&world)[&call_id]), ("COMPLETED", 1));
+    world.stop();
+    world.wait(DIALS_RETENTION_MIN).await;
+    expire(&world, INBOX_TABLE).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let (stack, filter) = (stack(&world), VerifyFilter::Calls(vec![CallId::new(call_id.as_str())]));
+    let report = verify(&stack, &filter, world.now().minus(HOUR), &mut |_, _| {}).await.unwrap();
+    assert_eq!(found(&report), "lost: 0 events, placed: true");
+    let plan = plan_repair(&stack, &filter, &report, MAX).await.unwrap();
+    assert_eq!((plan.items[0].action, plan.phones), (Action::Rebuild, 0));
+    carry_out(&stack, &plan).await;
+    let call = world.call(&call_id).await;
+    assert_eq!((call.job.as_str(), call.stop_reason), ("FAILED", Some(StopReason::DialsUnknown)));
+}
+
 /// The person has confirmed in a call of another system. The run is killed after it has made the row, which is due, and before it queues the events.
 #[tokio::test(start_paused = true)]
 async fn rebuilt_call_is_not_dialled_before_its_events_are_folded() {
@@ -166,7 +198,9 @@ async fn row_of_an_old_call_comes_back_by_a_repair_only() {
     confirm(&world, &call_id).await;
     world.wait(HOUR * 11).await;
     world.delete_item(CALLS_TABLE, &call_id).await;
-    assert_eq!(create_with_key(&world, &request).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    let (code, problem) = send(&world, "POST", "/calls", Some("order-7"), &request).await;
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(code == StatusCode::INTERNAL_SERVER_ERROR && detail.contains("switchhook verify --repair"), "{problem}");
     let causes: Vec<String> = world.logged("storage_failure").iter().map(|line| line["error"].to_string()).collect();
     let names_both = |cause: &String| cause.contains("never written") && cause.contains("switchhook verify --repair");
     assert!(causes.iter().any(names_both), "{causes:?}");
@@ -199,13 +233,12 @@ async fn call_that_a_booking_brings_back_is_not_dialled_before_its_events_are_fo
 #[tokio::test(start_paused = true)]
 async fn call_whose_row_is_lost_can_be_canceled() {
     let world = World::new();
-    let cancel = async |id: &str| send(&world, "POST", &format!("/call/cancel?id={id}"), None, &Value::Null).await.0;
     let mut request = call_request("confirms");
     request["due_at"] = json!("2026-01-01T01:00:00Z");
     let (_, call_id) = create_with_key(&world, &request).await;
     world.wait(MINUTE).await;
     world.delete_item(CALLS_TABLE, &call_id).await;
-    assert_eq!(cancel(&call_id).await, StatusCode::OK);
+    assert_eq!(cancel(&world, &call_id).await, StatusCode::OK);
     // The row is lost again, and the request is repeated.
     world.delete_item(CALLS_TABLE, &call_id).await;
     assert_eq!(create_with_key(&world, &request).await, (StatusCode::OK, call_id.clone()));
@@ -213,14 +246,88 @@ async fn call_whose_row_is_lost_can_be_canceled() {
     assert_snapshot!(call_state(&world, &call_id).await, @"job CANCELED, appointment Canceled, attempts []");
     assert_eq!(dials(&world).len(), 0);
     for unknown in ["call-unknown", &"0".repeat(2_048)] {
-        assert_eq!(cancel(unknown).await, StatusCode::NOT_FOUND, "{} bytes", unknown.len());
+        assert_eq!(cancel(&world, unknown).await, StatusCode::NOT_FOUND, "{} bytes", unknown.len());
     }
 }
 
-/// The row is lost. A webhook of another system makes one without a plan.
-async fn lose_plan(world: &World, call_id: &str) {
+/// An attempt may be under way. It goes on, and no further one follows.
+#[tokio::test(start_paused = true)]
+async fn dialled_call_whose_row_is_lost_can_be_canceled() {
+    let in_an_hour = Some("2026-01-01T01:00:00Z");
+    for (behaviour, due_at, lost_after, other_system, end) in [
+        ("no_answer,no_answer", None, MINUTE * 30, false, ("CANCELED", 2)),
+        ("no_answer,confirms", None, Duration::from_secs(3), false, ("CANCELED", 1)),
+        ("confirms", in_an_hour, MINUTE, true, ("CANCELED", 0)),
+    ] {
+        let world = World::new();
+        let mut request = call_request(behaviour);
+        request["retry"] = json!({"attempts_max": 2, "delay_seconds": 60, "delay_max_seconds": 60});
+        if let Some(due_at) = due_at {
+            request["due_at"] = json!(due_at);
+        }
+        let call_id = create(&world, &request).await;
+        world.wait(lost_after).await;
+        if other_system {
+            lose_plan(&world, &call_id, "RINGING").await;
+        } else {
+            world.delete_item(CALLS_TABLE, &call_id).await;
+        }
+        assert_eq!(cancel(&world, &call_id).await, StatusCode::ACCEPTED, "{behaviour}");
+        assert!(world.call(&call_id).await.plan.is_some(), "{behaviour}");
+        if other_system {
+            world.accept(Provider::Generic, &generic(&call_id, "ended", "NO_ANSWER", 120)).await;
+        }
+        world.wait(HOUR * 2).await;
+        let call = world.call(&call_id).await;
+        let records = world.inbox.dial_records(&CallId::new(call_id.as_str())).await.unwrap();
+        let reason = Some(StopReason::CanceledByUser);
+        assert_eq!((call.stop_reason, records.canceled), (reason, reason), "{behaviour}");
+        let dials = dials(&world).get(&call_id).copied().unwrap_or_default();
+        assert_eq!((call.job.as_str(), dials), end, "{behaviour}");
+    }
+}
+
+/// The client takes the answer 409 as "nothing was changed".
+#[tokio::test(start_paused = true)]
+async fn refused_cancellation_of_a_lost_row_cancels_nothing() {
+    let world = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T01:00:00Z");
+    let call_id = create(&world, &request).await;
+    world.wait(MINUTE).await;
+    lose_plan(&world, &call_id, "USER_CONFIRMED").await;
+    assert_eq!(cancel(&world, &call_id).await, StatusCode::CONFLICT);
+    let call = world.call(&call_id).await;
+    let records = world.inbox.dial_records(&CallId::new(call_id.as_str())).await.unwrap();
+    assert_eq!((call.plan.is_some(), call.stop_reason, records.canceled), (true, None, None));
+}
+
+/// While the events of the lost row are looked for, a webhook of another system tells that the person has confirmed.
+#[tokio::test(start_paused = true)]
+async fn cancellation_of_a_lost_row_that_comes_after_a_webhook_cancels_nothing() {
+    let world = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T02:00:00Z");
+    let call_id = create(&world, &request).await;
+    world.wait(MINUTE).await;
+    world.delete_item(CALLS_TABLE, &call_id).await;
+    let slow = Fault::Delay(Duration::from_millis(900));
+    world.set_fault_hook(move |call| (call.operation == "Query" && call.sender == Some("api")).then(|| slow.clone()));
+    let webhook = async {
+        world.wait(Duration::from_millis(100)).await;
+        world.accept(Provider::Generic, &generic(&call_id, "late", "USER_CONFIRMED", 90)).await;
+    };
+    let (code, ()) = tokio::join!(cancel(&world, &call_id), webhook);
+    assert_eq!(code, StatusCode::CONFLICT);
+    let call = world.call(&call_id).await;
+    let records = world.inbox.dial_records(&CallId::new(call_id.as_str())).await.unwrap();
+    assert_eq!((call.plan.is_some(), call.stop_reason, records.canceled), (true, None, None));
+}
+
+/// The row is lost. A webhook of this type, from another system, makes one without a plan.
+async fn lose_plan(world: &World, call_id: &str, type_: &str) {
     world.delete_item(CALLS_TABLE, call_id).await;
-    world.accept(Provider::Generic, &generic(call_id, "late", "RINGING", 90)).await;
+    world.accept(Provider::Generic, &generic(call_id, "late", type_, 90)).await;
     world.quiesce().await;
     assert!(world.call(call_id).await.plan.is_none());
 }
@@ -233,8 +340,8 @@ async fn call_whose_row_lacks_its_plan_can_be_canceled() {
     request["due_at"] = json!("2026-01-01T01:00:00Z");
     let call_id = create(&world, &request).await;
     world.wait(MINUTE).await;
-    lose_plan(&world, &call_id).await;
-    send(&world, "POST", &format!("/call/cancel?id={call_id}"), None, &Value::Null).await;
+    lose_plan(&world, &call_id, "NO_ANSWER").await;
+    assert_eq!(cancel(&world, &call_id).await, StatusCode::OK);
     repair(&stack(&world), began).await;
     world.wait(HOUR * 3).await;
     let call = world.call(&call_id).await;
@@ -250,7 +357,7 @@ async fn call_whose_row_lacks_its_plan_is_called_off_with_its_booking() {
     bookings::receive(&world, &[bookings::created("b1", 0, 3 * HOUR_S)]).await;
     let call_id = bookings::call_id(&world, "b1").await.unwrap();
     world.wait(MINUTE).await;
-    lose_plan(&world, &call_id).await;
+    lose_plan(&world, &call_id, "RINGING").await;
     bookings::receive(&world, &[bookings::canceled("b1", 120)]).await;
     repair(&stack(&world), began).await;
     world.wait(HOUR * 4).await;
@@ -281,6 +388,67 @@ async fn repeated_request_brings_a_lost_row_back_and_dials_nobody_again() {
         assert_eq!(dials(&world)[&call_id], 1, "after {wait} s");
         let created_at = get_call(&world, &call_id).await["created_at"].clone();
         assert_eq!(created_at, "2026-01-01T00:00:00.000Z", "the time of the first request");
+    }
+}
+
+/// While the events of the lost row are looked for, a webhook of another system makes a row without a plan.
+#[tokio::test(start_paused = true)]
+async fn repeated_request_that_loses_its_race_to_a_webhook_makes_no_second_call() {
+    for key in [None, Some("order-7")] {
+        let world = World::new();
+        let mut request = call_request("confirms");
+        request["due_at"] = json!("2026-01-01T02:00:00Z");
+        request["allow_duplicate"] = json!(false);
+        let post = async || send(&world, "POST", "/calls", key, &request).await;
+        let call_id = text(&post().await.1["call_id"]);
+        world.wait(MINUTE).await;
+        world.delete_item(CALLS_TABLE, &call_id).await;
+        let slow = Fault::Delay(Duration::from_millis(900));
+        world.set_fault_hook(move |call| {
+            (call.operation == "Query" && call.sender == Some("api")).then(|| slow.clone())
+        });
+        let webhook = async {
+            world.wait(Duration::from_millis(100)).await;
+            world.accept(Provider::Generic, &generic(&call_id, "late", "NO_ANSWER", 90)).await;
+        };
+        let ((code, answer), ()) = tokio::join!(post(), webhook);
+        assert_eq!((code, text(&answer["call_id"])), (StatusCode::OK, call_id.clone()), "{answer}");
+        let calls = keys(&world, CALLS_TABLE).await.into_iter().filter(|key| key.starts_with("call-")).count();
+        assert_eq!(calls, 1, "key {key:?}");
+        let call = world.call(&call_id).await;
+        assert!(call.plan.is_some() && !call.history.is_empty(), "{call:?}");
+    }
+}
+
+/// To find the events of one call, 481 pages are read. The function has no time to read those of all calls.
+#[tokio::test(start_paused = true)]
+async fn batch_brings_some_lost_rows_back_each_time_that_it_is_sent() {
+    const ROWS: u64 = 8;
+    let world = World::stopped();
+    let entry = |n: u64| {
+        let mut entry = call_request("confirms");
+        entry["idempotency_key"] = json!(format!("row-{n}"));
+        entry
+    };
+    let batch = json!({"calls": (0..ROWS).map(entry).collect::<Value>()});
+    let post = async || send(&world, "POST", "/calls/batch", None, &batch).await.1;
+    let created = post().await;
+    assert_eq!(created["created"], ROWS, "{created}");
+    world.wait(HOUR * 8).await;
+    for result in created["results"].as_array().unwrap() {
+        world.delete_item(CALLS_TABLE, &text(&result["call"]["call_id"])).await;
+    }
+    let slow = Fault::Delay(Duration::from_millis(20));
+    world.set_fault_hook(move |call| (call.operation == "Query").then(|| slow.clone()));
+    let mut back = 0;
+    while back < ROWS {
+        drop(world.requests());
+        let answer = post().await;
+        let queries = world.requests()["Query"];
+        assert!(queries < 4 * 481, "{queries} queries");
+        let repeated = answer["repeated"].as_u64().unwrap();
+        assert!(repeated > back, "{answer}");
+        back = repeated;
     }
 }
 

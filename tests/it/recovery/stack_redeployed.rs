@@ -4,13 +4,14 @@
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::do_not_call::DoNotCallList;
+use switchhook_aws::inbox::{AttentionKind, DiscoveryCursor};
 use switchhook_domain::{PhoneNumber, Provider};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_operate::Stack;
 use switchhook_operate::copy::{self, CopyFrom};
 use switchhook_operate::recover::plan_stop;
-use switchhook_tests::{MINUTE, World, generic, options};
+use switchhook_tests::{MINUTE, World, down, generic, options, reads_calls_to_fold};
 
 use super::{MAX, carry_out, copy_tables, dials, found, make_table, repair, stack, verified};
 use crate::outbound::{HOUR, all_accounts, call_request, call_state, create};
@@ -20,7 +21,11 @@ const OLD_CALLS: &str = "old-calls";
 
 /// Opens a new stack, beside which the tables of an old one are.
 async fn redeploy(old: &World) -> World {
-    let world = World::stopped();
+    redeploy_as(old, World::stopped()).await
+}
+
+/// Does the same with this new stack.
+async fn redeploy_as(old: &World, world: World) -> World {
     make_table(&world, OLD_INBOX, "event_id", old.items(INBOX_TABLE).await).await;
     make_table(&world, OLD_CALLS, "call_id", old.items(CALLS_TABLE).await).await;
     // The clock of a new world starts anew.
@@ -67,6 +72,39 @@ async fn retained_tables_are_copied_and_every_call_goes_on() {
     assert_snapshot!(call_state(&world, &later).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     // The provider of the new world has its own record: only the later call was dialled there.
     assert_eq!((dials(&world).get(&done), dials(&world)[&later]), (None, 1));
+}
+
+/// An event of a placed call waits in the inbox, and calls are discovered. Otherwise the reconciler would send the event before there is a row,
+/// and read the list of calls before there is a cursor.
+#[tokio::test(start_paused = true)]
+async fn consumer_and_reconciler_stand_still_until_everything_is_copied() {
+    let mut secret = all_accounts();
+    secret["retell"]["discover"] = true.into();
+    let mut old = World::new();
+    let mut request = call_request("confirms");
+    request["due_at"] = json!("2026-01-01T02:00:00Z");
+    let call_id = create(&old, &request).await;
+    let cursor = DiscoveryCursor {
+        from: old.now().minus(HOUR * 6),
+        until: old.now().minus(HOUR * 5),
+        page: None,
+        handled: 0,
+        unreadable_since: None,
+    };
+    old.inbox.set_discovery_cursor(Provider::Retell, &cursor).await.unwrap();
+    old.set_fault_hook(|call| reads_calls_to_fold(call).then(down));
+    let waiting = old.accept(Provider::Generic, &generic(&call_id, "e1", "RINGING", 0)).await;
+    old.wait(MINUTE * 4).await;
+    assert_eq!(old.attention(AttentionKind::Retrying).await.len(), 1);
+    old.stop();
+
+    let mut world = redeploy_as(&old, World::with_options(options(&secret))).await;
+    copy_both(&stack(&world)).await;
+    assert_eq!(world.inbox.discovery_cursor(Provider::Retell).await.unwrap(), Some(cursor));
+    world.start();
+    world.wait(MINUTE * 10).await;
+    let call = world.call(&call_id).await;
+    assert!(call.contains_event(&waiting) && call.plan.is_some(), "{call:?}");
 }
 
 /// The new stack has the default number of shards. Most of the copied calls would never be dialled, and `verify` would not see them.

@@ -282,11 +282,30 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     });
     let call_id = crate::outbound::create(&world, &request).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
-    // The records of its creation and of its cancellation are kept as long.
+    // The records of its creation and of its cancellation are kept as long. That of its cancellation outlives the continuous backups.
     let creation = creation_id(&CallId::new(&call_id));
     assert_eq!(days(&world.item(INBOX_TABLE, creation.as_str()).await), 364 + 30);
     let cancel = format!("/call/cancel?id={call_id}");
     let (code, _) = crate::outbound::send(&world, "POST", &cancel, None, &serde_json::Value::Null).await;
     assert_eq!(code, http::StatusCode::OK);
-    assert_eq!(days(&world.item(INBOX_TABLE, &format!("dials:{call_id}")).await), 364 + 30);
+    assert_eq!(days(&world.item(INBOX_TABLE, &format!("dials:{call_id}")).await), 364 + 43);
+}
+
+/// Otherwise, the record could outlive the row, and a request with the key of the call would find it.
+#[tokio::test(start_paused = true)]
+async fn repeated_cancellation_is_kept_no_longer_than_the_first() {
+    let world = World::stopped();
+    let request = serde_json::json!({
+        "provider": "retell", "from": "+15550100", "to": "+15550199", "due_at": "2026-01-01T01:00:00Z",
+    });
+    let call_id = crate::outbound::create(&world, &request).await;
+    let cancel = async || {
+        let path = format!("/call/cancel?id={call_id}");
+        let (code, _) = crate::outbound::send(&world, "POST", &path, None, &serde_json::Value::Null).await;
+        assert_eq!(code, http::StatusCode::OK);
+        world.item(INBOX_TABLE, &format!("dials:{call_id}")).await
+    };
+    let first = cancel().await;
+    world.wait(MINUTE * 60 * 24 * 10).await;
+    assert_eq!(cancel().await, first);
 }

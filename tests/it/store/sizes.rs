@@ -2,7 +2,9 @@
 
 use serde_dynamo::AttributeValue;
 use switchhook_aws::calls::StoreOutcome;
-use switchhook_domain::{ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, EventKind, fold};
+use switchhook_domain::{
+    ATTEMPT_EVENTS_MAX, AttemptKey, CALL_ATTEMPTS_MAX, Call, EventKind, TRACED_ENTRIES_MAX, TraceId, fold,
+};
 use switchhook_local::CALLS_TABLE;
 use switchhook_providers::ID_BYTES_MAX;
 use switchhook_tests::{INACTIVITY_TIMEOUT, Item, KEY, MINUTE, World};
@@ -58,9 +60,11 @@ async fn settled_row_of_a_typical_call_costs_one_write_unit() {
 
 /// A call with the highest number of attempts and events, and with ids of this length. It also has as many events
 /// without an attempt as it can hold. The events are of these kinds in turn. With `deadlines`, the inactivity timeout ends after every event.
+/// Each event has the longest trace id.
 fn full_call(id_bytes: usize, kinds: &[EventKind], deadlines: bool) -> Call {
     let long = |text: String| format!("{text:x<id_bytes$}");
     let call_id = long("call-".to_owned());
+    let trace_id = TraceId::new(&"t".repeat(TraceId::BYTES_MAX));
     let mut call = None;
     let mut second = 0;
     let attempts = (0..CALL_ATTEMPTS_MAX).map(Some).chain([None]);
@@ -73,11 +77,13 @@ fn full_call(id_bytes: usize, kinds: &[EventKind], deadlines: bool) -> Call {
             event.appointment_id = Some(long("appointment-".to_owned()));
             event.attempt = key.map(AttemptKey::new);
             event.call_events[0].sequence = Some(u32::MAX);
+            event.trace_id.clone_from(&trace_id);
             let folded = fold(call.as_ref(), &[event], &POLICY, at(second));
             call = folded.transition.map(|it| it.call).or(call);
             second += 1_000;
             if deadlines && let Some(before) = &call {
-                let passed = before.deadline_passed_events(&POLICY, at(second));
+                let mut passed = before.deadline_passed_events(&POLICY, at(second));
+                passed.iter_mut().for_each(|event| event.trace_id.clone_from(&trace_id));
                 call = fold(Some(before), &passed, &POLICY, at(second)).transition.map(|it| it.call).or(call);
             }
         }
@@ -99,6 +105,9 @@ async fn row_of_a_full_call_fits_into_an_item() {
         let call = full_call(id_bytes, kinds, deadlines);
         let provider_events = call.history.iter().filter(|entry| entry.event.kind != EventKind::DeadlinePassed).count();
         assert_eq!(provider_events, events_max, "{what}");
+        // The row would have no room for the trace ids of all entries.
+        let traced = call.history.iter().filter(|entry| entry.trace_id.is_some()).count();
+        assert_eq!(traced, TRACED_ENTRIES_MAX, "{what}");
         assert_eq!(store(&world, &call).await, StoreOutcome::Committed, "{what}");
         assert_eq!(world.call(call.call_id.as_str()).await, call, "{what}");
         let bytes = bytes_of(&world.items(CALLS_TABLE).await[0]);

@@ -5,7 +5,7 @@ use switchhook_domain::{Provider, ProviderHealth};
 use super::*;
 use crate::aws::MetricQuery;
 use crate::error::{ErrorKind, Explanation};
-use crate::stack::{StackNames, StackSettings};
+use crate::stack::StackNames;
 use crate::status::sources::{MINUTE, queries};
 use crate::status::{Question, Subject};
 
@@ -174,29 +174,9 @@ fn of_last_ten_minutes() -> Vec<MetricQuery> {
     let names = StackNames {
         stack: "switchhook".to_owned(),
         region: "eu-west-1".to_owned(),
-        api_url: String::new(),
-        inbox_table: String::new(),
-        calls_table: String::new(),
-        events_queue_url: String::new(),
-        events_dlq_url: String::new(),
-        dial_queue_url: String::new(),
-        due_queue_url: String::new(),
-        relay_failures_queue_url: String::new(),
-        event_bus: String::new(),
         scheduler_function: "switchhook-scheduler:live".to_owned(),
         reconciler_function: "switchhook-reconciler:live".to_owned(),
-        webhook_keys_secret: String::new(),
-        dial_accounts_secret: String::new(),
-        settings: StackSettings {
-            inactivity_timeout_seconds: 900,
-            outcome_providers: Vec::new(),
-            inbox_retention_days: 30,
-            call_retention_days: 400,
-            block_on_request: true,
-            dial_rates: String::new(),
-            index_numbers: true,
-            index_shards: String::new(),
-        },
+        ..StackNames::default()
     };
     let of_secret = ("function".to_owned(), "secret".to_owned());
     let is_one = |query: &MetricQuery| query.namespace == "AWS/Lambda" || query.dimensions.contains(&of_secret);

@@ -136,6 +136,9 @@ fn job_says_what_it_waits_for_or_why_it_stopped() {
     assert_eq!(told(&call(vec![], waiting), &[]), "Not dialled yet. The next dial is due 2026-11-22 15:01:00 UTC.");
     let canceled = JobSummary { state: Some("CANCELED"), stop_reason: Some("canceled_by_user"), ..NO_JOB };
     assert_eq!(told(&call(vec![], canceled), &[]), "Not dialled. A user canceled the job.");
+    let completed = JobSummary { state: Some("COMPLETED"), stop_reason: Some("canceled_by_user"), ..NO_JOB };
+    let text = told(&call(vec![attempt(1, 1, "completed", "confirmed")], completed), &[]);
+    assert_eq!(text, "Answered and confirmed. A user canceled further attempts.");
     let missed = JobSummary { state: Some("MISSED"), ..NO_JOB };
     let text = told(&call(vec![attempt(1, 1, "busy", "no_answer")], missed), &[]);
     assert_eq!(text, "Busy. It was an inbound call, and nobody answered it.");

@@ -272,7 +272,7 @@ pub fn decode_in_flight(text: &str) -> Option<InFlight> {
 }
 
 /// Name of a state in a row. No two states have the same name, while [`Lifecycle::label`] is the same for some states.
-const fn lifecycle_name(state: Lifecycle) -> &'static str {
+pub(super) const fn lifecycle_name(state: Lifecycle) -> &'static str {
     match state {
         Lifecycle::Initiated => "initiated",
         Lifecycle::Ringing => "ringing",

@@ -17,7 +17,8 @@ use crate::dynamodb::{KEY_BYTES_MAX, expires_at, refuse_newer_schema};
 use crate::error::Error;
 use crate::shards::Shards;
 
-/// Schema version of a stored call. A row with a higher version is an error, so that only a newer program changes it.
+/// Highest schema version of a stored call that this program reads. A row with a higher one is an error, so that only a newer program changes it.
+/// `CONTRIBUTING.md` says when a row needs a higher one.
 pub const CALL_SCHEMA: u32 = 1;
 
 /// Time within which a pending call is due soon. The schedule of the scheduler finds calls that are due later.
@@ -140,6 +141,7 @@ impl CallRow {
         let key_of = |attempt: usize| call.attempt_records.get(attempt).and_then(|attempt| attempt.key.clone());
         let entries = call.history.iter().enumerate();
         let history = entries.map(|(index, entry)| encode_entry(entry, before(index), &call.call_id, key_of));
+        let kept_from = call.wake_at.into_iter().chain(call.plan.as_ref().map(Plan::kept_from));
         Self {
             call_id: call.call_id.clone(),
             schema_version: CALL_SCHEMA,
@@ -171,8 +173,8 @@ impl CallRow {
             forgotten_at: call.forgotten_at,
             created_at: call.created_at,
             updated_at: call.updated_at,
-            // The retention of a call that waits begins at its wake-up, which may be months away.
-            expires_at: expires_at(call.updated_at.max(call.wake_at.unwrap_or(call.updated_at)), retention),
+            // The retention of a call that waits begins at its wake-up, which may be months away, or later.
+            expires_at: expires_at(kept_from.fold(call.updated_at, Timestamp::max), retention),
         }
     }
 
@@ -282,3 +284,6 @@ const fn is_true(flag: &bool) -> bool {
 const fn is_false(flag: &bool) -> bool {
     !*flag
 }
+
+#[cfg(test)]
+mod tests;

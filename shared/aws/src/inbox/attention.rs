@@ -162,13 +162,14 @@ impl Inbox {
     }
 
     /// Takes the note on an event out of the index, if it says that the event is retried or dead-lettered. Called when
-    /// the event was folded after all. Returns false if there was no such note.
+    /// the event was folded after all. So it ends a [discard](Inbox::discard) too. Returns false if there was no such note.
     ///
     /// # Errors
     /// [`Error::WriteInbox`].
     pub async fn clear_retry(&self, event_id: &EventId) -> Result<bool, Error> {
         let kinds = [(":retrying", AttentionKind::Retrying), (":dead", AttentionKind::DeadLettered)];
-        let condition = "begins_with(attention, :retrying) OR begins_with(attention, :dead)";
+        let condition =
+            "begins_with(attention, :retrying) OR begins_with(attention, :dead) OR attribute_exists(discarded_at)";
         self.clear_attention_if(&note_key(event_id), condition, &kinds).await
     }
 
@@ -193,7 +194,7 @@ impl Inbox {
             .update_item()
             .table_name(&self.table)
             .key("event_id", text(item_key))
-            .update_expression("REMOVE attention, attention_at, waits")
+            .update_expression("REMOVE attention, attention_at, waits, discarded_at")
             .condition_expression(condition);
         for (name, kind) in kinds {
             request = request.expression_attribute_values(*name, text(&format!("{}#", kind.as_str())));

@@ -40,8 +40,6 @@ pub struct StoredEvent {
     /// Short name of the reason why ingress quarantined the event.
     pub cause: Option<String>,
     pub trace_id: String,
-    /// Version of the program that could not read the event. `None` for every other event.
-    pub program_version: Option<String>,
     /// Time at which the person was erased from the event. `None` if the event is as it was received.
     pub erased_at: Option<Timestamp>,
     /// Headers that were stored for debugging.
@@ -286,7 +284,6 @@ impl StoredEvent {
             from_lookup: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == LOOKUP_SOURCE),
             is_from_row: item.headers.get(SOURCE_HEADER).is_some_and(|source| source == ROW_SOURCE),
             lookup_attempt: item.headers.get(ATTEMPT_HEADER).map(AttemptKey::new),
-            program_version: item.headers.get(VERSION_HEADER).cloned(),
             query: item.query,
             key_index: item.key_index,
             body,

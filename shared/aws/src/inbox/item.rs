@@ -143,7 +143,8 @@ pub(super) struct ChunkItem<'a> {
     pub(super) expires_at: i64,
 }
 
-/// Note on an event. See [`Note`](super::Note).
+/// Note on an event. See [`Note`](super::Note). A note on an event that is [discarded](super::Inbox::discard) also has the attribute `discarded_at`. A
+/// later note does not keep it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct NoteItem {
     pub(super) event_id: String,

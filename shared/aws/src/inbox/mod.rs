@@ -51,7 +51,7 @@ pub use event::{BODY_BYTES_MAX, PutOutcome, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
-pub use of_call::is_kept_without_event;
+pub use of_call::{first_receipt, is_kept_without_event, may_be_deleted};
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use reread::Reread;
 pub use submit::{adopt, replaces, submit, write_alias_and_adopt};

@@ -1,13 +1,15 @@
 //! Notes on events that the consumer could not fold.
 
+use std::collections::BTreeSet;
+
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use switchhook_domain::{CallId, Disposition, EventId, Origin, ProviderEvent, Timestamp};
 
 use super::attention::AttentionKind;
 use super::event::StoredEvent;
-use super::item::{NoteItem, disposition_of, note_key};
-use super::table::Inbox;
-use crate::dynamodb::{ConditionalWrite, number, text};
+use super::item::{NoteItem, disposition_of, marked_event, note_key};
+use super::table::{Inbox, READ_AT_ONCE_MAX};
+use crate::dynamodb::{ConditionalWrite, Item, number, text};
 use crate::error::Error;
 
 /// Note on an event: why it was not folded, or how often that failed.
@@ -135,7 +137,7 @@ impl Inbox {
                 "SET attention = :attention, attention_at = :at, dead_lettered_at = :at, call_id = :call, \
                  origin = :origin, #type = :type, cause = if_not_exists(cause, :cause), \
                  attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end) \
-                 REMOVE next_retry_at",
+                 REMOVE next_retry_at, discarded_at",
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
@@ -172,6 +174,47 @@ impl Inbox {
         Ok(write.is_applied())
     }
 
+    /// Takes the note on an event out of the index, if it says that the event was dead-lettered, and marks the event as discarded. **Nothing folds it by
+    /// itself any more**: neither a refold nor the sweep, and no row that is made again. A fold that somebody asks for ends that, and so does the next
+    /// trouble of the event. An event without a note gets the mark too: its consumer may have died before it could write one. Returns false if the
+    /// note says something else: then the event is folded, is tried again, or was refused.
+    ///
+    /// The event must not be in its call. Otherwise the call would lose it with its row.
+    ///
+    /// # Errors
+    /// [`Error::WriteInbox`].
+    pub async fn discard(&self, event_id: &EventId, now: Timestamp) -> Result<bool, Error> {
+        let request = self
+            .update_note(&note_key(event_id))
+            .condition_expression("attribute_not_exists(event_id) OR begins_with(attention, :dead)")
+            .update_expression(
+                "SET discarded_at = :now, expires_at = if_not_exists(expires_at, :end) REMOVE attention, attention_at",
+            )
+            .expression_attribute_values(":dead", text(&format!("{}#", AttentionKind::DeadLettered.as_str())))
+            .expression_attribute_values(":now", number(now.as_millis()))
+            .expression_attribute_values(":end", number(self.expires_at(now)));
+        let write = ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)?;
+        Ok(write.is_applied())
+    }
+
+    /// Returns those of these events that are [discarded](Inbox::discard). One request for each hundred events.
+    ///
+    /// # Errors
+    /// [`Error::ReadInbox`].
+    pub async fn discarded(&self, ids: &[EventId]) -> Result<BTreeSet<EventId>, Error> {
+        // DynamoDB takes no key twice.
+        let keys: BTreeSet<String> = ids.iter().map(note_key).collect();
+        let keys: Vec<String> = keys.into_iter().collect();
+        let mut discarded = BTreeSet::new();
+        for keys in keys.chunks(READ_AT_ONCE_MAX) {
+            for note in self.read_items(keys).await?.iter().filter(|note| is_discarded(note)) {
+                let key = note.get("event_id").and_then(|key| key.as_s().ok());
+                discarded.extend(key.and_then(|key| marked_event(key)).map(EventId::new));
+            }
+        }
+        Ok(discarded)
+    }
+
     /// Marks an event that its call lacks, as one that is retried `since` then. Keeps what the consumer noted, and has no cause of its own.
     ///
     /// # Errors
@@ -184,7 +227,8 @@ impl Inbox {
             .condition_expression("attribute_not_exists(attention) AND attribute_not_exists(disposition)")
             .update_expression(
                 "SET attention = :attention, attention_at = :at, call_id = :call, origin = :origin, #type = :type, \
-                 attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end)",
+                 attempts = if_not_exists(attempts, :none), expires_at = if_not_exists(expires_at, :end) \
+                 REMOVE discarded_at",
             )
             .expression_attribute_names("#type", "type")
             .expression_attribute_values(":attention", text(&attention))
@@ -219,4 +263,9 @@ impl Inbox {
             disposition: note.disposition.as_deref().and_then(disposition_of),
         }))
     }
+}
+
+/// True if a note says that its event is [discarded](Inbox::discard).
+pub(super) fn is_discarded(note: &Item) -> bool {
+    note.contains_key("discarded_at")
 }

@@ -33,20 +33,27 @@ const CONCURRENCY: usize = 8;
 /// Events this close to the end of the inbox's retention may be deleted already.
 const RETENTION_MARGIN: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// True if an event that was received at this time may be deleted already.
+///
+/// **The present retention of the inbox does not tell whether it is.** It may have been shorter when the event was stored. So the least retention
+/// counts: otherwise a refold after a longer one was set would erase the histories of old calls.
+#[must_use]
+pub fn may_be_deleted(received_at: Timestamp, now: Timestamp) -> bool {
+    received_at < now.minus(DEDUPE_RETENTION).plus(RETENTION_MARGIN)
+}
+
 /// True if a refold must keep an entry of the history although the inbox does not hold its event. The event may be deleted
 /// already, or it only reports a disagreement, or it was erased and cannot be read again.
-///
-/// **The present retention of the inbox does not tell whether an event is deleted.** It may have been shorter when the event was
-/// stored. So the least retention counts: otherwise a refold after a longer one was set would erase the histories of old calls.
 #[must_use]
 pub fn is_kept_without_event(call: &Call, entry: &HistoryEntry, now: Timestamp) -> bool {
-    let deleted_before = now.minus(DEDUPE_RETENTION).plus(RETENTION_MARGIN);
-    entry.received_at < deleted_before || entry.event.kind == EventKind::DriftFound || call.forgotten_at.is_some()
+    let is_report = entry.event.kind == EventKind::DriftFound;
+    may_be_deleted(entry.received_at, now) || is_report || call.forgotten_at.is_some()
 }
 
 /// Returns the time at which the first event of an attempt may have arrived: the start of the attempt, or the first receipt that the row
 /// knows. The clock of a sender may be ahead. A dial is by our clock.
-fn first_receipt(call: &Call, attempt: &AttemptState) -> Timestamp {
+#[must_use]
+pub fn first_receipt(call: &Call, attempt: &AttemptState) -> Timestamp {
     let record = call.attempt_records.get(attempt.index);
     if record.is_some_and(|record| record.dialled_at.is_some()) {
         return attempt.started_at;
@@ -59,8 +66,8 @@ fn first_receipt(call: &Call, attempt: &AttemptState) -> Timestamp {
 
 impl Inbox {
     /// Reads two sets of events: those that the row of a call names, and those that arrived for the call around the time of its
-    /// attempts. The second set contains events that the row lacks. Leaves out `drift_found` events. `None` if there are too
-    /// many to read.
+    /// attempts. The second set contains events that the row lacks. Leaves out `drift_found` events, and events of the second set that are
+    /// [discarded](Inbox::discard). `None` if there are too many to read.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::ListInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
@@ -86,10 +93,10 @@ impl Inbox {
     }
 
     /// Returns the ids of the foldable events that arrived for a call around the time of one attempt, and that its row lacks. Leaves out those of
-    /// `drift_found` events. `None` if they are spread over too many pages of the index.
+    /// `drift_found` events, and of events that are [discarded](Inbox::discard). `None` if they are spread over too many pages of the index.
     ///
     /// # Errors
-    /// [`Error::ListInbox`].
+    /// [`Error::ListInbox`], [`Error::ReadInbox`].
     pub async fn missing_events(
         &self,
         call: &Call,
@@ -121,6 +128,8 @@ impl Inbox {
         }
         let Some(mut ids) = self.ids_received_in(minutes, &call.call_id, PAGES_MAX).await? else { return Ok(None) };
         ids.retain(|id| !call.contains_event(id) && !call.is_drift_found_id(id));
+        let discarded = self.discarded(&ids).await?;
+        ids.retain(|id| !discarded.contains(id));
         Ok(Some(ids))
     }
 

@@ -12,14 +12,15 @@ use std::collections::BTreeMap;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnValuesOnConditionCheckFailure};
 use switchhook_domain::{
-    AttemptKey, CallCreation, CallId, DialRecord, DialRecords, Disposition, EventId, Origin, StopReason, Timestamp,
+    AttemptKey, CallCreation, CallId, DIALS_RETENTION_MIN, DialRecord, DialRecords, Disposition, EventId, Origin,
+    StopReason, Timestamp,
 };
 
 use super::event::{PutOutcome, StoredEvent};
 use super::item::dials_key;
 use super::new_event::NewEvent;
 use super::table::Inbox;
-use crate::dynamodb::{ConditionalWrite, Item, KEY_BYTES_MAX, number, text};
+use crate::dynamodb::{ConditionalWrite, Item, KEY_BYTES_MAX, expires_at, number, text};
 use crate::error::Error;
 
 /// Type of the recorded event that holds the request which created a call.
@@ -65,8 +66,7 @@ impl Inbox {
         let body = serde_json::to_vec(creation).map_err(|error| Error::WriteInbox(Box::new(error)))?;
         let event = creation_event(&creation.call.call_id, creation.created_at, body, trace_id);
         // A call may wait for months until it is due.
-        let kept_from = creation.created_at.max(creation.call.plan.due_at);
-        match self.put_kept_from(&event, kept_from).await? {
+        match self.put_kept_from(&event, creation.kept_from()).await? {
             PutOutcome::Stored => Ok(CreationOutcome::Stored),
             PutOutcome::Duplicate { stored, .. } if stored.erased_at.is_some() => Ok(CreationOutcome::Erased),
             PutOutcome::Duplicate { stored, .. } => {
@@ -83,11 +83,11 @@ impl Inbox {
         &self,
         call_id: &CallId,
         created_at: Timestamp,
-        due_at: Timestamp,
+        kept_from: Timestamp,
         forgotten_at: Timestamp,
     ) -> Result<(), Error> {
         let event = creation_event(call_id, created_at, Vec::new(), "");
-        match self.put_kept_from(&event, created_at.max(due_at)).await? {
+        match self.put_kept_from(&event, created_at.max(kept_from)).await? {
             PutOutcome::Stored | PutOutcome::Duplicate { .. } => {}
         }
         self.erase(&event.event_id, forgotten_at).await.map(drop)
@@ -118,7 +118,7 @@ impl Inbox {
     /// Records a dial, unless a dial of the same attempt is recorded or the call is canceled or stopped. **Only who gets
     /// [`DialRecordOutcome::Recorded`] may ask the provider.**
     ///
-    /// The records of the dials are kept for the retention of the inbox after now, or after the call was due if that is later. So they are kept as long as the
+    /// The records of the dials are [kept](DIALS_RETENTION_MIN) from now, or from `kept_from` if that is later. So they are kept as long as the
     /// record of the request, also if the call is dialled before it is due.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ impl Inbox {
         &self,
         call_id: &CallId,
         dial: &DialRecord,
-        due_at: Timestamp,
+        kept_from: Timestamp,
         now: Timestamp,
     ) -> Result<DialRecordOutcome, Error> {
         let request = self
@@ -136,7 +136,7 @@ impl Inbox {
             .update_expression("SET #dial = :dial, expires_at = :end")
             .expression_attribute_names("#dial", attribute_of(&dial.attempt))
             .expression_attribute_values(":dial", text(&encode_dial(dial)))
-            .expression_attribute_values(":end", number(self.expires_at(due_at.max(now))))
+            .expression_attribute_values(":end", number(self.dials_expire_at(kept_from.max(now))))
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         match ConditionalWrite::from_result(request.send().await).map_err(Error::WriteInbox)? {
             ConditionalWrite::Applied(_) => Ok(DialRecordOutcome::Recorded),
@@ -168,8 +168,8 @@ impl Inbox {
     /// the call changed now: that is the only reason that can be [lifted](Inbox::lift_cancellation). A stop because the dials are unknown does
     /// not replace the reason that the user canceled the call.
     ///
-    /// The record is kept for the retention of the inbox after now, or after the call was due if that is later. Until then, a row that is
-    /// restored to a time before the cancellation could become due.
+    /// The record is [kept](DIALS_RETENTION_MIN) from now, or from `kept_from` if that is later. Until then, a row that is restored to a time
+    /// before the cancellation could become due.
     ///
     /// # Errors
     /// [`Error::WriteInbox`]. A repetition is safe.
@@ -177,10 +177,10 @@ impl Inbox {
         &self,
         call_id: &CallId,
         reason: StopReason,
-        due_at: Option<Timestamp>,
+        kept_from: Option<Timestamp>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let kept_from = due_at.map_or(now, |due_at| due_at.max(now));
+        let kept_from = kept_from.map_or(now, |kept_from| kept_from.max(now));
         let update = |because: &str| {
             self.update_dials(call_id)
                 .update_expression(format!(
@@ -188,7 +188,7 @@ impl Inbox {
                 ))
                 .expression_attribute_values(":now", number(now.as_millis()))
                 .expression_attribute_values(":reason", text(reason.as_str()))
-                .expression_attribute_values(":end", number(self.expires_at(kept_from)))
+                .expression_attribute_values(":end", number(self.dials_expire_at(kept_from)))
         };
         if reason == StopReason::DialsUnknown {
             let request = update(":reason")
@@ -222,6 +222,11 @@ impl Inbox {
     /// [`Error::ReadInbox`].
     pub async fn dial_records(&self, call_id: &CallId) -> Result<DialRecords, Error> {
         Ok(self.get_item(&dials_key(call_id)).await?.map(|item| decode_records(&item)).unwrap_or_default())
+    }
+
+    /// Time after which DynamoDB may remove the records of dials that are kept from this time, in Unix seconds.
+    fn dials_expire_at(&self, kept_from: Timestamp) -> i64 {
+        expires_at(kept_from, self.retention().max(DIALS_RETENTION_MIN))
     }
 
     fn update_dials(&self, call_id: &CallId) -> UpdateItemFluentBuilder {

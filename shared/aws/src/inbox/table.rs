@@ -1,12 +1,14 @@
 //! Client of the inbox table, and the reads and writes that every kind of item needs.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::KeysAndAttributes;
 use serde::Serialize;
 use switchhook_domain::Timestamp;
+use tokio::sync::Mutex;
 use tokio::time::sleep;
 
 use crate::compression;
@@ -26,12 +28,14 @@ pub struct Inbox {
     pub(crate) table: String,
     retention: Duration,
     pub(super) shards: Shards,
+    /// Locked while the events of a rebuilt row are looked for.
+    pub(super) rebuilding: Arc<Mutex<()>>,
 }
 
 impl Inbox {
     #[must_use]
     pub fn new(client: Client, table: String, retention: Duration) -> Self {
-        Self { client, table, retention, shards: Shards::default() }
+        Self { client, table, retention, shards: Shards::default(), rebuilding: Arc::default() }
     }
 
     /// The same client, for a stack with these shards.

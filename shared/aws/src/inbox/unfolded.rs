@@ -18,25 +18,37 @@ use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
 use super::attention::{Attention, AttentionKind};
 use super::item::{note_key, unfolded_key};
-use super::note::Note;
+use super::note::{Note, is_discarded};
 use super::sweep::minute_of;
 use super::table::{Inbox, READ_AT_ONCE_MAX};
 use super::waiting::next_retry;
 use crate::dynamodb::{number, text};
 use crate::error::Error;
+use crate::sdk::Clock;
 
 /// Limit on the index pages that are read for one rebuilt row. Each minute since the creation of the call has at least one page, so these are ten hours
 /// at most. They take about a second of a function's ten, and up to four if the pages are full.
 const REBUILT_PAGES_MAX: u64 = 600;
+/// Time in milliseconds since the start of an invocation after which it rebuilds no further row. The rest of the function's ten seconds is for the row
+/// that it has begun.
+const REBUILDING_MS_MAX: i64 = 3_000;
 
 impl Inbox {
     /// Makes the events wait that the inbox holds and a rebuilt row lacks. **Call this before the row is stored**: a lost row comes back as one that may
     /// be due, and only its events tell that the person has answered. The dialer holds the call until the reconciler has sent them and they are folded.
     ///
+    /// **An invocation rebuilds one row after the other**, and none when some seconds have passed since `began`. Rows that are read at the same time would
+    /// share the time of the function, and it could end before any of them is stored. So each repetition of a batch brings rows back.
+    ///
     /// # Errors
-    /// [`Error::CreatedTooLongAgo`] if the call was created too long ago to find its events. Then the row must not be stored. And the errors of
-    /// [`Inbox::await_events`] and [`Error::ListInbox`]. A repetition is safe.
-    pub async fn await_events_of_rebuilt(&self, call: &Call, now: Timestamp) -> Result<(), Error> {
+    /// [`Error::CreatedTooLongAgo`] if the call was created too long ago to find its events, and [`Error::RebuildPostponed`] if the time of the invocation
+    /// is used up. In both cases the row must not be stored. And the errors of [`Inbox::await_events`] and [`Error::ListInbox`]. A repetition is safe.
+    pub async fn await_events_of_rebuilt(&self, call: &Call, began: Timestamp, clock: &Clock) -> Result<(), Error> {
+        let _turn = self.rebuilding.lock().await;
+        let now = clock.now();
+        if now.millis_since(began) > REBUILDING_MS_MAX {
+            return Err(Error::RebuildPostponed);
+        }
         let minutes = minute_of(call.created_at.min(now))..=minute_of(now);
         let received = self.ids_received_in(minutes, &call.call_id, REBUILT_PAGES_MAX).await?;
         let received = received.ok_or(Error::CreatedTooLongAgo)?;
@@ -44,8 +56,8 @@ impl Inbox {
     }
 
     /// Makes those of these events wait that the row of a call lacks, and lists them. The reconciler sends them to the queue within five minutes. Leaves out
-    /// those that the consumer has decided not to fold. Those that are retried or dead letters already are only listed. Returns true if it has made an
-    /// event wait that can be read.
+    /// those that the consumer has decided not to fold, and those that are [discarded](Inbox::discard). Those that are retried or dead letters already are
+    /// only listed. Returns true if it has made an event wait that can be read.
     ///
     /// An event that [cannot be read](Error::is_unreadable) waits too. It becomes a dead letter, unless another version folds it before.
     ///
@@ -58,7 +70,7 @@ impl Inbox {
                 continue;
             }
             let note = self.get_item(&note_key(id)).await?.unwrap_or_default();
-            if note.contains_key("disposition") {
+            if note.contains_key("disposition") || is_discarded(&note) {
                 continue;
             }
             let is_known = Attention::parse(note).is_some_and(|mark| is_in_trouble(mark.kind));

@@ -67,6 +67,7 @@ impl ProviderHealth {
         let mut next = self.clone();
         if booked > 0 {
             next.booked_until = Some(after(booked));
+            next.booked_interval = Some(interval);
             next.places_booked = first.saturating_add(booked);
             if self.call_limit.calls_max(pace.calls_max, now).is_some() {
                 next.call_limit.reserve(booked, now);
@@ -87,6 +88,33 @@ impl ProviderHealth {
         let lowered = interval.saturating_mul(u32::try_from(FULL_RATE).unwrap_or(u32::MAX));
         let lowered = lowered / u32::try_from(self.rate(now).max(1)).unwrap_or(u32::MAX);
         lowered.min(DIAL_INTERVAL_MAX).max(interval)
+    }
+
+    /// Gives up the places of all claims so far, which are void.
+    pub(super) fn clear_places(&mut self, now: Timestamp) {
+        if self.is_doubted() {
+            self.places_before_doubt = self.places_before_doubt.saturating_add(self.places_ahead(now));
+        }
+        self.booked_until = None;
+        self.call_limit.clear_reservations();
+    }
+
+    /// Number of calls that were dialled since the provider is doubted, or since the count began anew. Some of them may not have been dialled,
+    /// because their claims expired. 0 if there is no doubt.
+    pub(super) fn dials_since_doubt(&self, now: Timestamp) -> u64 {
+        if self.is_doubted() { self.places_passed(now).saturating_sub(self.places_before_doubt) } else { 0 }
+    }
+
+    /// Number of booked places whose time has come.
+    pub(super) fn places_passed(&self, now: Timestamp) -> u64 {
+        self.places_booked.saturating_sub(self.places_ahead(now))
+    }
+
+    /// Number of booked places whose time has not come.
+    fn places_ahead(&self, now: Timestamp) -> u64 {
+        let (Some(until), Some(interval)) = (self.booked_until, self.booked_interval) else { return 0 };
+        let ahead = Duration::from_millis(u64::try_from(until.millis_since(now)).unwrap_or_default());
+        u64::try_from(ahead.as_nanos() / interval.as_nanos().max(1)).unwrap_or(u64::MAX)
     }
 
     fn booking_start(&self, now: Timestamp) -> Timestamp {

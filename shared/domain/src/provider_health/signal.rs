@@ -51,8 +51,9 @@ impl DialFailure {
     }
 
     /// Weight of one failure in the failure score. Three failures in a row open the circuit. A busy provider works, so only twelve
-    /// such answers in a row open it. Six calls that were accepted and not dialled open it: perhaps only the surplus calls of a
-    /// busy provider were not dialled.
+    /// such answers in a row open it. Six calls that were accepted and not dialled open it: perhaps only the surplus calls of a busy provider
+    /// were not dialled. While the provider is doubted, accepted calls clear no failures. So the failures of all kinds must also be a share of
+    /// the calls since the doubt began. That is 15 % where three are enough, 30 % where six are, and 60 % where twelve are.
     pub(super) const fn score(self) -> u32 {
         match self {
             Self::AccountProblem | Self::Unreachable | Self::UnclearAnswer => 4,

@@ -1,3 +1,5 @@
+use std::collections::VecDeque;
+
 use super::*;
 use crate::event::NeverDialled;
 use crate::number::PhoneNumber;
@@ -160,6 +162,75 @@ fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
     let closed = probing.after_dial(&call(7), heard(102), at(110)).expect("changes");
     assert!(closed.is_available(at(110)) && !closed.is_doubted() && closed.failure_score == 0);
     assert_eq!(closed.after_dial(&call(7), heard(102), at(111)), None, "later news of the call costs no write");
+}
+
+/// Plays an hour with 50 calls a second, of which the provider does not dial every n-th one. It reports that after two seconds, and that it
+/// dialled a call after ten. Each dialer reads the health every three seconds. Returns the times in milliseconds at which the circuit opened.
+fn openings(undialled_every: u64) -> Vec<u64> {
+    let pace = Pace { interval: SECOND / 50, ..pace(120) };
+    let mut health = ProviderHealth::new(Provider::Vapi);
+    let (mut cached, mut openings) = (health.clone(), Vec::new());
+    let (mut not_dialled, mut watched) = (VecDeque::new(), VecDeque::new());
+    for number in 0..50 * 3_600 {
+        let now = at(0).plus(SECOND / 50 * u32::try_from(number).expect("small"));
+        if number % (50 * 60) == 0 {
+            health = health.book(u64::MAX, &pace, now).map_or(health, |(booked, _)| booked);
+        }
+        if number % (50 * 3) == 0 {
+            cached = health.clone();
+        }
+        if health.is_available(now) {
+            if number % undialled_every == 0 {
+                not_dialled.push_back(now);
+            } else if cached.watches_dials(now) {
+                watched.push_back(now);
+            }
+            health = health.after_dial(&call(number), DialSignal::Works, now).unwrap_or(health);
+        }
+        let was_open = health.is_open();
+        let has_passed = |since: &Timestamp, time: Duration| since.plus(time) <= now;
+        if let Some(dialled_at) = not_dialled.pop_front_if(|at| has_passed(at, SECOND * 2)) {
+            let signal = DialSignal::Undialled { reason: NeverDialled::Unclear, dialled_at };
+            health = health.after_dial(&call(number), signal, now).unwrap_or(health);
+        }
+        if let Some(dialled_at) = watched.pop_front_if(|at| has_passed(at, SECOND * 10)) {
+            health = health.after_dial(&call(number), DialSignal::Heard { dialled_at }, now).unwrap_or(health);
+        }
+        openings.extend((health.is_open() && !was_open).then_some(number * 20));
+    }
+    openings
+}
+
+#[test]
+fn few_calls_among_many_that_are_not_dialled_open_no_circuit() {
+    assert_eq!([100, 3, 1].map(openings), [vec![], vec![2_300], vec![2_100]]);
+}
+
+/// No call was reported as dialled. Or an earlier version has dropped the number of places before the doubt.
+#[test]
+fn provider_that_fails_after_a_long_doubt_is_stopped_at_once() {
+    let health = ProviderHealth::new(Provider::Retell);
+    let doubted = health.after_dial(&call(0), undialled(NeverDialled::Unclear, 0), at(0)).expect("changes");
+    let [(short, _), (long, _)] = [101, 3_000].map(|dials| doubted.book(dials, &pace(3_000), at(0)).expect("free"));
+    let dropped = ProviderHealth { places_booked: 1_000_000, ..doubted };
+    for mut health in [short, long, dropped] {
+        assert!(health.dials_since_doubt(at(3_000)) > 100);
+        for second in 3_000..3_003 {
+            assert!(!health.is_open());
+            let failure = failed(DialFailure::UnclearAnswer);
+            health = health.after_dial(&call(second), failure, at(second)).expect("changes");
+        }
+        assert!(health.is_open(), "three failures in a row");
+    }
+}
+
+#[test]
+fn void_places_are_no_dials_since_a_doubt() {
+    let (health, _) = ProviderHealth::new(Provider::Retell).book(120, &pace(120), at(0)).expect("free");
+    let doubted = health.after_dial(&call(0), undialled(NeverDialled::Unclear, 9), at(10)).expect("changes");
+    assert_eq!([10, 30, 500].map(|second| doubted.dials_since_doubt(at(second))), [0, 20, 110]);
+    let slowed = doubted.after_dial(&call(1), failed(DialFailure::Busy), at(30)).expect("changes");
+    assert_eq!([30, 500].map(|second| slowed.dials_since_doubt(at(second))), [20, 20]);
 }
 
 /// Retell accepts calls of an account without credit, and reports a moment later that it dialled nobody.

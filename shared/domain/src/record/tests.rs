@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
+use crate::announcement::AnnouncementKind;
 use crate::call::{Job, JobState};
 use crate::event::{CallEvent, CallId, Origin};
 use crate::fold::fold;
 use crate::number::PhoneNumber;
-use crate::plan::{Plan, RetryPolicy};
+use crate::plan::{EndReason, Plan, RetryPolicy};
 use crate::provider::ProviderSet;
 
 const LEASE: Duration = Duration::from_secs(300);
@@ -115,6 +116,24 @@ fn lost_row_of_a_call_that_was_never_dialled_is_pending_again() {
     let call = rebuilt(None, &DialRecords::default(), 100).expect("created");
     assert!(call.has_same_state(&pending()), "{call:?}");
     assert_eq!(call.version, 1);
+}
+
+#[test]
+fn lost_row_of_a_call_whose_dials_may_have_expired_ends() {
+    let expired = i64::try_from(DIALS_RETENTION_MIN.as_secs()).expect("a few weeks");
+    let before = rebuilt(None, &DialRecords::default(), expired - 1).expect("created");
+    assert_eq!((before.job.state(), before.stop_reason), (JobState::Pending, None));
+    let ended = rebuilt(None, &DialRecords::default(), expired).expect("created");
+    assert_eq!((&ended.job, ended.stop_reason), (&Job::Failed, Some(StopReason::DialsUnknown)));
+    let exhausted = AnnouncementKind::Exhausted(EndReason::Stopped(StopReason::DialsUnknown));
+    assert!(ended.announcements.iter().any(|announcement| announcement.kind == exhausted), "{ended:?}");
+    assert_eq!(rebuilt(Some(&ended), &DialRecords::default(), expired + 1), None);
+    // A dial that is recorded says more, and so does a row that still has its plan.
+    let recorded = records(&dialled(&pending(), 1));
+    assert_eq!(rebuilt(None, &recorded, expired).expect("created").stop_reason, None);
+    assert_eq!(rebuilt(Some(&pending()), &DialRecords::default(), expired), None);
+    let of_webhooks = rebuilt(Some(&busy(None, "1", 5)), &DialRecords::default(), expired).expect("without a plan");
+    assert_eq!((&of_webhooks.job, of_webhooks.stop_reason), (&Job::Failed, Some(StopReason::DialsUnknown)));
 }
 
 #[test]

@@ -38,6 +38,54 @@ fn ended_call_that_is_called_off_is_not_retried_whatever_arrives_later() {
     assert!(resumed.is_pending());
 }
 
+/// The dialer that holds the claim loses it.
+#[test]
+fn user_cancels_a_claimed_call() {
+    let claimed = claimed(&call_with(RETRY), 10);
+    let canceled = claimed.cancel(&POLICY, at(11)).expect("claimed").call;
+    assert_eq!((canceled.job.as_str(), canceled.settled_at), ("CANCELED", Some(at(11))));
+    assert_eq!(canceled.start_dial("token", "dial", Provider::Retell, &POLICY, at(11)), None);
+}
+
+/// The attempt goes on, and no further one follows. A doubt about it is looked at as early as without the cancellation.
+#[test]
+fn user_cancels_a_call_that_rings() {
+    let rings = dialled(&call_with(RETRY), 10);
+    let canceled = rings.cancel(&POLICY, at(11)).expect("under way").call;
+    assert_eq!((canceled.job.as_str(), canceled.wake_at), ("IN_PROGRESS", rings.wake_at));
+    assert_eq!((types(&canceled), canceled.cancel(&POLICY, at(12))), (types(&rings), None));
+    let missed = folded(&canceled, &reports("1", "1", EventKind::NoAnswer, 40));
+    let last = missed.domain_events_from(1).into_iter().rfind(|event| event.event_type == "call.canceled");
+    let last = last.expect("announced");
+    assert_eq!((missed.job.as_str(), last.reason, last.attempt), ("CANCELED", Some("canceled_by_user"), Some(1)));
+    let confirmed = folded(&canceled, &reports("1", "1", EventKind::UserConfirmed, 40));
+    assert_eq!((confirmed.job.as_str(), confirmed.cancel(&POLICY, at(41))), ("COMPLETED", None));
+}
+
+/// A changed booking is no such cancellation: it may come back, and the provider refuses the number for good.
+#[test]
+fn call_that_a_user_canceled_stays_canceled_when_its_dial_is_refused() {
+    let rings = dialled(&call_with(RETRY), 10);
+    let canceled = rings.cancel(&POLICY, at(11)).expect("under way").call;
+    for refused in [canceled.reject("dial", &POLICY, at(12)), canceled.withdraw("dial", at(60), &POLICY, at(12))] {
+        let refused = refused.expect("not reported").call;
+        assert_eq!((refused.job.as_str(), refused.stop_reason), ("CANCELED", Some(StopReason::CanceledByUser)));
+        assert_eq!(types(&refused), ["call.canceled", "appointment.canceled"]);
+    }
+    let off = rings.call_off(&POLICY, at(11)).expect("under way").call;
+    let refused = off.reject("dial", &POLICY, at(12)).expect("not reported").call;
+    assert_eq!((refused.job.as_str(), refused.stop_reason), ("FAILED", Some(StopReason::RejectedByProvider)));
+}
+
+/// A booking that comes back lifts only what the booking has done.
+#[test]
+fn call_that_was_called_off_while_it_rang_can_be_canceled_by_the_user() {
+    let off = dialled(&call_with(RETRY), 10).call_off(&POLICY, at(11)).expect("under way").call;
+    let canceled = off.cancel(&POLICY, at(12)).expect("called off").call;
+    assert_eq!(canceled.stop_reason, Some(StopReason::CanceledByUser));
+    assert_eq!(canceled.resume(None, &POLICY, at(13)), None);
+}
+
 #[test]
 fn call_that_succeeded_stays_so_when_its_booking_changes() {
     let call = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::UserConfirmed, 20));

@@ -59,6 +59,18 @@ fn pause_of_a_claim_that_was_returned_is_not_known_before() {
     assert_eq!(claim.hold("other", at(500), &POLICY, at(11)), None);
 }
 
+/// The call is canceled during the claim, or after the claim has expired.
+#[test]
+fn claim_of_a_call_that_was_canceled_later_is_known() {
+    let claim = claimed(&call_with(RETRY), 10);
+    let job = |call: &Call, time| call.state_as_of(at(time)).and_then(|past| past.job).map(|job| job.as_str());
+    let canceled = claim.cancel(&POLICY, at(20)).expect("claimed").call;
+    assert_eq!(job(&canceled, 15), Some("CLAIMED"));
+    let expired = folded(&claim, &claim.claim_expired_event(at(400)).expect("the lease has ended"));
+    let canceled = expired.cancel(&POLICY, at(500)).expect("pending").call;
+    assert_eq!([job(&canceled, 15), job(&canceled, 450)], [Some("CLAIMED"), Some("PENDING")]);
+}
+
 #[test]
 fn refusal_of_a_provider_is_not_known_before() {
     let mut call = call_with(RETRY);

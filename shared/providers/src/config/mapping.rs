@@ -9,9 +9,10 @@ use super::scheme::one_of;
 use crate::configured::{Condition, EventMapping, Meaning, Place, Rule, implied_by};
 use crate::scheme::Scheme;
 
-/// Most rules of a mapping, and most conditions of a rule. Every webhook may try all of them.
+/// Most rules of a mapping, and most conditions and required values of a rule. Every webhook may try all of them.
 const RULES_MAX: usize = 100;
 const CONDITIONS_MAX: usize = 8;
+const REQUIRED_MAX: usize = 8;
 /// Most values that `webhook.received` repeats, and the longest name of one.
 const DATA_MAX: usize = 16;
 const DATA_NAME_MAX: usize = 32;
@@ -224,10 +225,11 @@ fn rule(mut fields: Fields<'_>, event_type: Option<&Place>) -> Option<Rule> {
     // A rule without a condition may end the list, for everything that is about no call.
     let is_received = of_others == Some(Meaning::Received);
     let conditions = if is_received && !fields.has("when") { Vec::new() } else { conditions(&mut fields, event_type) };
+    let required = required(&mut fields, event_type);
     if let Some(meaning) = of_others {
         fields.reject("implies", &format!("not beside the event {}", event.as_deref().unwrap_or_default()));
-        fields.reject_unknown("when, event, implies");
-        return Some(Rule { conditions, meaning });
+        fields.reject_unknown(RULE_FIELDS);
+        return Some(Rule { conditions, required, meaning });
     }
     let kind = event.and_then(|text| {
         kind_of(&text).or_else(|| {
@@ -236,9 +238,11 @@ fn rule(mut fields: Fields<'_>, event_type: Option<&Place>) -> Option<Rule> {
         })
     });
     let implies = implies(&mut fields, kind);
-    fields.reject_unknown("when, event, implies");
-    Some(Rule { conditions, meaning: Meaning::OfCall { kind: kind?, implies } })
+    fields.reject_unknown(RULE_FIELDS);
+    Some(Rule { conditions, required, meaning: Meaning::OfCall { kind: kind?, implies } })
 }
+
+const RULE_FIELDS: &str = "when, has, event, implies";
 
 /// Reads the object `when`: the value that `type` or a JSON pointer must have.
 fn conditions(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Condition> {
@@ -255,11 +259,9 @@ fn conditions(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Condit
     };
     let mut conditions = Vec::new();
     for (name, value) in object {
-        let place = if name == "type" { event_type.cloned() } else { Place::new(&name) };
         let at = format!("when.{name:?}");
-        match (place, &value) {
-            (None, _) if name == "type" => fields.problem(&at, "needs events.type, the place of the type"),
-            (None, _) => fields.problem(&at, "neither type nor a JSON pointer such as /data/status"),
+        match (place_of(fields, &at, &name, event_type), &value) {
+            (None, _) => {}
             (Some(_), Value::Null | Value::Array(_) | Value::Object(_)) => {
                 fields.problem(&at, "not a text, a number, true or false");
             }
@@ -269,6 +271,35 @@ fn conditions(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Condit
         }
     }
     conditions
+}
+
+/// Reads the list `has`: the names of places at which the body must have a value.
+fn required(fields: &mut Fields<'_>, event_type: Option<&Place>) -> Vec<Place> {
+    let names = match fields.take("has") {
+        None => return Vec::new(),
+        Some(Value::Array(names)) if (1..=REQUIRED_MAX).contains(&names.len()) => names,
+        Some(_) => {
+            fields.problem("has", &format!("not a list of one to {REQUIRED_MAX} names, such as /data/id"));
+            return Vec::new();
+        }
+    };
+    let mut places = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let name = name.as_str().unwrap_or_default();
+        places.extend(place_of(fields, &format!("has[{index}]"), name, event_type));
+    }
+    places
+}
+
+/// Returns the place that a rule names, as `type` or by a JSON pointer. If there is none, a problem with the field `at` is added.
+fn place_of(fields: &mut Fields<'_>, at: &str, name: &str, event_type: Option<&Place>) -> Option<Place> {
+    let place = if name == "type" { event_type.cloned() } else { Place::new(name) };
+    match place {
+        Some(_) => {}
+        None if name == "type" => fields.problem(at, "needs events.type, the place of the type"),
+        None => fields.problem(at, "neither type nor a JSON pointer such as /data/status"),
+    }
+    place
 }
 
 /// Reads the list `implies`. Without it, an event implies what its word implies for the generic provider.

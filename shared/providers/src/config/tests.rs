@@ -588,8 +588,8 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
             "keys": ["v1,whsec_SECRET"], "dial": {"api_key": "SECRET"}, "reports_outcome": "SECRET",
             "signature": {"scheme": "standard_webhooks", "header": "SECRET"},
             "events": {"event_id": ["/id", "SECRET"], "type": "$.SECRET", "time": 7,
-                       "rules": [{"when": {}, "event": "SECRET"}, {"event": "completed", "implies": ["completed", "SECRET"]}, 7,
-                                 {"when": {"type": "SECRET", "status": 1, "/a": null}, "event": "busy", "then": 1}]}
+                       "rules": [{"when": {}, "event": "SECRET"}, {"event": "completed", "has": [], "implies": ["completed", "SECRET"]}, 7,
+                                 {"when": {"type": "SECRET", "status": 1, "/a": null}, "has": ["type", "SECRET", 7], "event": "busy", "then": 1}]}
         },
         "x-b": {
             "keys": ["k"], "window_seconds": 300,
@@ -601,7 +601,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
             "keys": ["k"],
             "signature": {"scheme": "hmac", "header": "h", "id_header": "i", "timestamp_header": "t", "timestamp_field": "t",
                           "signature_field": "v=1", "separator": "comma", "signed": "{id}{timestamp}.{body}"},
-            "events": {"rules": [{"when": {"/a": 1}, "event": "completed"}]}
+            "events": {"rules": [{"when": {"/a": 1}, "has": ["type", "/b"], "event": "completed"}]}
         },
         "x-d": {
             "keys": ["k"], "signature": {"scheme": "standard_webhooks"},
@@ -631,12 +631,15 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-a.events.rules[0].when: not an object with one to 8 conditions
     x-a.events.rules[0].event: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled, received, booked, booking_canceled
     x-a.events.rules[1].when: missing: the values that make the rule apply
+    x-a.events.rules[1].has: not a list of one to 8 names, such as /data/id
     x-a.events.rules[1].implies[0]: the event itself
     x-a.events.rules[1].implies[1]: none of initiated, ringing, in_progress, voicemail_detected, user_declined, user_confirmed, no_answer, canceled, busy, failed, completed, retry_scheduled
     x-a.events.rules[2]: not an object
     x-a.events.rules[3].when."/a": not a text, a number, true or false
     x-a.events.rules[3].when."status": neither type nor a JSON pointer such as /data/status
-    x-a.events.rules[3]."then": unknown field: known are when, event, implies
+    x-a.events.rules[3].has[1]: neither type nor a JSON pointer such as /data/status
+    x-a.events.rules[3].has[2]: neither type nor a JSON pointer such as /data/status
+    x-a.events.rules[3]."then": unknown field: known are when, has, event, implies
     x-a.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-a.reports_outcome: neither true nor false
     x-a.keys[0]: starts with v1, which is no part of the key: leave it out, so that the key starts with whsec_
@@ -653,6 +656,7 @@ fn every_problem_of_a_configured_provider_is_named_by_its_path() {
     x-c.signature.timestamp_field: not beside timestamp_header
     x-c.signature.signature_field: not the name of a field, such as v1
     x-c.signature.signed: it needs a text, such as a dot, between {id} and the next placeholder
+    x-c.events.rules[0].has[0]: needs events.type, the place of the type
     x-c.events.call_id: missing: an event of a call needs call_id, appointment_id or switchhook_call_id
     x-d.events.data."SE CRET": not a name of at most 32 letters, digits and underscores
     x-d.events.data.c: not a JSON pointer such as /data/id

@@ -4,7 +4,6 @@ use serde_json::Value;
 use switchhook_domain::{BookingRule, EventKind, Scalar, Timestamp};
 
 use crate::json;
-use crate::reading::ReadNotes;
 use crate::times::parse_rfc2822;
 
 /// Smallest number that is read as milliseconds. As milliseconds it is in the year 1973, as seconds in the year 5138.
@@ -41,15 +40,16 @@ pub(crate) struct EventMapping {
     pub(crate) booking_rule: Option<BookingRule>,
     /// Values that `webhook.received` repeats, by their names there.
     pub(crate) data: Vec<(String, Place)>,
-    /// The first rule whose conditions hold decides, unless it is about a call and the body names none.
+    /// The first rule that applies decides.
     pub(crate) rules: Vec<Rule>,
 }
 
-/// Meaning of the events that fulfil all conditions.
+/// Meaning of the events that fulfil all conditions, and have a value at all required places.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
-    /// Empty if the rule holds for every event.
     pub(crate) conditions: Vec<Condition>,
+    /// Places at which the body must have what [`Place::text`] accepts.
+    pub(crate) required: Vec<Place>,
     pub(crate) meaning: Meaning,
 }
 
@@ -140,20 +140,17 @@ impl Place {
 }
 
 impl EventMapping {
-    /// Returns the first rule whose conditions hold. If the body names no call, a rule about a call counts only if no other rule holds. If one
-    /// does, this is noted: the provider may have renamed the field of the call's id. So a rule that books a call is passed over, and nobody is
-    /// called because of a webhook about another call.
-    pub(crate) fn rule(&self, body: &Value, names_call: bool, notes: &mut ReadNotes) -> Option<&Rule> {
-        let mut fulfilled =
-            self.rules.iter().filter(|rule| rule.conditions.iter().all(|condition| condition.holds(body)));
-        let first = fulfilled.next()?;
-        let is_of_call = |rule: &Rule| matches!(rule.meaning, Meaning::OfCall { .. });
-        if names_call || !is_of_call(first) {
-            return Some(first);
-        }
-        let other = fulfilled.find(|rule| !is_of_call(rule) && rule.meaning != Meaning::Booked);
-        notes.no_call_id = other.is_some();
-        other.or(Some(first))
+    /// Returns the first rule that applies. **It decides even if it is about a call and the body names none.** Such a webhook is quarantined: the
+    /// provider may have renamed the field of the call's id, and what another rule read would never change.
+    pub(crate) fn rule(&self, body: &Value) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.applies_to(body))
+    }
+}
+
+impl Rule {
+    fn applies_to(&self, body: &Value) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(body))
+            && self.required.iter().all(|place| place.text(body).is_some())
     }
 }
 

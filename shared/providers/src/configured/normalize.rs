@@ -54,7 +54,7 @@ pub(crate) fn read(
     correlation.attempt =
         correlation.attempt.or_else(|| attempt_number().map(|number| AttemptKey::new(number.to_string())));
 
-    let Some(rule) = mapping.rule(&body, correlation.call_id.is_some(), notes) else {
+    let Some(rule) = mapping.rule(&body) else {
         // A webhook that names no call keeps the key of its entity. So it is erased with the entity.
         let entity_key = || text(&mapping.entity_id).map(|id| normalized::entity_key(provider, &id));
         let (event_type, call_id) = (ids::event_type(&event_type), correlation.call_id.or_else(entity_key));

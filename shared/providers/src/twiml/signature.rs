@@ -64,7 +64,7 @@ pub(crate) fn verify_joined(
     let public_url = public_url.ok_or(VerifyError::MissingPublicUrl)?;
     let body_hashes = body_hashes(webhook.query);
     let texts = match body_hashes.as_slice() {
-        [] if form::has_too_many_parameters(webhook.body) => return Err(VerifyError::TooManyParameters),
+        [] if form::is_too_large(webhook.body) => return Err(VerifyError::FormTooLarge),
         [] => joined(webhook.body),
         [_] => vec![String::new()],
         // With two hashes, it would be unclear which one the body must match.

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use switchhook_domain::{BookingReport, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    ProvidersFile, ReadNotes, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig,
-    read_as_configured, replaced_booking, sign_as_configured, verify,
+    ProvidersFile, Reading, UnverifiedWebhook, VerifiedWebhook, VerifyError, WebhookConfig, read_as_configured,
+    replaced_booking, sign_as_configured, verify,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_767_225_660_000);
@@ -45,13 +45,9 @@ fn verified_at(
 
 /// Reads a body as the provider would have signed it.
 fn read(provider: Provider, config: &WebhookConfig, body: &[u8]) -> Reading {
-    read_with_notes(provider, config, body).0
-}
-
-fn read_with_notes(provider: Provider, config: &WebhookConfig, body: &[u8]) -> (Reading, ReadNotes) {
     let signed = sign_as_configured(provider, config, "https://example.com", body, NOW).unwrap();
     let webhook = verified_at(provider, config, &headers(&signed.headers), body, NOW).unwrap();
-    read_as_configured(config, &webhook, NOW)
+    read_as_configured(config, &webhook, NOW).0
 }
 
 fn shown(reading: &Reading) -> String {
@@ -133,6 +129,7 @@ fn examples_read_their_payloads() {
     github/declined: x-github:I_2:labeled:declined:2026-01-01T00%3A01%3A00Z of appointment:I_2, attempt -: user_declined 2026-01-01T00:01:00.000Z
     github/labeled: x-github:I_1:labeled:confirmed:2026-01-01T00%3A01%3A00Z of appointment:I_1, attempt -: user_confirmed 2026-01-01T00:01:00.000Z
     github/ping: x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3 of entity:event:x-github:sha256-d1f77fcd5bbf47d39203d344ac8e68b2e2973f65a4c741b558e80d6330a6e5b3: received webhook - {"repository":"example/appointments"}
+    github/pull_request: x-github:sha256-696beb2d16879abf6a88afae0ba0d906d97771dd8b900deecf55bbf91c2b9dfe of entity:event:x-github:sha256-696beb2d16879abf6a88afae0ba0d906d97771dd8b900deecf55bbf91c2b9dfe: received webhook - {"action":"labeled","repository":"example/appointments"}
     github/push: x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9 of entity:event:x-github:sha256-b29e7efef7fffe7acd74bfc7f51688b9b4b08a400aa8793b4ce17db407ad63b9: received webhook - {"repository":"example/appointments"}
     openai/incoming: x-openai:msg_22536980f89c1e5d393763b179d3dba095fcc5fa69f73d4277cb0670b4b9e7c1 of entity:x-openai:rtc_1: received realtime.call.incoming 2026-01-01T00:01:00.000Z {"call_id":"rtc_1"}
     openai/live: x-openai:msg_d14ca0107440d178103126bbf7d4ee39da6972b6e12490193ab178042adf5867 of entity:event:x-openai:msg_d14ca0107440d178103126bbf7d4ee39da6972b6e12490193ab178042adf5867: received live.transport.incoming 2026-01-01T00:01:00.000Z {"session_id":"live_1"}
@@ -454,7 +451,7 @@ mod random {
                 "keys": ["key"], "signature": {"scheme": "hmac", "header": "x-sig"},
                 "events": {"event_id": ["/id", "/kind"], "type": "/kind", "call_id": "/id", "time": "/at", "sequence": "/at",
                            "attempt": "/at", "rules": [{"when": {"/kind/0": "end"}, "event": "completed"},
-                                                       {"when": {"type": "end"}, "event": "busy"}]},
+                                                       {"when": {"type": "end"}, "has": ["/id"], "event": "busy"}]},
             });
             let file = crate::providers_file(&json!({"x-a": entry}).to_string()).unwrap();
             let config = file.webhook_keys().config(a()).unwrap();
@@ -468,10 +465,9 @@ mod random {
 
 /// A provider that renames the field of the call's id would go unnoticed otherwise. And nobody is called because of a webhook about a call.
 #[test]
-fn webhook_about_a_call_that_another_rule_takes_is_noted_and_books_nothing() {
+fn first_rule_that_applies_decides_also_if_the_webhook_names_no_call() {
     let rule = |event: &str| json!({"when": {"type": "end"}, "event": event});
-    let rules = [rule("completed"), rule("booked"), json!({"event": "received"})];
-    let read = |rules: &[Value], body: &Value| {
+    let shown_by = |rules: &[Value], body: &Value| {
         let entry = json!({
             "keys": ["a key of the tests, as long as it must be"],
             "signature": {"scheme": "hmac", "header": "x-sig"},
@@ -481,25 +477,40 @@ fn webhook_about_a_call_that_another_rule_takes_is_noted_and_books_nothing() {
                 "booked_call": {"providers": ["retell"], "from": "+14155550100", "before_minutes": 60},
             },
         });
-        let (reading, notes) = read_with_notes(a(), &config_of(&entry), body.to_string().as_bytes());
-        (shown(&reading), notes.no_call_id)
+        shown(&read(a(), &config_of(&entry), body.to_string().as_bytes()))
     };
     let body = json!({
         "id": "e1", "kind": "end", "booking": "b1", "phone": "+14155550123", "at": "2026-01-01T00:00:00Z",
         "start": "2026-01-05T15:00:00Z",
     });
-    let (event, is_noted) = read(&rules, &body);
-    assert!(is_noted && event.contains("received end") && !event.contains("booked"), "{event}");
-    let mut with_call = body.clone();
-    with_call["call"] = json!("c1");
-    let (event, is_noted) = read(&rules, &with_call);
-    assert!(!is_noted && event.contains("completed"), "{event}");
-    // No other rule is left.
-    let (event, is_noted) = read(&[rule("completed"), rule("booked")], &body);
-    assert!(!is_noted && event.contains("names no call"), "{event}");
-    // Without the rule about a call, the webhook is a booking.
-    let (event, is_noted) = read(&[rule("booked")], &body);
-    assert!(!is_noted && event.contains("booked 2026-01-05"), "{event}");
+    let with_call = |call: &Value| {
+        let mut body = body.clone();
+        body["call"] = call.clone();
+        body
+    };
+    let later_rules = [rule("booked"), json!({"event": "received"})];
+    let rules = [&[rule("completed")][..], &later_rules].concat();
+    assert_eq!(shown_by(&rules, &body), "quarantined: the event names no call");
+    let event = shown_by(&rules, &with_call(&json!("c1")));
+    assert!(event.contains("of x-a:c1, attempt x-a:c1: implied ringing"), "{event}");
+
+    // The rule applies only to webhooks that have an id of a call.
+    let mut of_call = rule("completed");
+    of_call["has"] = json!(["type", "/call"]);
+    let rules = [&[of_call][..], &later_rules].concat();
+    let without_id = [json!(null), json!(" "), json!(true), json!(7.5), json!(["c1"])].map(|call| with_call(&call));
+    for body in [&[body.clone()][..], &without_id].concat() {
+        let event = shown_by(&rules, &body);
+        assert!(event.contains("booked 2026-01-05"), "{body}: {event}");
+    }
+    for call in [json!("c1"), json!(7)] {
+        let event = shown_by(&rules, &with_call(&call));
+        assert!(event.contains("completed"), "{call}: {event}");
+    }
+    let booked = json!({"when": {"type": "booked"}, "event": "booked"});
+    let received = |place: &str| shown_by(&[json!({"has": [place], "event": "received"}), booked.clone()], &body);
+    assert!(received("/booking").contains("received end"), "{}", received("/booking"));
+    assert_eq!(received("/call"), "recorded end of entity:x-a:b1");
 }
 
 /// Everything that a webhook's sender writes is bounded in the event, because the event must fit into a message.

@@ -21,6 +21,19 @@ fn twilio_signs_path_and_query() {
 }
 
 #[test]
+fn form_that_no_provider_sends_is_refused_before_its_signature() {
+    for provider in [Provider::Twilio, Provider::Plivo, Provider::SignalWire] {
+        let of_bytes =
+            |bytes: usize| Request::signed(provider, format!("a={}", "b".repeat(bytes - 2)).as_bytes()).error();
+        assert_eq!(of_bytes(256 * 1_024), None, "{provider}");
+        assert_eq!(of_bytes(256 * 1_024 + 1), Some(VerifyError::FormTooLarge), "{provider}");
+        let of_parameters = |count: usize| Request::signed(provider, vec!["a=1"; count].join("&").as_bytes()).error();
+        assert_eq!(of_parameters(1_024), None, "{provider}");
+        assert_eq!(of_parameters(1_025), Some(VerifyError::FormTooLarge), "{provider}");
+    }
+}
+
+#[test]
 fn twilio_port_may_be_left_out_or_put_in() {
     let key = Key::new("key").unwrap();
     for (public_url, signed_url) in [

@@ -50,8 +50,8 @@ pub(super) fn verify(
         return Err(VerifyError::MalformedSignature);
     }
     let public_url = public_url.ok_or(VerifyError::MissingPublicUrl)?;
-    if form::has_too_many_parameters(webhook.body) {
-        return Err(VerifyError::TooManyParameters);
+    if form::is_too_large(webhook.body) {
+        return Err(VerifyError::FormTooLarge);
     }
     let url = format!("{public_url}{}", webhook.path);
     let texts = signed_texts(&url, webhook.query, webhook.body, nonce);

@@ -40,11 +40,11 @@ pub(super) fn verify(
     let signature = signature.ok_or(VerifyError::MalformedSignature)?;
     let matching_key = |parts: &[&[u8]]| matching_key::<HmacSha1>(keys, parts, &signature);
     if !is_hex {
-        // Such a body is read as JSON, and this scheme covers it only as a form.
-        if is_swml(webhook.body) && !twiml::is_json(webhook.query) {
-            return Err(VerifyError::MalformedSignature);
-        }
-        return twiml::verify_joined(public_url, webhook, signed_forms, matching_key);
+        let key_index = twiml::verify_joined(public_url, webhook, signed_forms, matching_key)?;
+        // Such a body is read as JSON, and this scheme covers it only as a form. It is parsed last: parsed JSON takes many times its bytes,
+        // so a sender without a key could use up the memory.
+        let is_covered = twiml::is_json(webhook.query) || !is_swml(webhook.body);
+        return if is_covered { Ok(key_index) } else { Err(VerifyError::MalformedSignature) };
     }
     // Both schemes sign one text. So a form whose values were joined before must not pass as a body, and JSON of cXML has its own hash.
     if !webhook.body.starts_with(b"{") || twiml::is_json(webhook.query) {
