@@ -10,13 +10,20 @@
 //! system's. A stack that goes on from the end of a demo has a clock that runs behind. A clock can also stand still, to look at a stack as
 //! it was.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_smithy_async::time::TimeSource;
+use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 
 use crate::sync::Signal;
+
+tokio::task_local! {
+    /// Milliseconds that the clock of the running function is ahead of the services' clock.
+    static SKEW_MS: i64;
+}
 
 /// A clock.
 #[derive(Debug, Clone, Copy)]
@@ -135,6 +142,29 @@ impl TimeSource for Clock {
     }
 }
 
+/// Clock of the machine that a function runs on. It is the services' clock, unless the function runs [with a skew](with_skew).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FunctionClock(pub(crate) Clock);
+
+impl TimeSource for FunctionClock {
+    fn now(&self) -> SystemTime {
+        let (now, skew) = (self.0.now(), skew_ms());
+        let offset = Duration::from_millis(skew.unsigned_abs());
+        if skew < 0 { now - offset } else { now + offset }
+    }
+}
+
+/// Runs a function on a machine whose clock is this many milliseconds ahead of the services' clock. Negative if it is behind. A task that
+/// the function spawns has the services' clock.
+pub fn with_skew<F: Future>(skew_ms: i64, function: F) -> TaskLocalFuture<i64, F> {
+    SKEW_MS.scope(skew_ms, function)
+}
+
+/// Milliseconds that the clock of the running function is ahead of the services' clock.
+pub(crate) fn skew_ms() -> i64 {
+    SKEW_MS.try_with(|skew| *skew).unwrap_or_default()
+}
+
 /// Seeds the random numbers of the SDK clients, so that the same seed gives the same run. Call this on the thread that
 /// runs the simulation, before the clients are built.
 ///
@@ -188,6 +218,15 @@ mod tests {
         clock.skip(Duration::from_secs(1_801));
         tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
         assert_eq!(clock.offset_ms(), (60 + 3_601) * 1_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_the_function_has_a_skewed_clock() {
+        let clock = Clock::starting_at(UNIX_EPOCH + Duration::from_secs(1_000));
+        let both = || (millis_since_epoch(FunctionClock(clock).now()), clock.now_ms());
+        assert_eq!(both(), (1_000_000, 1_000_000));
+        assert_eq!(with_skew(2_000, async { both() }).await, (1_002_000, 1_000_000));
+        assert_eq!(with_skew(-2_000, async { both() }).await, (998_000, 1_000_000));
     }
 
     #[test]

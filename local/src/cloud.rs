@@ -41,7 +41,7 @@ use switchhook_scheduler::Scheduler;
 use tokio::task::JoinError;
 
 use crate::bus::Bus;
-use crate::clock::Clock;
+use crate::clock::{Clock, skew_ms, with_skew};
 use crate::connector::FakeProviderConnector;
 use crate::error::LocalError;
 use crate::fake::{self, DeliveryFaults, FakeProvider, account_url};
@@ -320,15 +320,15 @@ impl Cloud {
             };
             let stack = self.0.clone();
             let started_ms = self.clock().now_ms();
-            let handled = tokio::spawn(async move {
+            let function = async move {
                 let request = request_from_event(event);
                 match route {
                     Route::Ingress => stack.ingress.handle(request).await,
                     Route::Scheduler => stack.scheduler.handle(request).await,
                     Route::Api => stack.api.handle(request).await,
                 }
-            });
-            let handled = handled.await;
+            };
+            let handled = tokio::spawn(with_skew(skew_ms(), function)).await;
             let (now_ms, failed) = (self.clock().now_ms(), handled.is_err());
             let answer = match handled {
                 Ok(response) => response.map(|body| Bytes::from(body.to_vec())),
@@ -453,7 +453,7 @@ impl Cloud {
         function: &str,
         handle: impl FnOnce(u64) -> F + Send,
     ) -> RunResult<T> {
-        let run = tokio::spawn(handle(self.0.runs.fetch_add(1, Ordering::Relaxed)));
+        let run = tokio::spawn(with_skew(skew_ms(), handle(self.0.runs.fetch_add(1, Ordering::Relaxed))));
         let started_ms = self.clock().now_ms();
         self.0.metrics.record_scheduled_event(function, started_ms);
         let done = run.await;

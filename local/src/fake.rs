@@ -76,6 +76,7 @@ impl FakeProvider {
             modes: BTreeMap::new(),
             capacities: BTreeMap::new(),
             answer_times: BTreeMap::new(),
+            clocks_ahead_ms: BTreeMap::new(),
             blocked_numbers: BTreeSet::new(),
             crash: None,
             calls: BTreeMap::new(),
@@ -141,6 +142,12 @@ impl FakeProvider {
     /// Sets the time that a provider takes for each answer. Only the functions of the local cloud wait for it.
     pub fn set_answer_time(&self, provider: Provider, time: Duration) {
         lock(&self.state).answer_times.insert(provider, time);
+    }
+
+    /// Sets the clock of a provider this many milliseconds ahead of the local cloud's clock, or behind it. Every time that the provider tells
+    /// is by its own clock. Set it before the first call.
+    pub fn set_clock_ahead(&self, provider: Provider, ahead_ms: i64) {
+        lock(&self.state).clocks_ahead_ms.insert(provider, ahead_ms);
     }
 
     /// Returns the time that a provider takes for its answer to a request with this path and [login](Self::login_header). `None` if it
@@ -255,7 +262,10 @@ impl FakeProvider {
         }
         let answer = match order {
             Some(order) => state.dial(order, now),
-            None => state.answer(&request, now),
+            None => {
+                let now = state.time_of(provider, now);
+                state.answer(&request, now)
+            }
         };
         let is_saved = state.save(self.journal.as_ref());
         drop(state);
@@ -277,6 +287,7 @@ impl FakeProvider {
         };
         let now = self.now_ms();
         let mut state = lock(&self.state);
+        let now = state.time_of(provider, now);
         let (id, call) = state.begin(order, Direction::Inbound, (behaviour, false), now);
         state.keep_call(&id, &call, None, None);
         state.calls.insert(id.clone(), call);

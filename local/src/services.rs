@@ -17,7 +17,7 @@ use switchhook_domain::ProviderSet;
 use switchhook_providers::{ProvidersFile, SecretHalf, WebhookConfig};
 
 use crate::bus::Bus;
-use crate::clock::Clock;
+use crate::clock::{Clock, FunctionClock};
 use crate::connector::Connector;
 use crate::database::{Database, Disk};
 use crate::dynamodb::DynamoDb;
@@ -123,9 +123,9 @@ impl Services {
         self.clock
     }
 
-    /// Time source for the handlers.
+    /// Time source for the handlers. It may be [skewed](crate::clock::with_skew).
     pub fn time_source(&self) -> SharedTimeSource {
-        SharedTimeSource::new(self.clock)
+        SharedTimeSource::new(FunctionClock(self.clock))
     }
 
     pub fn dynamodb(&self) -> &DynamoDb {

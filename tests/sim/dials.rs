@@ -8,8 +8,9 @@ use std::time::Duration;
 use switchhook_domain::{Call, CallId, Provider};
 use switchhook_local::fake::{ApiRecord, Behaviour, Dial, RequestResult};
 
+use crate::calls::Millis;
 use crate::law::Law;
-use crate::plan::Reach;
+use crate::plan::{CLOCK_SKEW_MS_MAX, FaultKind, Reach};
 use crate::requests::{Block, CallRequest, proves_no_absence};
 use crate::run::TICK;
 use crate::sim::{RequestedCall, Sim};
@@ -50,11 +51,12 @@ impl Sim {
             self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones rang twice"));
         }
         let dials = self.world.cloud.fake().dials();
+        let skew_ms = if self.plan.has_fault(FaultKind::ClockSkew) { CLOCK_SKEW_MS_MAX } else { 0 };
         let requested = self.requested.borrow();
         for (request, requested) in self.plan.call_requests.iter().zip(requested.iter()) {
             let is_of_call = |dial: &&Dial| dial.call_id == requested.call_id && !self.is_unknowable(dial);
             let dials: Vec<&Dial> = dials.iter().filter(is_of_call).collect();
-            if let Some((law, what)) = broken_law(request, requested, &dials) {
+            if let Some((law, what)) = broken_law(request, requested, &dials, skew_ms) {
                 self.state().report_violation(law, format!("{} {request:?}: {what}", requested.call_id));
             }
         }
@@ -86,7 +88,7 @@ impl Sim {
     /// Checks for how long dials are in doubt. It is called every second. Time with faults of the provider, the
     /// functions or AWS does not count.
     pub(crate) fn check_doubts(&self) {
-        let is_disturbed = self.state().has_fault(|kind| kind.reach() != Reach::Webhooks);
+        let is_disturbed = self.state().has_fault(|kind| matches!(kind.reach(), Reach::Functions | Reach::Provider));
         let observed = &mut *self.observed.borrow_mut();
         let in_doubt: BTreeMap<(CallId, String), Duration> = observed.calls.values().flat_map(doubts_of).collect();
         observed.doubts.retain(|doubt, _| in_doubt.contains_key(doubt));
@@ -101,8 +103,13 @@ impl Sim {
     }
 }
 
-/// The law that the dials of one call break.
-fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial]) -> Option<(Law, String)> {
+/// The law that the dials of one call break, if the clock of the dialer was wrong by `skew_ms` at most.
+fn broken_law(
+    request: &CallRequest,
+    requested: &RequestedCall,
+    dials: &[&Dial],
+    skew_ms: Millis,
+) -> Option<(Law, String)> {
     for (place, dial) in dials.iter().enumerate() {
         let checked_ms = dial.started_ms - CHECK_TO_DIAL_MS;
         // A number that was on the list before its call was created is never dialled.
@@ -111,7 +118,7 @@ fn broken_law(request: &CallRequest, requested: &RequestedCall, dials: &[&Dial])
             return Some((Law::NoBlockedNumber, format!("dialled after its number was blocked: {dial:?}")));
         }
         let is_closed = |at| request.window.as_ref().is_some_and(|window| window.closed.contains(&at));
-        if is_closed(dial.started_ms) && is_closed(checked_ms) {
+        if [checked_ms - skew_ms, dial.started_ms, dial.started_ms + skew_ms].into_iter().all(is_closed) {
             return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
         }
         // The answer to the dial was lost. The list of a provider that proves no absence may name several calls, and each may be the dialled one.

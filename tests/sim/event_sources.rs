@@ -257,13 +257,18 @@ impl Sim {
                 continue;
             }
             if self.hit(FaultKind::DuplicateSchedule) {
-                drop(tokio::join!(cloud.schedule(), cloud.schedule(), cloud.reconcile(), cloud.reconcile()));
+                drop(tokio::join!(
+                    self.on_machine(cloud.schedule()),
+                    self.on_machine(cloud.schedule()),
+                    self.on_machine(cloud.reconcile()),
+                    self.on_machine(cloud.reconcile()),
+                ));
                 continue;
             }
-            drop(cloud.schedule().await);
-            drop(cloud.reconcile().await);
+            drop(self.on_machine(cloud.schedule()).await);
+            drop(self.on_machine(cloud.reconcile()).await);
             if ticks % 30 == 0 {
-                drop(cloud.check_drift().await);
+                drop(self.on_machine(cloud.check_drift()).await);
             }
         }
     }

@@ -1,13 +1,20 @@
 //! Plan of a run: calls and faults, all drawn from one seed. A plan is plain data, so a failing plan can be shrunk by
 //! leaving out parts.
 
-use fastrand::Rng;
+use std::collections::BTreeMap;
 
-use crate::calls::ExternalCall;
+use fastrand::Rng;
+use switchhook_domain::Provider;
+
+use crate::calls::{ExternalCall, Millis};
 use crate::requests::{CallRequest, OTHER_PROVIDERS};
 
 /// Seconds from the start of a run after which no fault is injected.
 pub(crate) const FAULTS_END: u64 = 50 * 60;
+/// Largest difference between the clock of a function and the true time. AWS keeps the clocks of its machines much closer.
+pub(crate) const CLOCK_SKEW_MS_MAX: i64 = 2_000;
+/// Largest difference between the clock of a provider and the true time.
+const PROVIDER_CLOCK_SKEW_MS_MAX: i64 = 30_000;
 /// Length of a cycle of seeds. In each cycle, every kind of fault is the only one in one seed, and one seed has no
 /// fault.
 const CYCLE: u64 = 100;
@@ -24,6 +31,8 @@ pub(crate) enum FaultKind {
     TwoEndings,
     /// Providers sign with the old key in the first half of the time with faults, and with the new key afterwards.
     KeyRotation,
+    /// The machine of each invocation has a clock of its own, some seconds ahead or behind, and so has each provider, for the whole run.
+    ClockSkew,
     // Requests of a function to a service
     Throttled,
     Conflict,
@@ -79,7 +88,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 35] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 36] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -115,6 +124,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 35] = [
     (FaultKind::LaggingIndex, 50),
     (FaultKind::UnreadableCalls, 100),
     (FaultKind::DeadLetters, 100),
+    (FaultKind::ClockSkew, 100),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -122,6 +132,8 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 35] = [
 pub(crate) enum Reach {
     /// Only webhooks on their way.
     Webhooks,
+    /// Only the clocks.
+    Clocks,
     /// The functions, or what AWS runs around them.
     Functions,
     /// The provider that places calls for Switchhook.
@@ -137,6 +149,7 @@ impl FaultKind {
             | Self::LostWebhook
             | Self::TwoEndings
             | Self::KeyRotation => Reach::Webhooks,
+            Self::ClockSkew => Reach::Clocks,
             Self::Throttled
             | Self::Conflict
             | Self::ServerError
@@ -221,6 +234,16 @@ impl Plan {
     /// True if the plan has a fault of this kind at some time.
     pub(crate) fn has_fault(&self, kind: FaultKind) -> bool {
         self.faults.iter().any(|fault| fault.kind == kind)
+    }
+
+    /// Milliseconds that the clock of each provider is ahead of the true time.
+    pub(crate) fn provider_clocks(&self) -> BTreeMap<Provider, Millis> {
+        if !self.has_fault(FaultKind::ClockSkew) {
+            return BTreeMap::new();
+        }
+        let mut rng = Rng::with_seed(self.seed);
+        let mut draw = || rng.i64(-PROVIDER_CLOCK_SKEW_MS_MAX..=PROVIDER_CLOCK_SKEW_MS_MAX);
+        Provider::ALL.into_iter().map(|provider| (provider, draw())).collect()
     }
 
     /// A plan with the calls of this seed, and with these kinds of fault all the time.

@@ -24,7 +24,8 @@ impl Sim {
     /// Delivers a webhook at its time. Faults may lose, delay, reorder or repeat it.
     pub(crate) async fn deliver(self: Rc<Self>, call: usize, index: usize) {
         let webhook = &self.plan.external_calls[call].webhooks[index];
-        self.sleep_to(webhook.at).await;
+        // The times in the webhooks are by the provider's clock.
+        self.sleep_to(webhook.at - self.clock_ahead_ms(self.plan.external_calls[call].provider.parse().unwrap())).await;
         if webhook.is_contradiction && !self.hit(FaultKind::TwoEndings) || !self.arrives().await {
             return;
         }
@@ -62,8 +63,8 @@ impl Sim {
         let webhook = &call.webhooks[webhook_index];
         let provider: Provider = call.provider.parse().unwrap();
         for pause_s in [5, 10, 20, 40, 80, 160, 300, 300] {
-            let request = self.world.signed(provider, self.key(), &webhook.query, &webhook.body, self.world.now());
-            let (code, answer) = self.world.send(request).await;
+            let request = self.signed(provider, self.key(), &webhook.query, &webhook.body);
+            let (code, answer) = self.send(request).await;
             let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
             self.trace(&format!("{} of {} is answered {code} {status} {event_id}", webhook.name, call.call_id));
             match code.as_u16() {
@@ -134,7 +135,7 @@ impl Sim {
     async fn block(&self, index: usize) {
         let path = format!("/do-not-call?number={}", self.plan.call_requests[index].to.replace('+', "%2B"));
         loop {
-            let (code, _) = self.world.send(Request::put(&path).body(Bytes::new()).unwrap()).await;
+            let (code, _) = self.send(Request::put(&path).body(Bytes::new()).unwrap()).await;
             self.trace(&format!("PUT {path} is answered {code}"));
             if code.is_success() {
                 break;
@@ -150,7 +151,7 @@ impl Sim {
             let http = Request::post(path).header("content-type", "application/json");
             let http = http.header("idempotency-key", &request.key);
             let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-            let (code, answer) = self.world.send(http.body(body).unwrap()).await;
+            let (code, answer) = self.send(http.body(body).unwrap()).await;
             self.trace(&format!("POST {path} of {} is answered {code}", request.key));
             if !code.is_server_error() {
                 return (code.as_u16(), answer);
@@ -172,8 +173,8 @@ impl Sim {
                 let copies = if sim.hit(FaultKind::DuplicateWebhook) { 2 } else { 1 };
                 for _ in 0..copies {
                     let (provider, query) = (delivery.provider(), delivery.query());
-                    let request = sim.world.signed(provider, sim.key(), query, body.as_bytes(), sim.world.now());
-                    let (code, answer) = sim.world.send(request).await;
+                    let request = sim.signed(provider, sim.key(), query, body.as_bytes());
+                    let (code, answer) = sim.send(request).await;
                     let (event_id, status) = (text(&answer["event_id"]), text(&answer["status"]));
                     sim.trace(&format!("a placed call's webhook is answered {code} {status} {event_id}"));
                     if code.is_success() {

@@ -6,11 +6,13 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, UNIX_EPOCH};
 
+use bytes::Bytes;
 use fastrand::Rng;
+use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_aws::random::RandomIds;
-use switchhook_domain::{Policy, Provider, ProviderSet};
-use switchhook_local::clock::Clock;
+use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
+use switchhook_local::clock::{Clock, with_skew};
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
@@ -20,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::calls::{Millis, START};
 use crate::mutation::Mutation;
 use crate::observed::Observed;
-use crate::plan::{FaultKind, Plan};
+use crate::plan::{CLOCK_SKEW_MS_MAX, FaultKind, Plan};
 use crate::state::{RunResult, State};
 
 /// Longer than a dial may be in doubt.
@@ -62,6 +64,8 @@ pub(crate) struct Sim {
     pub(crate) world: World,
     pub(crate) plan: Plan,
     pub(crate) state: Arc<Mutex<State>>,
+    /// Milliseconds that the clock of each provider is ahead of the true time.
+    provider_clocks: BTreeMap<Provider, Millis>,
     pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
     pub(crate) requested: RefCell<Vec<RequestedCall>>,
     pub(crate) observed: RefCell<Observed>,
@@ -90,6 +94,10 @@ impl Sim {
         if plan.has_fault(FaultKind::LaggingIndex) {
             world.cloud.services().dynamodb().let_indexes_lag(INBOX_TABLE, CALLS_TABLE).unwrap();
         }
+        let provider_clocks = plan.provider_clocks();
+        for (provider, ahead_ms) in &provider_clocks {
+            world.cloud.fake().set_clock_ahead(*provider, *ahead_ms);
+        }
         let state = Arc::new(Mutex::new(State {
             clock: world.cloud.clock(),
             rng: Rng::with_seed(plan.seed),
@@ -105,6 +113,7 @@ impl Sim {
             world,
             plan,
             state,
+            provider_clocks,
             acknowledged: RefCell::default(),
             requested,
             observed: RefCell::default(),
@@ -131,7 +140,38 @@ impl Sim {
     }
 
     pub(crate) async fn sleep_to(&self, at: Millis) {
-        sleep_until(self.began + Duration::from_millis((at - START).unsigned_abs())).await;
+        let since_start = u64::try_from(at - START).unwrap_or_default();
+        sleep_until(self.began + Duration::from_millis(since_start)).await;
+    }
+
+    /// Milliseconds that the clock of a provider is ahead of the true time.
+    pub(crate) fn clock_ahead_ms(&self, provider: Provider) -> Millis {
+        self.provider_clocks.get(&provider).copied().unwrap_or_default()
+    }
+
+    /// Draws how many milliseconds the clock of the next invocation is ahead of the true time.
+    fn draw_skew_ms(&self) -> i64 {
+        let mut state = self.state();
+        if !state.hit(FaultKind::ClockSkew) {
+            return 0;
+        }
+        state.rng.i64(-CLOCK_SKEW_MS_MAX..=CLOCK_SKEW_MS_MAX)
+    }
+
+    /// Runs an invocation on a machine whose clock may be wrong.
+    pub(crate) async fn on_machine<T>(&self, invocation: impl Future<Output = T>) -> T {
+        with_skew(self.draw_skew_ms(), invocation).await
+    }
+
+    /// Sends a request to the HTTP API, and so to a function.
+    pub(crate) async fn send(&self, request: Request<Bytes>) -> (StatusCode, Value) {
+        self.on_machine(self.world.send(request)).await
+    }
+
+    /// The webhook that a provider signs now, with this key.
+    pub(crate) fn signed(&self, provider: Provider, key: &str, query: &str, body: &[u8]) -> Request<Bytes> {
+        let theirs = Timestamp::from_millis(self.world.now().as_millis() + self.clock_ahead_ms(provider));
+        self.world.signed(provider, key, query, body, theirs)
     }
 
     /// Runs `future` without faults, for requests of the simulator itself.
@@ -145,6 +185,7 @@ impl Sim {
         timeout_s: u64,
         handler: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
+        let handler = with_skew(self.draw_skew_ms(), handler);
         let invocation = tokio::spawn(tokio::time::timeout(Duration::from_secs(timeout_s), handler));
         invocation.await.ok().and_then(Result::ok)
     }

@@ -12,7 +12,7 @@ use super::records::RequestResult;
 /// Time from a dial to the first ring.
 const FIRST_RING_MS: i64 = 1_000;
 
-/// A call with its whole true course. Times are Unix milliseconds.
+/// A call with its whole true course. Times are Unix milliseconds by the provider's clock.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FakeCall {
     /// Provider that is played for this call.

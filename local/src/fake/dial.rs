@@ -56,7 +56,8 @@ impl State {
         let is_over_capacity = mode == Mode::OverCapacity;
         self.record_dial(&order, now, RequestResult::Accepted);
         let key = order.idempotency_key.clone();
-        let (id, call) = self.begin(order, Direction::Outbound, (behaviour, is_over_capacity), now);
+        let ahead = self.clock_ahead_ms(order.provider);
+        let (id, call) = self.begin(order, Direction::Outbound, (behaviour, is_over_capacity), now + ahead);
         let text = |name: &str| call.metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let dial = (!is_over_capacity).then(|| Dial {
             provider: call.provider,
@@ -65,15 +66,15 @@ impl State {
             attempt: text("switchhook_attempt"),
             behaviour,
             started_ms: now,
-            answered_ms: call.answered_ms,
-            ended_ms: call.ended_ms,
+            answered_ms: call.answered_ms.map(|at| at - ahead),
+            ended_ms: call.ended_ms - ahead,
         });
         self.keep_call(&id, &call, key.as_ref(), dial.as_ref());
         self.dials.extend(dial);
         if let Some(key) = key {
             self.calls_by_key.insert(key, id.clone());
         }
-        let answer = vendor::dialled(&call, &id, now);
+        let answer = vendor::dialled(&call, &id, now + ahead);
         self.calls.insert(id, call);
         let is_lost = matches!(behaviour, Behaviour::ResponseLost | Behaviour::FirstResponseLost);
         if mode == Mode::FailsAfterDial {
@@ -83,7 +84,7 @@ impl State {
     }
 
     /// Begins a call whose course is this behaviour, or which ends at once because the account is full. Its webhooks are scheduled.
-    /// Returns it with its provider call id.
+    /// Returns it with its provider call id. `now` is by the provider's clock.
     pub(super) fn begin(
         &mut self,
         order: Order,
@@ -148,8 +149,9 @@ impl State {
     fn repeated_dial(&self, order: &Order, now: i64) -> Option<ApiResponse> {
         let id = self.calls_by_key.get(order.idempotency_key.as_ref()?)?;
         let kept = repeats_safely_for(order.provider)?;
-        let call = self.calls.get(id).filter(|call| now < call.created_ms + super::millis(kept))?;
-        let answer = vendor::dialled(call, id, now);
+        let theirs = self.time_of(order.provider, now);
+        let call = self.calls.get(id).filter(|call| theirs < call.created_ms + super::millis(kept))?;
+        let answer = vendor::dialled(call, id, theirs);
         if self.mode_of(order.provider, now) == Mode::FailsAfterDial {
             return Some(error(500, "An unexpected server error occurred."));
         }
@@ -159,6 +161,7 @@ impl State {
 
     /// Schedules the webhooks of a call, with the delivery faults that are set.
     fn schedule_webhooks(&mut self, id: &str, call: &FakeCall) {
+        let ahead = self.clock_ahead_ms(call.provider);
         for Webhook { event, at, body } in vendor::webhooks(call, id) {
             let happens = |rng: &mut fastrand::Rng, percent: u8| rng.u8(0..100) < percent;
             let DeliveryFaults { duplicate_percent, delay_percent, loss_percent } = self.delivery_faults;
@@ -184,7 +187,7 @@ impl State {
                     is_released: false,
                     number: 0,
                 };
-                self.enqueue(at + delay, delivery);
+                self.enqueue(at - ahead + delay, delivery);
             }
         }
     }

@@ -27,6 +27,8 @@ pub(super) struct State {
     pub(super) capacities: BTreeMap<Provider, usize>,
     /// Times that providers take for each answer. A provider without an entry answers at once.
     pub(super) answer_times: BTreeMap<Provider, Duration>,
+    /// Milliseconds that the clocks of providers are ahead of the local cloud's clock. A provider without an entry has the same time.
+    pub(super) clocks_ahead_ms: BTreeMap<Provider, i64>,
     /// Numbers that Twilio refuses to call. Twilio and Bland refuse to call from them.
     pub(super) blocked_numbers: BTreeSet<String>,
     pub(super) crash: Option<CrashPoint>,
@@ -59,6 +61,15 @@ pub(super) struct Recording {
 }
 
 impl State {
+    /// Time that the clock of a provider shows at `now`.
+    pub(super) fn time_of(&self, provider: Provider, now: i64) -> i64 {
+        now + self.clock_ahead_ms(provider)
+    }
+
+    pub(super) fn clock_ahead_ms(&self, provider: Provider) -> i64 {
+        self.clocks_ahead_ms.get(&provider).copied().unwrap_or_default()
+    }
+
     /// Writes the changes into the journal. Returns false if it could not be written.
     pub(super) fn save(&mut self, journal: Option<&Journal>) -> bool {
         let (Some(journal), Some(unsaved)) = (journal, &mut self.unsaved) else { return true };
