@@ -13,10 +13,13 @@ use crate::law::Law;
 use crate::plan::{CLOCK_SKEW_MS_MAX, FaultKind, Reach};
 use crate::requests::{Block, CallRequest, proves_no_absence};
 use crate::run::TICK;
-use crate::sim::{RequestedCall, Sim};
+use crate::sim::{RequestedCall, Sim, Told};
 
 /// Longest time from the dialer's last check to the dial: the timeout of the dialer.
 const CHECK_TO_DIAL_MS: i64 = 30_000;
+/// Longest time from the acknowledgement of a report to the last dial that does not know of it. A message that was lost is queued again by
+/// the sweep within five minutes.
+const TOLD_TO_DIAL_MS: i64 = 10 * 60 * 1_000;
 /// Longest time for which a dial may be in doubt while nothing is wrong with the provider, the functions and AWS: ten minutes. A
 /// run of the reconciler must come after them, and its event must be folded.
 const DOUBT_MAX: Duration = Duration::from_secs(10 * 60 + 15).saturating_add(TICK);
@@ -56,10 +59,41 @@ impl Sim {
         for (request, requested) in self.plan.call_requests.iter().zip(requested.iter()) {
             let is_of_call = |dial: &&Dial| dial.call_id == requested.call_id && !self.is_unknowable(dial);
             let dials: Vec<&Dial> = dials.iter().filter(is_of_call).collect();
-            if let Some((law, what)) = broken_law(request, requested, &dials, skew_ms) {
+            if let Some((law, what)) = self.broken_law(request, requested, &dials, skew_ms) {
                 self.state().report_violation(law, format!("{} {request:?}: {what}", requested.call_id));
             }
         }
+    }
+
+    /// The law that the dials of one call break, if the clock of the dialer was wrong by `skew_ms` at most.
+    fn broken_law(
+        &self,
+        request: &CallRequest,
+        requested: &RequestedCall,
+        dials: &[&Dial],
+        skew_ms: Millis,
+    ) -> Option<(Law, String)> {
+        for (place, dial) in dials.iter().enumerate() {
+            let checked_ms = dial.started_ms - CHECK_TO_DIAL_MS;
+            // A number that was on the list before its call was created is never dialled.
+            let is_blocked_before = requested.blocked_at.is_some() && request.block == Some(Block::BeforeCreation);
+            if is_blocked_before || requested.blocked_at.is_some_and(|at| at < checked_ms) {
+                return Some((Law::NoBlockedNumber, format!("dialled after its number was blocked: {dial:?}")));
+            }
+            let is_closed = |at| request.window.as_ref().is_some_and(|window| window.closed.contains(&at));
+            if [checked_ms - skew_ms, dial.started_ms, dial.started_ms + skew_ms].into_iter().all(is_closed) {
+                return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
+            }
+            let answered = dials.iter().take(place).find(|earlier| {
+                let told_at = self.told_at(earlier, Told::Answer).filter(|_| earlier.behaviour != Behaviour::Voicemail);
+                let is_told = told_at.is_some_and(|at| at + TOLD_TO_DIAL_MS < dial.started_ms);
+                is_told || !may_follow(request, earlier)
+            });
+            if let Some(answered) = answered {
+                return Some((Law::NotAfterAnswer, format!("after {answered:?} it was dialled again: {dial:?}")));
+            }
+        }
+        None
     }
 
     /// Checks how many dials each provider has refused because of the account.
@@ -103,43 +137,17 @@ impl Sim {
     }
 }
 
-/// The law that the dials of one call break, if the clock of the dialer was wrong by `skew_ms` at most.
-fn broken_law(
-    request: &CallRequest,
-    requested: &RequestedCall,
-    dials: &[&Dial],
-    skew_ms: Millis,
-) -> Option<(Law, String)> {
-    for (place, dial) in dials.iter().enumerate() {
-        let checked_ms = dial.started_ms - CHECK_TO_DIAL_MS;
-        // A number that was on the list before its call was created is never dialled.
-        let is_blocked_before = requested.blocked_at.is_some() && request.block == Some(Block::BeforeCreation);
-        if is_blocked_before || requested.blocked_at.is_some_and(|at| at < checked_ms) {
-            return Some((Law::NoBlockedNumber, format!("dialled after its number was blocked: {dial:?}")));
-        }
-        let is_closed = |at| request.window.as_ref().is_some_and(|window| window.closed.contains(&at));
-        if [checked_ms - skew_ms, dial.started_ms, dial.started_ms + skew_ms].into_iter().all(is_closed) {
-            return Some((Law::WindowOpen, format!("dialled outside its window: {dial:?}")));
-        }
-        // The answer to the dial was lost. The list of a provider that proves no absence may name several calls, and each may be the dialled one.
-        let is_undecidable = |earlier: &Dial| {
-            earlier.behaviour == Behaviour::ResponseLost && proves_no_absence(earlier.provider.as_str())
-        };
-        let may_follow = |earlier: &Dial| {
-            if earlier.behaviour == Behaviour::Forgotten {
-                request.retries_unheard
-            } else {
-                earlier.behaviour == Behaviour::Voicemail
-                    || earlier.answered_ms.is_none()
-                    || (request.retries_unheard && is_undecidable(earlier))
-            }
-        };
-        let answered = dials.iter().take(place).find(|earlier| !may_follow(earlier));
-        if let Some(answered) = answered {
-            return Some((Law::NotAfterAnswer, format!("after {answered:?} it was dialled again: {dial:?}")));
-        }
+/// True if a call may be dialled again after this dial: nobody can know that the person has answered, or nobody has.
+fn may_follow(request: &CallRequest, earlier: &Dial) -> bool {
+    // The answer to the dial was lost. The list of a provider that proves no absence may name several calls, and each may be the dialled one.
+    let is_undecidable = earlier.behaviour == Behaviour::ResponseLost && proves_no_absence(earlier.provider.as_str());
+    if earlier.behaviour == Behaviour::Forgotten {
+        request.retries_unheard
+    } else {
+        earlier.behaviour == Behaviour::Voicemail
+            || earlier.answered_ms.is_none()
+            || (request.retries_unheard && is_undecidable)
     }
-    None
 }
 
 /// Returns the attempts in doubt: they were dialled, nothing more is known about them, and their provider can tell more. Each with the longest

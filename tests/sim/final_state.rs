@@ -15,7 +15,7 @@ use crate::law::Law;
 use crate::observed::INCONCLUSIVE;
 use crate::plan::FaultKind;
 use crate::requests::{ATTEMPTS_MAX, CallRequest, proves_no_absence, truth_of};
-use crate::sim::{API_KEY, RequestedCall, Sim, policy};
+use crate::sim::{API_KEY, RequestedCall, Sim, Told, policy};
 
 /// Lease of a claim.
 const LEASE_MS: u64 = 5 * 60 * 1_000;
@@ -181,14 +181,17 @@ impl Sim {
     async fn check_placed_call(&self, request: &CallRequest, requested: &RequestedCall) {
         let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
-        let dials = self.world.cloud.fake().dials().into_iter();
-        let truth: Vec<Truth> = dials
-            .filter(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial))
-            .enumerate()
+        let mut dials = self.world.cloud.fake().dials();
+        dials.retain(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial));
+        let truth: Vec<Truth> = (dials.iter().enumerate())
             .map(|(index, dial)| {
                 let truth = truth_of(dial.behaviour, dial.provider.as_str());
+                // The provider may report no outcome.
+                let truth = Truth { outcome: self.told_outcome(dial).unwrap_or(truth.outcome), ..truth };
                 let is_inconclusive = attempts.get(index).is_some_and(|attempt| attempt.outcome == INCONCLUSIVE);
-                let may_be = is_inconclusive && self.is_answer_unreported(&dial);
+                // A second sender may report that a call is over, of which the provider tells nothing.
+                let is_untold = is_never_named(&shown["attempts"][index]) && self.told_at(dial, Told::Answer).is_none();
+                let may_be = is_inconclusive && (is_untold || self.is_answer_unreported(dial));
                 if may_be { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
             })
             .collect();
@@ -210,6 +213,9 @@ impl Sim {
             );
             self.state().report_violation(law, what);
         };
+        if self.is_decision_of_call_told(&dials) {
+            return self.check_decided_call(&shown, &attempts, &truth);
+        }
         let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
         if attempts != truth || shown["job"]["state"] != job || too_many {
             return violated(Law::Truth, "wrong state");
@@ -237,12 +243,25 @@ impl Sim {
         self.state().result.verified_calls += 1;
     }
 
-    /// True if somebody answered at Telnyx, and the webhook that reports the answer was lost. The hangup does not report it. A lookup does,
+    /// Checks a placed call of which a report tells what the person decided, and not in which attempt. The decision belongs to every attempt
+    /// that had started by then, also to one that nobody answered.
+    fn check_decided_call(&self, shown: &Value, attempts: &[Truth], truth: &[Truth]) {
+        let is_decision = |attempt: &&Truth| ["confirmed", "declined"].contains(&attempt.outcome);
+        let decisions: BTreeSet<&str> = attempts.iter().filter(is_decision).map(|attempt| attempt.outcome).collect();
+        if shown["job"]["state"] != "COMPLETED" || decisions.len() != 1 || attempts.len() < truth.len() {
+            let what = format!("the person decided, and the API shows {} {attempts:?}: {truth:?}", shown["job"]);
+            return self.state().report_violation(Law::Truth, what);
+        }
+        self.state().result.verified_calls += 1;
+    }
+
+    /// True if somebody answered at Telnyx, the webhook that reports the answer was lost, and no other program reported it. The hangup does not report it. A lookup does,
     /// but the provider may not answer lookups for two inactivity timeouts.
     fn is_answer_unreported(&self, dial: &Dial) -> bool {
         let answer = format!("telnyx:{}:call.answered", dial.provider_call_id);
         dial.provider == Provider::Telnyx
             && dial.answered_ms.is_some()
+            && self.told_at(dial, Told::Answer).is_none()
             && !self.acknowledged.borrow().iter().any(|it| it.event_id == answer)
     }
 
@@ -260,11 +279,14 @@ impl Sim {
 /// there was no call. Or the provider may have forgotten a call that it never dialled.
 fn unproven_attempts(shown: &Value, may_be_forgotten: bool) -> Vec<bool> {
     let attempts = shown["attempts"].as_array().into_iter().flatten();
-    let is_unproven = |attempt: &Value| {
-        let is_never_named = proves_no_absence(&text(&attempt["provider"])) && attempt["provider_call_id"].is_null();
-        (is_never_named || may_be_forgotten) && attempt["lifecycle"] == INCONCLUSIVE
-    };
+    let is_unproven =
+        |attempt: &Value| (is_never_named(attempt) || may_be_forgotten) && attempt["lifecycle"] == INCONCLUSIVE;
     attempts.map(is_unproven).collect()
+}
+
+/// True if no event of the provider reports the attempt, and its lists never prove that there was no call.
+fn is_never_named(attempt: &Value) -> bool {
+    proves_no_absence(&text(&attempt["provider"])) && attempt["provider_call_id"].is_null()
 }
 
 /// True if the attempts are those that truly happened. An unproven one may be any, or none.

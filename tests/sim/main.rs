@@ -29,6 +29,7 @@ mod operator;
 mod plan;
 mod requests;
 mod run;
+mod second_sender;
 mod senders;
 mod sim;
 mod state;

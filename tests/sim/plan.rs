@@ -33,6 +33,8 @@ pub(crate) enum FaultKind {
     KeyRotation,
     /// The machine of each invocation has a clock of its own, some seconds ahead or behind, and so has each provider, for the whole run.
     ClockSkew,
+    /// Another program reports the placed calls too: all or a part of what happens, some of it late and some twice.
+    SecondSender,
     // Requests of a function to a service
     Throttled,
     Conflict,
@@ -88,7 +90,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 36] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 37] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -125,6 +127,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 36] = [
     (FaultKind::UnreadableCalls, 100),
     (FaultKind::DeadLetters, 100),
     (FaultKind::ClockSkew, 100),
+    (FaultKind::SecondSender, 75),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -148,7 +151,8 @@ impl FaultKind {
             | Self::ReorderedWebhooks
             | Self::LostWebhook
             | Self::TwoEndings
-            | Self::KeyRotation => Reach::Webhooks,
+            | Self::KeyRotation
+            | Self::SecondSender => Reach::Webhooks,
             Self::ClockSkew => Reach::Clocks,
             Self::Throttled
             | Self::Conflict

@@ -65,6 +65,7 @@ impl Sim {
             .extend([spawn_local(self.clone().poll_due_queue()), spawn_local(self.clone().poll_due_records())]);
         background_tasks.push(spawn_local(self.clone().poll_repair_queue()));
         background_tasks.push(spawn_local(self.clone().repair_dead_letters()));
+        background_tasks.push(spawn_local(self.clone().report_dials()));
         background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {

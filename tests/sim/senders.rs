@@ -80,7 +80,7 @@ impl Sim {
     }
 
     /// The key with which providers sign now.
-    fn key(&self) -> &'static str {
+    pub(crate) fn key(&self) -> &'static str {
         let mut state = self.state();
         if state.now() < FAULTS_END / 2 && state.hit(FaultKind::KeyRotation) { OLD_KEY } else { KEY }
     }

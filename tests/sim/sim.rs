@@ -49,6 +49,25 @@ pub(crate) struct Acknowledged {
     pub(crate) at: Instant,
 }
 
+/// A fact that a second sender reports, if it matters to the truth of the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Somebody or a machine has answered.
+    Answer,
+    /// The outcome of the attempt, in the word of the API: what the person said, or that a machine answered.
+    Outcome(&'static str),
+}
+
+/// A report of a second sender that was answered with a success.
+pub(crate) struct AcknowledgedReport {
+    /// Provider's id of the dial that it is about.
+    pub(crate) provider_call_id: String,
+    pub(crate) told: Vec<Told>,
+    /// True if it does not name the attempt.
+    pub(crate) is_of_call: bool,
+    pub(crate) at: Millis,
+}
+
 /// The result of one [`CallRequest`](crate::requests::CallRequest).
 #[derive(Clone, Default)]
 pub(crate) struct RequestedCall {
@@ -68,6 +87,8 @@ pub(crate) struct Sim {
     provider_clocks: BTreeMap<Provider, Millis>,
     pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
     pub(crate) requested: RefCell<Vec<RequestedCall>>,
+    /// Reports of second senders.
+    pub(crate) told: RefCell<Vec<AcknowledgedReport>>,
     pub(crate) observed: RefCell<Observed>,
     pub(crate) began: Instant,
     /// Held by a run of the schedules.
@@ -116,6 +137,7 @@ impl Sim {
             provider_clocks,
             acknowledged: RefCell::default(),
             requested,
+            told: RefCell::default(),
             observed: RefCell::default(),
             began: Instant::now(),
             schedules: tokio::sync::Mutex::default(),
