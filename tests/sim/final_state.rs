@@ -63,6 +63,8 @@ impl Sim {
         for (index, call) in self.plan.external_calls.iter().enumerate() {
             self.check_external_call(index, call).await;
         }
+        self.check_unreported_calls().await;
+        self.check_no_call_is_double();
         let requested = self.requested.borrow().clone();
         for (request, requested) in self.plan.call_requests.iter().zip(&requested) {
             self.check_placed_call(request, requested).await;
@@ -266,7 +268,7 @@ impl Sim {
     }
 
     /// The call as the API shows it. It must be settled.
-    async fn shown(&self, call_id: &str) -> Value {
+    pub(crate) async fn shown(&self, call_id: &str) -> Value {
         let (code, shown) = self.world.get(&format!("/call?id={call_id}")).await;
         if code != StatusCode::OK || shown["settled"] != true {
             self.state().report_violation(Law::Settles, format!("{call_id}: {code} {shown}"));
@@ -302,7 +304,7 @@ fn agrees(attempts: &[Truth], is_unproven: &[bool], truth: &[Truth]) -> bool {
 }
 
 /// The end of each attempt, as the API shows it. `not over` if the API shows none.
-fn attempts_of(shown: &Value) -> Vec<Truth> {
+pub(crate) fn attempts_of(shown: &Value) -> Vec<Truth> {
     let words = "completed no_answer busy failed canceled inconclusive connected voicemail declined confirmed";
     let known = |word: &Value| words.split(' ').find(|known| *known == word).unwrap_or("not over");
     let attempts = shown["attempts"].as_array().into_iter().flatten();

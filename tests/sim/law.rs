@@ -46,6 +46,8 @@ pub(crate) enum Law {
     /// A placed call fails because of the person, the number or the retry policy, and never because of the account, the
     /// provider or the functions.
     NoFailureWithoutReason,
+    /// A call that nobody reports is found in the list of its provider, with its true end. No call that Switchhook placed is found as another one.
+    Discovered,
     /// The API shows what truly happened, except for facts that no webhook reported.
     Truth,
 }

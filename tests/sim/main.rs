@@ -33,6 +33,7 @@ mod second_sender;
 mod senders;
 mod sim;
 mod state;
+mod unreported;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 30] = [
+const MUTANTS: [Mutant; 31] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -69,6 +69,7 @@ const MUTANTS: [Mutant; 30] = [
     ),
     mutant(Mutation::WaitingUnlisted, &[FaultKind::UnreadableCalls], &[Law::NotAfterAnswer]),
     mutant(Mutation::RedriveNotSent, &[FaultKind::DeadLetters], &[Law::Settles]),
+    mutant(Mutation::ListsUnread, &[FaultKind::UnreportedCalls], &[Law::Discovered]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.

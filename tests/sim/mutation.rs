@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use switchhook_aws::inbox::BY_RECEIVED;
 use switchhook_local::connector::{Fault, RequestInfo};
-use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE};
+use switchhook_local::{CALLS_TABLE, DIAL_QUEUE, EVENTS_QUEUE, INBOX_TABLE, REPAIR_QUEUE};
 use switchhook_tests::text;
 
 /// A safeguard that is taken away.
@@ -76,6 +76,8 @@ pub(crate) enum Mutation {
     WaitingUnlisted,
     /// The events that an operator sends again never reach the queue.
     RedriveNotSent,
+    /// The providers' lists of calls are never read.
+    ListsUnread,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -156,6 +158,10 @@ impl Mutation {
                 let sent = |entry: &Value| json!({"Id": entry["Id"], "MessageId": "never", "MD5OfMessageBody": ""});
                 let sent: Vec<Value> = entries.iter().map(sent).collect();
                 is_meant.then(|| faked_response(&json!({"Successful": sent, "Failed": []}))).flatten()
+            }
+            // A worker leaves a kind of work alone that it does not know.
+            (Self::ListsUnread, "SendMessageBatch") if to_queue(REPAIR_QUEUE) => {
+                Some(Fault::ReplacedRequest(body.to_string().replace("discovery-", "unknown-").into_bytes()))
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -254,7 +260,8 @@ impl Mutation {
             | Self::WaitingUnnoted
             | Self::WaitingNotRetried
             | Self::WaitingUnlisted
-            | Self::RedriveNotSent => false,
+            | Self::RedriveNotSent
+            | Self::ListsUnread => false,
         }
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum FaultKind {
     ClockSkew,
     /// Another program reports the placed calls too: all or a part of what happens, some of it late and some twice.
     SecondSender,
+    /// Others place calls, and all webhooks of these are lost. The providers' lists are read.
+    UnreportedCalls,
     // Requests of a function to a service
     Throttled,
     Conflict,
@@ -90,7 +92,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 37] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 38] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -128,6 +130,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 37] = [
     (FaultKind::DeadLetters, 100),
     (FaultKind::ClockSkew, 100),
     (FaultKind::SecondSender, 75),
+    (FaultKind::UnreportedCalls, 100),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -152,7 +155,8 @@ impl FaultKind {
             | Self::LostWebhook
             | Self::TwoEndings
             | Self::KeyRotation
-            | Self::SecondSender => Reach::Webhooks,
+            | Self::SecondSender
+            | Self::UnreportedCalls => Reach::Webhooks,
             Self::ClockSkew => Reach::Clocks,
             Self::Throttled
             | Self::Conflict

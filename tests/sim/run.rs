@@ -66,6 +66,7 @@ impl Sim {
         background_tasks.push(spawn_local(self.clone().poll_repair_queue()));
         background_tasks.push(spawn_local(self.clone().repair_dead_letters()));
         background_tasks.push(spawn_local(self.clone().report_dials()));
+        background_tasks.push(spawn_local(self.clone().receive_unreported_calls()));
         background_tasks.push(spawn_local(self.clone().watch()));
         let mut senders = vec![spawn_local(self.clone().poison())];
         for (index, call) in self.plan.external_calls.iter().enumerate() {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use switchhook_aws::random::RandomIds;
 use switchhook_domain::{Policy, Provider, ProviderSet, Timestamp};
 use switchhook_local::clock::{Clock, with_skew};
-use switchhook_local::fake::DeliveryFaults;
+use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
 use switchhook_tests::{KEY, MAX_RECEIVE_COUNT, OLD_KEY, PUBLIC_URL, World, options};
@@ -68,6 +68,15 @@ pub(crate) struct AcknowledgedReport {
     pub(crate) at: Millis,
 }
 
+/// A call that nobody reports.
+#[derive(Clone, Debug)]
+pub(crate) struct UnreportedCall {
+    pub(crate) provider: Provider,
+    /// Id under which Switchhook finds it.
+    pub(crate) call_id: String,
+    pub(crate) behaviour: Behaviour,
+}
+
 /// The result of one [`CallRequest`](crate::requests::CallRequest).
 #[derive(Clone, Default)]
 pub(crate) struct RequestedCall {
@@ -87,6 +96,8 @@ pub(crate) struct Sim {
     provider_clocks: BTreeMap<Provider, Millis>,
     pub(crate) acknowledged: RefCell<Vec<Acknowledged>>,
     pub(crate) requested: RefCell<Vec<RequestedCall>>,
+    /// Calls that nobody reports.
+    pub(crate) unreported: RefCell<Vec<UnreportedCall>>,
     /// Reports of second senders.
     pub(crate) told: RefCell<Vec<AcknowledgedReport>>,
     pub(crate) observed: RefCell<Observed>,
@@ -109,7 +120,7 @@ impl Sim {
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,
             delivery_faults,
-            ..options(&secret(mutation))
+            ..options(&secret(mutation, plan.has_fault(FaultKind::UnreportedCalls)))
         };
         let world = World::with_options(options);
         if plan.has_fault(FaultKind::LaggingIndex) {
@@ -137,6 +148,7 @@ impl Sim {
             provider_clocks,
             acknowledged: RefCell::default(),
             requested,
+            unreported: RefCell::default(),
             told: RefCell::default(),
             observed: RefCell::default(),
             began: Instant::now(),
@@ -222,15 +234,16 @@ pub(crate) fn policy() -> Policy {
     Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_providers: ProviderSet::reporting_outcome() }
 }
 
-/// The secret of the stack. Each provider has an account, and its new and its old key. Telnyx has the public keys.
-fn secret(mutation: Option<Mutation>) -> Value {
+/// The secret of the stack. Each provider has an account, and its new and its old key. Telnyx has the public keys. If `discovers`, the lists
+/// of the providers are read.
+fn secret(mutation: Option<Mutation>, discovers: bool) -> Value {
     let mut keys = vec![KEY, OLD_KEY];
     if mutation == Some(Mutation::NoOldKey) {
         keys.pop();
     }
     let telnyx: Vec<String> =
         keys.iter().map(|key| verifying_key(Provider::Telnyx, &Key::new(*key).unwrap())).collect();
-    json!({
+    let mut secret = json!({
         "retell": {"keys": keys, "dial": {"api_key": API_KEY}},
         "twilio": {
             "keys": keys, "public_url": PUBLIC_URL,
@@ -268,5 +281,9 @@ fn secret(mutation: Option<Mutation>) -> Value {
             },
         },
         "generic": {"keys": keys},
-    })
+    });
+    for (_, entry) in secret.as_object_mut().into_iter().flatten().filter(|(name, _)| discovers && *name != "generic") {
+        entry["discover"] = true.into();
+    }
+    secret
 }

@@ -112,8 +112,8 @@ impl Sim {
         all.push(Acknowledged { webhook, event_id, is_accepted, at: Instant::now() });
     }
 
-    /// Returns true if every queue is empty, no event waits for its next try, every call is settled, and the sweep has looked for each
-    /// acknowledged webhook.
+    /// Returns true if every queue is empty, no event waits for its next try, every call is found and settled, and the sweep has looked for
+    /// each acknowledged webhook.
     pub(crate) async fn is_over(&self) -> bool {
         if self.acknowledged.borrow().iter().any(|webhook| webhook.at.elapsed() < SWEPT_WITHIN) {
             return false;
@@ -129,6 +129,7 @@ impl Sim {
             && cloud.services().dynamodb().stream().is_empty()
             && settled
             && retried.is_empty()
+            && self.is_discovery_over()
             && !(self.plan.has_fault(FaultKind::DeadLetters) && self.has_dead_letters().await)
     }
 }
