@@ -43,6 +43,7 @@ impl Sim {
             ));
         }
         if before < dials.len() {
+            self.count_paced_dials();
             self.check_all_dials();
         }
     }
@@ -54,6 +55,8 @@ impl Sim {
             self.state().report_violation(Law::OnePhone, format!("{rung_twice} phones rang twice"));
         }
         let dials = self.world.cloud.fake().dials();
+        self.check_rates();
+        self.check_calls_at_once();
         let skew_ms = if self.plan.has_fault(FaultKind::ClockSkew) { CLOCK_SKEW_MS_MAX } else { 0 };
         let requested = self.requested.borrow();
         for (request, requested) in self.plan.call_requests.iter().zip(requested.iter()) {

@@ -23,6 +23,8 @@ pub(crate) enum Law {
     NoBlockedNumber,
     /// Nobody is dialled outside the calling window of the call.
     WindowOpen,
+    /// No provider gets more dials in any time than its rate allows, but those of 2.5 seconds, nor more calls at the same time than it may have.
+    DialRate,
     /// No dial is in doubt for longer than ten minutes in which nothing is wrong with the provider.
     DoubtEnds,
     /// A provider that refuses every dial because of the account gets few requests.

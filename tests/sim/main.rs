@@ -26,6 +26,7 @@ mod mutants;
 mod mutation;
 mod observed;
 mod operator;
+mod pace;
 mod plan;
 mod requests;
 mod run;

@@ -22,7 +22,7 @@ const fn mutant(mutation: Mutation, faults: &'static [FaultKind], caught_by: &'s
     Mutant { mutation, faults, caught_by }
 }
 
-const MUTANTS: [Mutant; 31] = [
+const MUTANTS: [Mutant; 33] = [
     mutant(
         Mutation::NoVersionCondition,
         &[FaultKind::VisibilityOverlap, FaultKind::ReorderedWebhooks],
@@ -70,6 +70,8 @@ const MUTANTS: [Mutant; 31] = [
     mutant(Mutation::WaitingUnlisted, &[FaultKind::UnreadableCalls], &[Law::NotAfterAnswer]),
     mutant(Mutation::RedriveNotSent, &[FaultKind::DeadLetters], &[Law::Settles]),
     mutant(Mutation::ListsUnread, &[FaultKind::UnreportedCalls], &[Law::Discovered]),
+    mutant(Mutation::NoPlaces, &[FaultKind::Rush], &[Law::DialRate]),
+    mutant(Mutation::InFlightUncounted, &[FaultKind::Rush], &[Law::DialRate]),
 ];
 
 /// Seeds of the runs with each mutant. The runs end with the first one that breaks an expected law.

@@ -78,6 +78,10 @@ pub(crate) enum Mutation {
     RedriveNotSent,
     /// The providers' lists of calls are never read.
     ListsUnread,
+    /// A dialer does not wait for the place of its claim in the dial rate.
+    NoPlaces,
+    /// The scheduler finds no call in flight at a provider.
+    InFlightUncounted,
 }
 
 /// An event of the inbox, as the requests of the program show it.
@@ -162,6 +166,14 @@ impl Mutation {
             // A worker leaves a kind of work alone that it does not know.
             (Self::ListsUnread, "SendMessageBatch") if to_queue(REPAIR_QUEUE) => {
                 Some(Fault::ReplacedRequest(body.to_string().replace("discovery-", "unknown-").into_bytes()))
+            }
+            (Self::NoPlaces, "SendMessage") if to_queue(DIAL_QUEUE) => {
+                let mut message: Value = serde_json::from_str(&text(&body["MessageBody"])).unwrap_or_default();
+                message["place"] = Value::Null;
+                with("/MessageBody", message.to_string().into())
+            }
+            (Self::InFlightUncounted, "Query") if body["ProjectionExpression"] == "in_flight" => {
+                faked_response(&json!({"Items": [], "Count": 0}))
             }
             (Self::SharedClaimToken, "PutItem") if of_table(CALLS_TABLE) => {
                 with("/Item/claim_token/S", "one for all".into())
@@ -261,7 +273,9 @@ impl Mutation {
             | Self::WaitingNotRetried
             | Self::WaitingUnlisted
             | Self::RedriveNotSent
-            | Self::ListsUnread => false,
+            | Self::ListsUnread
+            | Self::NoPlaces
+            | Self::InFlightUncounted => false,
         }
     }
 }

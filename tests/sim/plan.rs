@@ -73,6 +73,9 @@ pub(crate) enum FaultKind {
     BusRefusal,
     /// A queue message and a webhook that nobody can read.
     Poison,
+    // Requests for calls
+    /// Many requests come at once, and each provider takes few calls per second, or has few at the same time.
+    Rush,
     // The provider that places calls for Switchhook
     DialerCrash,
     /// The provider answers every request with 503.
@@ -92,7 +95,7 @@ pub(crate) enum FaultKind {
 }
 
 /// Every kind of fault, with the percentage of opportunities at which it is injected.
-pub(crate) const FAULT_KINDS: [(FaultKind, u8); 38] = [
+pub(crate) const FAULT_KINDS: [(FaultKind, u8); 39] = [
     (FaultKind::DuplicateWebhook, 35),
     (FaultKind::DelayedWebhook, 15),
     (FaultKind::ReorderedWebhooks, 35),
@@ -131,6 +134,7 @@ pub(crate) const FAULT_KINDS: [(FaultKind, u8); 38] = [
     (FaultKind::ClockSkew, 100),
     (FaultKind::SecondSender, 75),
     (FaultKind::UnreportedCalls, 100),
+    (FaultKind::Rush, 100),
 ];
 
 /// The part of the run that a kind of fault disturbs.
@@ -140,6 +144,8 @@ pub(crate) enum Reach {
     Webhooks,
     /// Only the clocks.
     Clocks,
+    /// Only the requests for calls.
+    Requests,
     /// The functions, or what AWS runs around them.
     Functions,
     /// The provider that places calls for Switchhook.
@@ -158,6 +164,7 @@ impl FaultKind {
             | Self::SecondSender
             | Self::UnreportedCalls => Reach::Webhooks,
             Self::ClockSkew => Reach::Clocks,
+            Self::Rush => Reach::Requests,
             Self::Throttled
             | Self::Conflict
             | Self::ServerError
@@ -236,7 +243,7 @@ impl Plan {
         };
         let closed_provider = *rng.choice(&OTHER_PROVIDERS).unwrap();
         let are_all_providers_faulty = rng.bool();
-        Self { seed, external_calls, call_requests, faults, closed_provider, are_all_providers_faulty }
+        Self { seed, external_calls, call_requests, faults, closed_provider, are_all_providers_faulty }.with_rush()
     }
 
     /// True if the plan has a fault of this kind at some time.
@@ -258,7 +265,7 @@ impl Plan {
     pub(crate) fn with_faults(seed: u64, kinds: &[FaultKind]) -> Self {
         let faults = FAULT_KINDS.into_iter().filter(|(kind, _)| kinds.contains(kind));
         let all_the_time = |(kind, percent)| PlannedFault { kind, percent, from: 0, until: FAULTS_END };
-        Self { faults: faults.map(all_the_time).collect(), ..Self::draw(seed) }
+        Self { faults: faults.map(all_the_time).collect(), ..Self::draw(seed) }.with_rush()
     }
 
     /// Plans that lack one fault, one external call or one request of this plan.

@@ -16,7 +16,7 @@ use switchhook_local::clock::{Clock, with_skew};
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, CloudOptions, INBOX_TABLE};
 use switchhook_providers::{Key, verifying_key};
-use switchhook_tests::{KEY, MAX_RECEIVE_COUNT, OLD_KEY, PUBLIC_URL, World, options};
+use switchhook_tests::{KEY, MAX_RECEIVE_COUNT, OLD_KEY, PUBLIC_URL, World, dial_rates, options};
 use tokio::time::{Instant, sleep_until};
 
 use crate::calls::{Millis, START};
@@ -110,6 +110,7 @@ impl Sim {
     pub(crate) fn new(plan: Plan, mutation: Option<Mutation>) -> Self {
         let start = UNIX_EPOCH + Duration::from_millis(START.unsigned_abs());
         let delivery_faults = DeliveryFaults::NONE;
+        let secret = secret(mutation, plan.has_fault(FaultKind::UnreportedCalls));
         let has_dead_letters = plan.has_fault(FaultKind::DeadLetters);
         let max_receive_count = if has_dead_letters { FEW_RECEIVES } else { MAX_RECEIVE_COUNT };
         let options = CloudOptions {
@@ -120,7 +121,8 @@ impl Sim {
             seed: plan.seed,
             inactivity_timeout: INACTIVITY_TIMEOUT,
             delivery_faults,
-            ..options(&secret(mutation, plan.has_fault(FaultKind::UnreportedCalls)))
+            dial_rates: dial_rates(&secret, &plan.pace().to_text()),
+            ..options(&secret)
         };
         let world = World::with_options(options);
         if plan.has_fault(FaultKind::LaggingIndex) {
