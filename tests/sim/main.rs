@@ -7,7 +7,7 @@
 //! program is missing.
 //!
 //! `SWITCHHOOK_SIM_SEED=7` runs one seed and prints everything. `SWITCHHOOK_SIM_SEEDS=1000..2000` runs those seeds
-//! instead of the usual ones.
+//! instead of the usual ones. With `SWITCHHOOK_SIM_FAULTS=ClockSkew,Rush` both inject these kinds of fault instead of the drawn ones.
 
 #![expect(
     clippy::panic,
@@ -141,7 +141,7 @@ fn dead_letters_are_folded_under_other_faults() {
 #[test]
 fn one_seed_in_full() {
     let Some(seed) = std::env::var("SWITCHHOOK_SIM_SEED").ok() else { return };
-    let plan = Plan::draw(seed.parse().unwrap());
+    let plan = plan_of(seed.parse().unwrap());
     println!("{plan:#?}");
     let result = run(&plan, None);
     println!("{}\n{:?}", result.trace.join("\n"), result.injected);
@@ -155,7 +155,7 @@ fn check_share(share: u64) {
     let seeds = asked_for.clone().unwrap_or(SEEDS);
     let mut injected: BTreeMap<FaultKind, u64> = BTreeMap::new();
     for seed in seeds.filter(|seed| seed % SHARES == share) {
-        let plan = Plan::draw(seed);
+        let plan = plan_of(seed);
         let result = run(&plan, None);
         if result.violation.is_some() {
             fail(plan, result);
@@ -201,6 +201,14 @@ fn check_kind(kind: FaultKind, others: &[FaultKind], count: impl Fn(&RunResult) 
     }
 }
 
+/// The plan of a seed, with the kinds of fault that are asked for.
+fn plan_of(seed: u64) -> Plan {
+    let Ok(names) = std::env::var("SWITCHHOOK_SIM_FAULTS") else { return Plan::draw(seed) };
+    let kinds = FAULT_KINDS.map(|(kind, _)| kind).into_iter();
+    let kinds: Vec<FaultKind> = kinds.filter(|kind| names.split(',').any(|name| format!("{kind:?}") == name)).collect();
+    Plan::with_faults(seed, &kinds)
+}
+
 /// Seeds that are to be run instead of the usual ones.
 fn seeds_asked_for() -> Option<Range<u64>> {
     let range = std::env::var("SWITCHHOOK_SIM_SEEDS").ok()?;
@@ -244,5 +252,9 @@ fn fail(mut plan: Plan, mut result: RunResult) -> ! {
 
 /// The command that repeats the run of one seed, and prints all of it.
 fn command(seed: u64) -> String {
-    format!("SWITCHHOOK_SIM_SEED={seed} cargo test --locked -p switchhook-tests --test sim one_seed -- --nocapture")
+    let faults = std::env::var("SWITCHHOOK_SIM_FAULTS").map(|names| format!("SWITCHHOOK_SIM_FAULTS={names} "));
+    let faults = faults.unwrap_or_default();
+    format!(
+        "{faults}SWITCHHOOK_SIM_SEED={seed} cargo test --locked -p switchhook-tests --test sim one_seed -- --nocapture"
+    )
 }
