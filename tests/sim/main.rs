@@ -87,6 +87,11 @@ fn same_seed_is_the_same_run() {
     let (one, two) = (run(&plan, None), run(&plan, None));
     assert!(one.repaired > 0);
     assert_eq!(one.trace, two.trace, "with dead letters");
+    let kinds = [FaultKind::ClockSkew, FaultKind::SecondSender, FaultKind::UnreportedCalls, FaultKind::Rush];
+    let plan = Plan::with_faults(3, &kinds);
+    let (one, two) = (run(&plan, None), run(&plan, None));
+    assert_eq!(one.injected.keys().copied().collect::<BTreeSet<_>>(), kinds.into_iter().collect());
+    assert_eq!(one.trace, two.trace, "with {kinds:?}");
 }
 
 #[test]
