@@ -184,7 +184,9 @@ impl Sim {
         let shown = self.shown(&requested.call_id).await;
         let attempts = attempts_of(&shown);
         let mut dials = self.world.cloud.fake().dials();
-        dials.retain(|dial| dial.call_id == requested.call_id && !self.is_unknowable(dial));
+        dials.retain(|dial| dial.call_id == requested.call_id);
+        let is_dialled_after_cancel = requested.dials_max.is_some_and(|max| dials.len() > max);
+        dials.retain(|dial| !self.is_unknowable(dial));
         let truth: Vec<Truth> = (dials.iter().enumerate())
             .map(|(index, dial)| {
                 let truth = truth_of(dial.behaviour, dial.provider.as_str());
@@ -203,10 +205,10 @@ impl Sim {
         let is_unproven = unproven_attempts(&shown, may_be_forgotten);
         let truth = if agrees(&attempts, &is_unproven, &truth) { attempts.clone() } else { truth };
         let ended = |lifecycle: &str| truth.iter().filter(|it| it.lifecycle == lifecycle).count();
-        let job = match (requested.canceled, ended("completed")) {
-            (true, _) => "CANCELED",
-            (false, 1..) => "COMPLETED",
-            (false, 0) => "FAILED",
+        let job = match (ended("completed"), requested.dials_max) {
+            (1.., _) => "COMPLETED",
+            (0, Some(_)) => "CANCELED",
+            (0, None) => "FAILED",
         };
         let violated = |law, why: &str| {
             let what = format!(
@@ -218,7 +220,7 @@ impl Sim {
         if self.is_decision_of_call_told(&dials) {
             return self.check_decided_call(&shown, &attempts, &truth);
         }
-        let too_many = truth.len() > ATTEMPTS_MAX || requested.canceled && !truth.is_empty();
+        let too_many = truth.len() > ATTEMPTS_MAX || is_dialled_after_cancel;
         if attempts != truth || shown["job"]["state"] != job || too_many {
             return violated(Law::Truth, "wrong state");
         }

@@ -40,7 +40,7 @@ pub(crate) enum RequestPattern {
     SentTwice,
     /// A request for a later due time, and a request to trigger the call before then.
     Triggered,
-    /// A request for a later due time, and a request to cancel the call before then.
+    /// A request for a later due time, and a request to cancel the call within ten minutes. The call may be claimed or under way then.
     Canceled,
 }
 
@@ -183,8 +183,14 @@ impl CallRequest {
         if self.has_appointment {
             merge(&mut body, json!({"appointment_id": self.key}));
         }
-        if matches!(self.pattern, RequestPattern::Triggered | RequestPattern::Canceled) {
-            merge(&mut body, json!({"due_at": rfc3339(self.at + 20 * MINUTE)}));
+        // Canceled calls are due before their cancellation, about then, or after it.
+        let due_after = match self.pattern {
+            RequestPattern::Plain | RequestPattern::SentTwice => None,
+            RequestPattern::Triggered => Some(20),
+            RequestPattern::Canceled => Some(2 + (self.at / 1_000) % 18),
+        };
+        if let Some(minutes) = due_after {
+            merge(&mut body, json!({"due_at": rfc3339(self.at + minutes * MINUTE)}));
         }
         if let Some(Window { time_zone, opens, closes, .. }) = &self.window {
             merge(&mut body, json!({"window": {"time_zone": time_zone, "opens": opens, "closes": closes}}));

@@ -126,7 +126,13 @@ impl Sim {
             }
             RequestPattern::Canceled => {
                 let (code, _) = self.api(request, &format!("/call/cancel?id={call_id}"), &Value::Null).await;
-                self.requested.borrow_mut()[index].canceled = code == 200;
+                let dials = self.world.cloud.fake().dials();
+                let dials = dials.iter().filter(|dial| dial.call_id == call_id).count();
+                self.requested.borrow_mut()[index].dials_max = match code {
+                    200 => Some(dials),
+                    202 => Some(dials + 1),
+                    _ => None,
+                };
             }
         }
     }

@@ -56,7 +56,8 @@ impl Alarm {
     /// A query of the alarm is not understood.
     pub fn times_in_alarm(&self, metrics: &Metrics, from_ms: u64, to_ms: u64) -> Result<Vec<u64>, QueryError> {
         let period_ms = self.period_ms();
-        let range = Range::new(from_ms + period_ms - 1, to_ms, period_ms);
+        // The first whole period. There may be none.
+        let range = Range::new((from_ms + period_ms - 1).min(to_ms), to_ms, period_ms);
         let queries = self.queries();
         let values =
             |id: &str| Ok(run(metrics, &queries, id, range)?.into_iter().map(|series| series.points).collect());

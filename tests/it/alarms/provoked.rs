@@ -244,7 +244,7 @@ provoked! {
     }
     provider_without_a_dial_rate: "P2DialUnconfiguredAlarm", without_dial(), |world| {
         create(&world, &call_request("confirms")).await;
-        world.wait(MINUTE * 15).await;
+        world.wait(MINUTE * 45).await;
     }
     provider_that_repeats_everything: "P3DuplicatesAlarm", all_providers(), |world| {
         let body = generic("c1", "e1", "RINGING", 1);
