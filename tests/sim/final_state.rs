@@ -187,8 +187,10 @@ impl Sim {
         dials.retain(|dial| dial.call_id == requested.call_id);
         let is_dialled_after_cancel = requested.dials_max.is_some_and(|max| dials.len() > max);
         dials.retain(|dial| !self.is_unknowable(dial));
-        let truth: Vec<Truth> = (dials.iter().enumerate())
-            .map(|(index, dial)| {
+        let truth: Vec<Truth> = (dials.iter())
+            .map(|dial| {
+                // An attempt without a dial may come before.
+                let index = dial.attempt.parse::<usize>().unwrap() - 1;
                 let truth = truth_of(dial.behaviour, dial.provider.as_str());
                 // The provider may report no outcome.
                 let truth = Truth { outcome: self.told_outcome(dial).unwrap_or(truth.outcome), ..truth };
