@@ -242,8 +242,8 @@ def mappings(function: str) -> list[str]:
 UNPROVOKED = {
     "scheduler": {("dynamodb:UpdateItem", "CallsTable")},
     "dialer": {("dynamodb:GetItem", "InboxTable")},
-    # Chunks of large bodies of a forgotten person.
-    "consumer": {("dynamodb:DeleteItem", "InboxTable")},
+    # Chunks of large bodies of a forgotten person. The notes of the events of a booked call whose row was lost.
+    "consumer": {("dynamodb:DeleteItem", "InboxTable"), ("dynamodb:BatchGetItem", "InboxTable")},
     "reconciler": {("dynamodb:DeleteItem", "InboxTable")},
 }
 
