@@ -195,7 +195,7 @@ impl Sim {
                 // The provider may report no outcome.
                 let truth = Truth { outcome: self.told_outcome(dial).unwrap_or(truth.outcome), ..truth };
                 let is_inconclusive = attempts.get(index).is_some_and(|attempt| attempt.outcome == INCONCLUSIVE);
-                // A second sender may report that a call is over, of which the provider tells nothing.
+                // The provider may tell nothing of a call, and a second sender may report that it is over.
                 let is_untold = is_never_named(&shown["attempts"][index]) && self.told_at(dial, Told::Answer).is_none();
                 let may_be = is_inconclusive && (is_untold || self.is_answer_unreported(dial));
                 if may_be { Truth { outcome: INCONCLUSIVE, ..truth } } else { truth }
@@ -249,7 +249,7 @@ impl Sim {
         self.state().result.verified_calls += 1;
     }
 
-    /// Checks a placed call of which a report tells what the person decided, and not in which attempt. The decision belongs to every attempt
+    /// Checks a placed call if a report tells what the person decided, and not in which attempt. The decision belongs to every attempt
     /// that had started by then, also to one that nobody answered.
     fn check_decided_call(&self, shown: &Value, attempts: &[Truth], truth: &[Truth]) {
         let is_decision = |attempt: &&Truth| ["confirmed", "declined"].contains(&attempt.outcome);

@@ -82,8 +82,8 @@ pub(crate) struct UnreportedCall {
 pub(crate) struct RequestedCall {
     /// Id of the created call. Empty before the API has answered.
     pub(crate) call_id: String,
-    /// Number of dials that the fake provider may have at most, once the API has canceled the call: those at that time, and one more if an
-    /// attempt was under way. Its request may not have been sent by then.
+    /// Largest number of dials at the fake provider once the API has canceled the call: those at that time, and one more if an attempt was
+    /// under way. Its request may not have been sent by then.
     pub(crate) dials_max: Option<usize>,
     /// Time at which the API answered that the number is blocked.
     pub(crate) blocked_at: Option<Millis>,

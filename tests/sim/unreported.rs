@@ -99,8 +99,8 @@ impl Sim {
         }
     }
 
-    /// Checks that no call of the plan is shown as two: every row is a call of the plan, or a phone call whose dial got no answer, so
-    /// that nobody knows that it is the dialled one.
+    /// Checks that no call of the plan is shown as two. Every row is a call of the plan, or a phone call whose dial got no answer. Nobody
+    /// knows that such a phone call is the dialled one.
     pub(crate) fn check_no_call_is_double(&self) {
         let observed = self.observed.borrow();
         let known_ids: BTreeSet<&str> = (observed.calls.values())

@@ -112,8 +112,8 @@ impl Sim {
         all.push(Acknowledged { webhook, event_id, is_accepted, at: Instant::now() });
     }
 
-    /// Returns true if every queue is empty, no event waits for its next try, every call is found and settled, and the sweep has looked for
-    /// each acknowledged webhook.
+    /// Returns true if every queue is empty, no event waits for its next try, and every call is found and settled. The sweep must have
+    /// looked for each acknowledged webhook too.
     pub(crate) async fn is_over(&self) -> bool {
         if self.acknowledged.borrow().iter().any(|webhook| webhook.at.elapsed() < SWEPT_WITHIN) {
             return false;

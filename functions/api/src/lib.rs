@@ -189,7 +189,7 @@ impl Api {
     async fn cancel_lost(&self, creation: &CallCreation, began: Timestamp) -> Result<Option<Call>, RequestError> {
         let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
         let looked_for = self.inbox.await_events_of_rebuilt(&rebuilt.call, began, &self.clock).await;
-        // That may have taken seconds, and a webhook may have made a row meanwhile.
+        // The search may have taken seconds, and a webhook may have made a row meanwhile.
         let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
         if rebuilt.call.cancel(&self.policy, began).is_some() {
             let NewCall { call_id, plan, .. } = &creation.call;

@@ -87,8 +87,8 @@ impl Consumer {
     }
 }
 
-/// Returns the numbers of the person, without repetition: the one that the event reports, and the one that Switchhook dialled in this call,
-/// because the next call has the same. Example: a provider that dials `sip:+14155550123@example.com` may report `+14155550123`.
+/// Returns the numbers of the person, without repetition: the one that the event reports, and the one that Switchhook dialled in this call.
+/// The next call has the second one. Example: a provider that dials `sip:+14155550123@example.com` may report `+14155550123`.
 fn numbers_of_person(call: Option<&Call>, event: &ProviderEvent) -> Vec<PhoneNumber> {
     let (reported, dialled) = match event.direction.or(call.and_then(|call| call.direction)) {
         Some(Direction::Inbound) => (event.from.as_ref().or(call.and_then(|call| call.from.as_ref())), None),

@@ -7,8 +7,8 @@
 //! **It never decides a call's state.** Every finding becomes an event in the inbox, under an id made of the finding itself. So
 //! two runs at the same time, or a run after one that died, store it once. A provider's answer is handled like its webhooks: it
 //! has the same inbox, the same normaliser, and the same event id if the webhook's id can be derived. In a row it writes
-//! only wake-up times and moves. Before a doubt about a dial ends, the row also gets what the inbox records and the row lacks, as from the dialer:
-//! dials, and the reason why the call stops.
+//! only wake-up times and moves. Before a doubt about a dial ends, the row also gets the dials that the inbox records and it
+//! lacks, and the reason why the call stops. The dialer adds them in the same way.
 //!
 //! **Lookups are limited.** All runs and workers share a maximum number of them per minute, and each stops asking a provider that
 //! keeps failing. The same call is looked up less and less often.

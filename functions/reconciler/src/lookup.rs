@@ -344,7 +344,7 @@ impl Lookups<'_> {
 }
 
 /// True if the dial may have been made although the provider does not have its call. Another account than now may have made it. Or the inbox may have
-/// deleted the events that tell of it: a row that was restored from a backup may get such an old dial from its record.
+/// deleted the events that tell of it. A row that was restored from a backup may get such an old dial from its record.
 fn proves_nothing(record: &AttemptRecord, config: &AccountConfig, now: Timestamp) -> bool {
     let is_of_account = record.dial_key.as_deref().is_some_and(|key| config.made_dial(key));
     !is_of_account || record.dialled_at.is_none_or(|dialled_at| may_be_deleted(dialled_at, now))

@@ -45,7 +45,7 @@ pub struct ApiRecord {
     pub call_id: String,
     /// Number of the attempt, from the same place.
     pub attempt: String,
-    /// Time of the response, in Unix milliseconds. That of a lookup is by the provider's clock.
+    /// Time of the response, in Unix milliseconds. A lookup has it by the provider's clock.
     pub at_ms: i64,
     pub result: RequestResult,
 }

@@ -79,8 +79,8 @@ pub fn mark_of(status: &str) -> Option<AttentionKind> {
     }
 }
 
-/// Lists received events, the latest first. The events of one call are found by its history, by the list of those that were not folded in time, and in
-/// the minutes around its attempts and its creation. If its row is missing or cannot be read, they are looked for back from `until`.
+/// Lists received events, the latest first. The events of one call are found by its history and by the list of events that were not folded in
+/// time. They are also looked for in the minutes around its attempts and its creation. If its row is missing or cannot be read, they are looked for back from `until`.
 ///
 /// # Errors
 /// A read failed.
@@ -236,7 +236,7 @@ async fn of_call(stack: &Stack, call: &Call, filter: &Filter) -> Result<EventPag
     let mut ids: BTreeSet<EventId> =
         read.iter().flat_map(|minute| &minute.events).filter(is_own).map(|event| event.event_id.clone()).collect();
     ids.extend(call.history.iter().map(|entry| entry.source_event_id.clone()));
-    // Those that are retried, wait, or are dead letters, whenever they arrived.
+    // Events that are retried, wait, or are dead letters are listed whenever they arrived.
     let unfolded = stack.inbox.unfolded_events(&ids_of(call)).await?;
     ids.extend(unfolded.into_iter().filter_map(|mark| mark.event_id));
     let examined = ids.len();

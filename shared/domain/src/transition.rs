@@ -367,7 +367,7 @@ impl Call {
         let mut call = self.clone();
         call.stop_reason = Some(StopReason::BookingChanged);
         call.note_move(MoveKind::Canceled, Some(StopReason::BookingChanged.as_str()), now);
-        // As in `cancel`.
+        // `wake_at` stays, as in `cancel`.
         Some(call.rederive(Cause::Worker, policy, now))
     }
 

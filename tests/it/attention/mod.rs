@@ -180,7 +180,7 @@ async fn of_call(world: &World, call_id: &str, status: Option<&str>) -> Vec<Stri
     page.events.into_iter().map(|line| line.event_id).collect()
 }
 
-/// By the sender's clock, the attempt begins after all its events have arrived.
+/// The sender's clock is ahead, so by its times the attempt begins after all its events have arrived.
 #[tokio::test(start_paused = true)]
 async fn events_of_a_call_are_listed_although_the_clock_of_their_sender_is_ahead() {
     let world = World::stopped();

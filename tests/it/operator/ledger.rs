@@ -1,4 +1,4 @@
-//! The ledger of an operator's requests holds what was sent, and no request reads a whole table.
+//! The ledger of an operator's requests holds each of them, and no request reads a whole table.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -282,7 +282,7 @@ async fn everything_stored_knows_when_it_may_be_removed() {
     });
     let call_id = crate::outbound::create(&world, &request).await;
     assert_eq!(days(&world.item(CALLS_TABLE, &call_id).await), 364 + 400);
-    // The records of its creation and of its cancellation are kept as long. That of its cancellation outlives the continuous backups.
+    // The records of its creation and of its cancellation are kept as long. The second one outlives the continuous backups.
     let creation = creation_id(&CallId::new(&call_id));
     assert_eq!(days(&world.item(INBOX_TABLE, creation.as_str()).await), 364 + 30);
     let cancel = format!("/call/cancel?id={call_id}");

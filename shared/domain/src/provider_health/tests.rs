@@ -164,7 +164,7 @@ fn accepted_calls_prove_nothing_until_one_of_them_is_heard_of() {
     assert_eq!(closed.after_dial(&call(7), heard(102), at(111)), None, "later news of the call costs no write");
 }
 
-/// Plays an hour with 50 calls a second, of which the provider does not dial every n-th one. It reports that after two seconds, and that it
+/// Plays an hour with 50 calls a second. The provider does not dial every n-th call. It reports that after two seconds, and that it
 /// dialled a call after ten. Each dialer reads the health every three seconds. Returns the times in milliseconds at which the circuit opened.
 fn openings(undialled_every: u64) -> Vec<u64> {
     let pace = Pace { interval: SECOND / 50, ..pace(120) };

@@ -1,4 +1,5 @@
-//! What a row of schema 1 may hold. A version of Switchhook that reads only this takes a row with anything else for damaged.
+//! These tests pin the words and attributes that a row of schema 1 may hold. A version of Switchhook that reads only these takes a row with
+//! anything else for damaged.
 
 use serde::de::value::Error;
 use serde::de::{Error as _, Visitor};
