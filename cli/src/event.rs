@@ -76,7 +76,7 @@ enum Verb {
 struct List {
     #[command(flatten)]
     stack: StackChoice,
-    /// Events with this disposition, or queued, retrying or dead_lettered
+    /// Events with this disposition, or queued, retrying, dead_lettered or discarded
     #[arg(long, value_name = "STATUS", value_parser = clap::builder::PossibleValuesParser::new(STATUSES))]
     status: Option<String>,
     /// Events of this provider, or of switchhook itself
@@ -346,7 +346,11 @@ fn print_path(path: &EventPath, with_headers: bool, out: &mut impl Write) -> io:
         writeln!(out, "  announced  {} {}, id {}", event.at.as_deref().unwrap_or("-"), event.event_type, event.id)?;
     }
     if let Some(retries) = &path.retries {
-        let ends = [("next try", &retries.next_retry_at), ("dead letter since", &retries.dead_lettered_at)];
+        let ends = [
+            ("next try", &retries.next_retry_at),
+            ("dead letter since", &retries.dead_lettered_at),
+            ("discarded", &retries.discarded_at),
+        ];
         let ends: String = ends.iter().filter_map(|(name, at)| Some(format!(", {name} {}", at.as_ref()?))).collect();
         writeln!(out, "  retries    {}{ends}", retries.count)?;
         for line in retries.error.iter().flat_map(|error| wrapped(error, 4)) {

@@ -12,6 +12,7 @@ pub(crate) fn mark(status: &str) -> char {
         "recorded" => '□',
         "quarantined" => '▲',
         "dead_lettered" => '▼',
+        "discarded" => '✓',
         "retrying" => '↻',
         "unknown" => '?',
         _ => '◌',

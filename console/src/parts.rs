@@ -104,6 +104,7 @@ fn look(word: &str) -> Option<(&'static str, &'static str)> {
         "recorded" => ("square", "quiet"),
         "quarantined" => ("up", "strong"),
         "dead_lettered" => ("down", "strong"),
+        "discarded" => ("check", "quiet"),
         "queued" => ("dotted", "quiet"),
         "retrying" => ("turn", "quiet"),
         "conflict" => ("diamond", "watch"),

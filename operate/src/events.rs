@@ -38,8 +38,8 @@ pub struct EventLine {
     pub call_id: Option<String>,
     /// Key of the entity that the event is about, if it is about no call.
     pub entity: Option<String>,
-    /// Disposition of the event, or [`PROCESSED`] if its entity no longer tells it, or `queued`, `retrying` or `dead_lettered` if it has none yet. `unknown` if the row of its call
-    /// cannot be read, and nothing else tells.
+    /// Disposition of the event, or [`PROCESSED`] if its entity no longer tells it, or `queued`, `retrying`, `dead_lettered` or `discarded` if it has
+    /// none. `unknown` if the row of its call cannot be read, and nothing else tells.
     pub status: &'static str,
     pub received_at: String,
     pub occurred_at: Option<String>,
@@ -64,7 +64,7 @@ pub struct UnreadableEvent {
 pub const PROCESSED: &str = "processed";
 
 /// Statuses of an event: the dispositions, and those of an event without one.
-pub const STATUSES: [&str; 11] = [
+pub const STATUSES: [&str; 12] = [
     "applied",
     "parked",
     "refused",
@@ -76,6 +76,7 @@ pub const STATUSES: [&str; 11] = [
     "queued",
     "retrying",
     "dead_lettered",
+    "discarded",
 ];
 
 /// An event with everything that says what became of it.
@@ -136,6 +137,7 @@ impl Fate {
         match (self.entries().first(), decided) {
             (Some((_, entry)), _) => entry.disposition.as_str(),
             (None, Some(disposition)) => Disposition::as_str(disposition),
+            (None, None) if self.note.discarded_at.is_some() => "discarded",
             (None, None) if self.note.dead_lettered_at.is_some() => "dead_lettered",
             (None, None) if self.note.attempts > 0 => "retrying",
             (None, None) if self.call_error.is_some() => "unknown",

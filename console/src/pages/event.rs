@@ -160,6 +160,7 @@ fn unfolded(status: &str) -> &'static str {
         "refused" => "its call refused it",
         "retrying" => "folding it failed, and it is tried again",
         "dead_lettered" => "folding it failed every time, and it waits in the dead-letter queue",
+        "discarded" => "folding it failed every time, and an operator discarded it",
         "queued" => "it waits in the queue",
         "unknown" => "nothing says so, and the row of its call cannot be read",
         _ => "its call does not have it in its history",
@@ -187,6 +188,7 @@ fn tries(retries: &Retries) -> Markup {
             (retries.count) " failed " @if retries.count == 1 { "try. " } @else { "tries. " }
             @if let Some(at) = &retries.next_retry_at { "Next try " (parts::date_and_time(at)) ". " }
             @if let Some(at) = &retries.dead_lettered_at { "Dead letter since " (parts::date_and_time(at)) ". " }
+            @if let Some(at) = &retries.discarded_at { "Discarded " (parts::date_and_time(at)) ". " }
             @if let Some(error) = &retries.error { (parts::foreign(error)) }
         }
     }
@@ -376,6 +378,7 @@ mod tests {
             error: Some("throttled".to_owned()),
             next_retry_at: None,
             dead_lettered_at: Some("2026-11-22T16:00:00.000Z".to_owned()),
+            discarded_at: None,
         });
         let html = content(&path, &html! {}).into_string();
         assert!(html.contains("waits in the dead-letter queue") && html.contains("20 failed tries. "), "{html}");

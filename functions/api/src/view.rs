@@ -200,6 +200,7 @@ impl<'a> StatusView<'a> {
             (_, None) if let EntityFate::Folded(disposition) = in_entity => ("processed", disposition),
             (Some(Disposition::Refused), None) => ("processed", decided),
             (Some(disposition), None) => (disposition.as_str(), Some(disposition)),
+            (None, None) if note.discarded_at.is_some() => ("discarded", None),
             (None, None) if note.dead_lettered_at.is_some() => ("dead_lettered", None),
             (None, None) if note.attempts > 0 => ("retrying", None),
             (None, None) => ("queued", None),

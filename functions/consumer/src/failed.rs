@@ -83,6 +83,7 @@ impl Consumer {
                 next_retry_at: (!dead).then_some(next_retry_at),
                 waits: series.is_ok(),
                 dead_lettered_at: dead.then_some(now),
+                discarded_at: None,
                 disposition: None,
             };
             let leaves_queue = dead || matches!(series, Ok((_, 0)));

@@ -69,6 +69,7 @@ pub struct Retries {
     pub error: Option<String>,
     pub next_retry_at: Option<String>,
     pub dead_lettered_at: Option<String>,
+    pub discarded_at: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -183,11 +184,12 @@ fn announced(call: &Call, id: &EventId) -> Vec<Announced> {
 }
 
 fn retries(note: &Note, masker: &mut Masker) -> Option<Retries> {
-    (note.attempts > 0 || note.error.is_some()).then(|| Retries {
+    (note.attempts > 0 || note.error.is_some() || note.discarded_at.is_some()).then(|| Retries {
         count: note.attempts,
         error: note.error.as_deref().map(|error| masker.text(error)),
         next_retry_at: note.next_retry_at.map(|at| at.to_string()),
         dead_lettered_at: note.dead_lettered_at.map(|at| at.to_string()),
+        discarded_at: note.discarded_at.map(|at| at.to_string()),
     })
 }
 

@@ -17,7 +17,7 @@ use switchhook_operate::plan::{Action, Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::run::{self, Run, RunId, RunState};
 use switchhook_operate::verify::{VerifyFilter, verify};
-use switchhook_operate::{Error, Refusal};
+use switchhook_operate::{Error, Refusal, events};
 use switchhook_tests::{World, down, generic, reads_calls_to_fold, text};
 use tokio::sync::Notify;
 
@@ -206,6 +206,8 @@ async fn event_of_a_discarded_dead_letter_without_a_note_is_missing_nowhere() {
     assert!(report.findings.is_empty(), "{report:?}");
     // A note that never expires could not be read.
     assert!(world.inbox.get_note(&id).await.unwrap().is_some());
+    assert_eq!(world.status(&id).await["status"], "discarded");
+    assert_eq!(events::status(&stack, &id).await.unwrap().unwrap().status, "discarded");
 }
 
 /// Its call has it then, and would lose it with its row.

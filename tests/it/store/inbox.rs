@@ -233,9 +233,11 @@ async fn note_reads_back_as_it_was_written_and_the_last_one_stands() {
             next_retry_at: Some(at(5)),
             waits: true,
             dead_lettered_at: None,
+            discarded_at: None,
             disposition: None,
         },
         Note { attempts: 20, dead_lettered_at: Some(at(6)), ..Note::default() },
+        Note { attempts: 20, dead_lettered_at: Some(at(6)), discarded_at: Some(at(7)), ..Note::default() },
         Note { disposition: Some(Disposition::Refused), ..Note::default() },
     ];
     for note in notes {

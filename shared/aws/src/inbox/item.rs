@@ -143,8 +143,7 @@ pub(super) struct ChunkItem<'a> {
     pub(super) expires_at: i64,
 }
 
-/// Note on an event. See [`Note`](super::Note). A note on an event that is [discarded](super::Inbox::discard) also has the attribute `discarded_at`. A
-/// later note does not keep it.
+/// Note on an event. See [`Note`](super::Note).
 #[derive(Serialize, Deserialize)]
 pub(super) struct NoteItem {
     pub(super) event_id: String,
@@ -168,6 +167,8 @@ pub(super) struct NoteItem {
     pub(super) waits: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) dead_lettered_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) discarded_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) disposition: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,6 +26,8 @@ pub struct Note {
     /// True if the event has no message in the queue, and [waits](super::WAITS_AFTER) until the reconciler sends it again.
     pub waits: bool,
     pub dead_lettered_at: Option<Timestamp>,
+    /// Time at which an operator [discarded](Inbox::discard) its dead letter.
+    pub discarded_at: Option<Timestamp>,
     /// Refused or quarantined. `None` if the consumer has not decided against folding the event.
     pub disposition: Option<Disposition>,
 }
@@ -104,6 +106,7 @@ impl Inbox {
             next_retry_at: note.next_retry_at,
             waits: note.waits,
             dead_lettered_at: note.dead_lettered_at,
+            discarded_at: note.discarded_at,
             disposition: note.disposition.map(|disposition| disposition.as_str().to_owned()),
             attention: attention.map(|(kind, at)| self.attention_key(kind, &event_id, at)),
             attention_at: attention.map(|(_, at)| at),
@@ -260,6 +263,7 @@ impl Inbox {
             next_retry_at: note.next_retry_at,
             waits: note.waits,
             dead_lettered_at: note.dead_lettered_at,
+            discarded_at: note.discarded_at,
             disposition: note.disposition.as_deref().and_then(disposition_of),
         }))
     }
