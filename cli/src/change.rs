@@ -2,6 +2,7 @@
 
 mod consequences;
 mod go_on;
+mod items;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde_json::json;
 use switchhook_operate::copy::Counted;
 use switchhook_operate::plan::{
@@ -20,12 +21,13 @@ use switchhook_operate::{Error, Stack, audit, selection};
 
 use self::consequences::print_consequences;
 use self::go_on::{Stage, print_how_to_go_on, print_next_plan, print_resume};
+use self::items::print_items;
 use crate::error::CommandError;
 use crate::stack_choice::{Connection, StackChoice};
 use crate::table::aligned;
-use crate::words::counted;
+use crate::words::{counted, progress};
 
-/// Number of effects, and of skipped items, that are printed.
+/// Number of effects, of other items, and of skipped items, that are printed.
 const PRINTED_MAX: usize = 20;
 /// Minutes of a search from which on a command without a progress bar says that it searches: a day.
 const LONG_SEARCH_MINUTES: u64 = 24 * 60;
@@ -349,26 +351,12 @@ fn with_progress(
 
 /// Progress bar on standard error. Hidden with `--json`, and if standard error is no terminal.
 pub(crate) fn progress_bar(json: bool, unit: &'static str) -> ProgressBar {
-    if json {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(0).with_message(unit);
-    match ProgressStyle::with_template("{bar:40} {pos}/{len} {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    progress(json, Some(0), "{bar:40} {pos}/{len} {msg}").with_message(unit)
 }
 
 /// Running number on standard error, for work whose end nobody knows. Hidden like a progress bar.
 fn progress_count(json: bool, unit: &'static str) -> ProgressBar {
-    if json {
-        return ProgressBar::hidden();
-    }
-    let count = ProgressBar::no_length().with_message(unit);
-    match ProgressStyle::with_template("{spinner} {human_pos} {msg}") {
-        Ok(style) => count.with_style(style),
-        Err(_) => count,
-    }
+    progress(json, None, "{spinner} {human_pos} {msg}").with_message(unit)
 }
 
 fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
@@ -379,6 +367,7 @@ fn print_plan(plan: &Plan, rate: u32, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  {}: {items} of {from}, in {parts}, for example {sample}", table.as_str())?;
     }
     print_effects(plan, out)?;
+    print_items(plan, PRINTED_MAX, out)?;
     writeln!(out)?;
     if plan.found() == 0 {
         writeln!(out, "Nothing was selected.")?;
@@ -449,7 +438,9 @@ fn print_effects(plan: &Plan, out: &mut impl Write) -> io::Result<()> {
 
 /// Returns an effect as a row of the plan's table.
 fn row(effect: &Effect) -> [String; 5] {
-    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or("no call".to_owned(), ToString::to_string);
+    // A phone can ring without a state after it only if the row cannot be read: another version may read it.
+    let none = if effect.could_ring && effect.after.is_none() { "cannot be read" } else { "no call" };
+    let state = |summary: &Option<CallSummary>| summary.as_ref().map_or(none.to_owned(), ToString::to_string);
     let (name, before, after) = match effect.about {
         Subject::Call => (effect.call_id.to_string(), state(&effect.before), state(&effect.after)),
         Subject::Booking => (format!("booking {}", effect.call_id), "-".to_owned(), "schedules its call".to_owned()),
@@ -579,5 +570,14 @@ mod tests {
         assert!(both.contains("  c0                          no call  no call             0          no\n"), "{both}");
         let many = printed(&plan(PRINTED_MAX));
         assert!(many.contains("  and 1 more booking\n") && !many.contains("more call"), "{many}");
+    }
+
+    #[test]
+    fn call_whose_row_cannot_be_read_is_not_called_missing() {
+        let mut plan = plan(1);
+        plan.effects[0].could_ring = true;
+        let text = printed(&plan);
+        let row = text.lines().find(|line| line.starts_with("  c0 ")).unwrap();
+        assert!(row.contains("cannot be read  cannot be read") && row.ends_with("could ring"), "{text}");
     }
 }

@@ -12,7 +12,7 @@ mod response;
 mod server;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -99,6 +99,10 @@ Exit status: 0 after Ctrl-C or SIGTERM, 2 if the stack cannot start or stops by 
 
 /// Time that open requests get to finish after the stop signal.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+/// Operation on the file of the generated keys, in the text of an error.
+const KEYS: &str = "read or keep the generated keys";
+/// Operation on the file of the clock, in the text of an error.
+const TIME: &str = "read or keep the time";
 
 /// Name by which a browser asks for the pages. Every other name of this machine leads to the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -168,8 +172,9 @@ pub(crate) enum DevError {
     GenerateKeys(#[source] getrandom::Error),
     #[error("could not use the generated keys")]
     UseGeneratedKeys(#[source] ConfigError),
-    #[error("could not read or keep the generated keys in {}: check --data", path.display())]
-    KeepKeys {
+    #[error("could not {operation} in {}: check --data", path.display())]
+    Data {
+        operation: &'static str,
         path: PathBuf,
         #[source]
         source: io::Error,
@@ -182,24 +187,6 @@ pub(crate) enum DevError {
     },
     #[error("could not open the stack")]
     Open(#[source] Box<LocalError>),
-    #[error("could not read or keep the time in {}: check --data", path.display())]
-    Clock {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("could not read the metrics in {}: check --data", path.display())]
-    Metrics {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("could not read the recommended call in {}: check --data", path.display())]
-    LookFirst {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
     #[error("{} holds no finished demo: write one into a new directory with `switchhook demo --data DIR`", .0.display())]
     NotADemo(PathBuf),
     #[error(
@@ -321,7 +308,7 @@ impl Dev {
         let read = || -> io::Result<Option<GeneratedKeys>> {
             Ok(DataDir::new(path).keys()?.map(|text| serde_json::from_str(&text)).transpose()?)
         };
-        let kept = read().map_err(|source| DevError::KeepKeys { path: path.clone(), source })?;
+        let kept = read().map_err(data_error(KEYS, path))?;
         kept.map_or_else(generate, Ok)
     }
 
@@ -329,7 +316,7 @@ impl Dev {
     fn keep_keys(&self, keys: &GeneratedKeys) -> Result<(), DevError> {
         let Some(path) = self.data.as_ref().filter(|_| !self.freeze) else { return Ok(()) };
         let keep = || -> io::Result<()> { DataDir::new(path).write_keys(&serde_json::to_string(keys)?) };
-        keep().map_err(|source| DevError::KeepKeys { path: path.clone(), source })
+        keep().map_err(data_error(KEYS, path))
     }
 
     /// Says which keys a stack has whose data directory held keys of an earlier run.
@@ -348,9 +335,7 @@ impl Dev {
     /// would be older than any retention.
     fn clock(&self) -> Result<(Clock, bool), DevError> {
         let Some(path) = &self.data else { return Ok((Clock::ahead_by_ms(0), false)) };
-        let failed = |source| DevError::Clock { path: path.clone(), source };
-        let data = DataDir::new(path);
-        let file = data.clock().map_err(failed)?;
+        let file = DataDir::new(path).clock().map_err(data_error(TIME, path))?;
         if !self.freeze {
             let ahead_ms = match (file.ahead_ms, file.ended_ms) {
                 (Some(ahead_ms), _) => ahead_ms,
@@ -371,14 +356,14 @@ impl Dev {
     fn keep_clock(&self, clock: &Clock) -> Result<(), DevError> {
         let Some(path) = self.data.as_ref().filter(|_| !self.freeze) else { return Ok(()) };
         let data = DataDir::new(path);
-        let keep = || {
+        let keep = || -> io::Result<()> {
             let file = data.clock()?;
             if file.ended_ms.is_some() && file.ahead_ms.is_none() {
                 data.write_clock(ClockFile { ahead_ms: Some(clock.offset_ms()), ..file })?;
             }
             Ok(())
         };
-        keep().map_err(|source| DevError::Clock { path: path.clone(), source })
+        keep().map_err(data_error(TIME, path))
     }
 
     /// Reads the metrics that the demo has kept. They belong to the time at which the clock stands still.
@@ -391,14 +376,13 @@ impl Dev {
             Ok(())
         };
         let restored = DataDir::new(path).metrics().and_then(restore);
-        restored.map_err(|source| DevError::Metrics { path: path.clone(), source })
+        restored.map_err(data_error("read the metrics", path))
     }
 
     /// Returns the call that the demo in the directory recommends.
     fn look_first(&self) -> Result<Option<CallId>, DevError> {
         let Some(path) = &self.data else { return Ok(None) };
-        let id =
-            DataDir::new(path).look_first().map_err(|source| DevError::LookFirst { path: path.clone(), source })?;
+        let id = DataDir::new(path).look_first().map_err(data_error("read the recommended call", path))?;
         Ok(id.map(CallId::new))
     }
 
@@ -438,6 +422,11 @@ impl Dev {
             None => DevError::Open(Box::new(source)),
         })
     }
+}
+
+/// Returns a function that makes the error of an operation on a file of the data directory.
+fn data_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> DevError {
+    move |source| DevError::Data { operation, path: path.to_owned(), source }
 }
 
 /// Sends log lines to standard error, and the metrics of every decision to the stack, whatever lines are shown.

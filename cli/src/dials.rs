@@ -76,7 +76,10 @@ fn print(report: &DialReport, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
     }
     for id in &report.unreadable {
-        writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
+        writeln!(
+            out,
+            "{id} could not be read: `switchhook verify {id}` says why, and P2RunErrorsAlarm in the runbook what to do"
+        )?;
     }
     if report.more {
         writeln!(out, "\nThere are more open calls than the {} that were examined.", report.examined)?;
@@ -94,10 +97,12 @@ fn row(dials: &ProviderDials, report: &DialReport) -> [String; 8] {
         (None, Some(until)) => format!("paused until {until}"),
         (None, None) => "closed".to_owned(),
     };
+    // Only a probe is dialled while the circuit is open.
+    let percent = if dials.open.is_some() { 0 } else { dials.rate / 10 };
     [
         dials.provider.to_string(),
         circuit,
-        dials.per_second.map_or("none".to_owned(), |rate| format!("{} % of {rate}/s", dials.rate / 10)),
+        dials.per_second.map_or("none".to_owned(), |rate| format!("{percent} % of {rate}/s")),
         format!("{}{}{}", dials.in_flight, plus(is_partial), limit(dials.calls_max)),
         format!("{}{}", dials.due, plus(dials.more_due)),
         dials.oldest_due.map_or("-".to_owned(), since),
@@ -122,26 +127,59 @@ fn print_stuck(title: &str, calls: &[StuckCall], out: &mut impl Write) -> io::Re
 
 #[cfg(test)]
 mod tests {
-    use switchhook_domain::CallId;
+    use switchhook_domain::{CallId, Provider};
+    use switchhook_operate::providers::OpenCircuit;
 
     use super::*;
 
-    #[test]
-    fn call_that_cannot_be_read_is_named() {
-        let report = DialReport {
+    fn empty() -> DialReport {
+        DialReport {
             at: Timestamp::from_millis(1_760_961_600_000),
             providers: Vec::new(),
             in_doubt: Vec::new(),
             expired_claims: Vec::new(),
             next: Vec::new(),
-            unreadable: vec![CallId::new("call-1")],
+            unreadable: Vec::new(),
             examined: 1,
             more: false,
+        }
+    }
+
+    #[test]
+    fn provider_with_an_open_circuit_uses_nothing_of_its_rate() {
+        let report = empty();
+        let closed = ProviderDials {
+            provider: Provider::Retell,
+            per_second: Some(5.0),
+            rate: 1_000,
+            open: None,
+            paused_until: None,
+            failure_score: 0,
+            in_flight: 0,
+            calls_max: None,
+            in_doubt: 0,
+            due: 0,
+            more_due: false,
+            oldest_due: None,
         };
+        let open = OpenCircuit {
+            reason: "account_problem",
+            cause: "unauthorized".to_owned(),
+            since: None,
+            next_probe_at: report.at,
+            failed_probes: 0,
+        };
+        let open = ProviderDials { open: Some(open), ..closed.clone() };
+        assert_eq!([closed, open].map(|dials| row(&dials, &report)[2].clone()), ["100 % of 5/s", "0 % of 5/s"]);
+    }
+
+    #[test]
+    fn call_that_cannot_be_read_is_named() {
+        let report = DialReport { unreadable: vec![CallId::new("call-1")], ..empty() };
         let mut out = Vec::new();
         print(&report, &mut out).unwrap();
         let printed = String::from_utf8(out).unwrap();
-        assert!(printed.contains("call-1 could not be read"), "{printed}");
+        assert!(printed.contains("call-1 could not be read: `switchhook verify call-1` says why"), "{printed}");
         assert!(!is_clean(&report));
         assert!(is_clean(&DialReport { unreadable: Vec::new(), ..report }));
     }

@@ -26,8 +26,8 @@ groups the dead letters by their error, and the log of the consumer has it too."
 
 const LIST_HELP: &str = "\
 The messages are received and shown again at once. The column `where` compares the queue with the list of events that need
-attention. `both` and `queue` are right. `queue only`: the consumer could not write its note. `list only`: the message was deleted or has expired; a redrive sends
-the event again from the inbox.
+attention. `both` and `queue` are right. `queue only`: the consumer could not write its note, or the event was folded since, and then a
+redrive deletes the message. `list only`: the message was deleted or has expired; a redrive sends the event again from the inbox.
 
 Exit status: 0 if there are dead letters, 1 if there is none, 2 if the stack could not be read.";
 

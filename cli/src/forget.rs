@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgGroup, Args};
 use switchhook_domain::PhoneNumber;
 use switchhook_operate::forget::{self, ForgetFilter, ForgetRequest};
 use switchhook_operate::plan::Verb;
@@ -47,14 +47,17 @@ Exit status: 0 if the plan was printed or carried out, 1 if there is nothing to 
 plan had reached its limit, 2 if the stack could not be reached, 3 if it was refused.";
 
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES, mut_arg("json", |json| json.help(JSON_HELP)))]
+#[command(
+    after_help = EXAMPLES,
+    group(ArgGroup::new("selected").args(["calls", "number", "appointment", "plan"]).required(true).multiple(true)),
+    mut_arg("json", |json| json.help(JSON_HELP))
+)]
 pub(crate) struct Forget {
     /// Forget the person of this call; may be repeated
     #[arg(
         long = "call",
         value_name = "CALL",
         value_parser = NonEmptyStringValueParser::new(),
-        required_unless_present_any = ["number", "appointment", "plan"],
         conflicts_with_all = ["number", "appointment", "plan"]
     )]
     calls: Vec<String>,

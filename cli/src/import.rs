@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use clap::Args;
 use http::Method;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use switchhook_api::BATCH_CALLS_MAX;
 use switchhook_aws::sdk::Patience;
@@ -30,7 +29,7 @@ use crate::client::{Api, ClientError};
 use crate::error::{BatchError, CommandError};
 use crate::reason::Reason;
 use crate::stack_choice::{Connection, StackChoice, StackChoiceError};
-use crate::words::{counted, with_causes};
+use crate::words::{counted, progress, with_causes};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -164,7 +163,7 @@ impl Import {
 
     /// Sends all rows, in batches.
     fn send(&self, to: &Api, rows: &[&Row], imported: &mut Imported) -> Result<(), CommandError> {
-        let progress = self.progress(rows.len());
+        let progress = progress(self.json, Some(rows.len() as u64), "{bar:40} {pos}/{len} rows, {eta} left");
         let mut done = 0;
         for batch in rows.chunks(BATCH_CALLS_MAX) {
             send_batch(to, batch, imported).map_err(|source| {
@@ -176,18 +175,6 @@ impl Import {
         }
         progress.finish_and_clear();
         Ok(())
-    }
-
-    /// Progress bar on standard error. Hidden with `--json`.
-    fn progress(&self, rows: usize) -> ProgressBar {
-        if self.json {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::new(rows as u64);
-        match ProgressStyle::with_template("{bar:40} {pos}/{len} rows, {eta} left") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
     }
 
     fn print_plan(

@@ -24,6 +24,9 @@ providers' reports, and has those that differ computed again.
 Both runs happen on a schedule anyway, every minute and every hour. They may run at the same time, and change nothing that is
 right. No run dials. The command writes audit records: who, why, what.
 
+`unfolded ms` is the age of the oldest event that is not known to be folded. The sweep looks at an event two minutes after it arrived,
+so about 120000 is normal. P1EventsNotFoldedAlarm fires above 300000.
+
 Exit status: 0 if the run ended without an error, 2 if it failed or the stack could not be reached, 3 if the reason was refused.";
 
 #[derive(Debug, Args)]

@@ -62,7 +62,7 @@ pub(crate) struct Replay {
     #[arg(long = "type", value_name = "TYPE", conflicts_with = "plan")]
     event_type: Option<String>,
     /// Events with this disposition: applied, parked, refused, stale, recorded, quarantined, or not_folded for events that are in
-    /// no call and whose dead letter nobody has discarded
+    /// no call, or whose booking lacks its call, and whose dead letter nobody has discarded
     #[arg(long, value_name = "DISPOSITION", value_parser = selected, conflicts_with = "plan")]
     disposition: Option<Selected>,
     #[command(flatten)]

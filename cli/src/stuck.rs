@@ -21,11 +21,13 @@ A call is listed if one of these is true:
   in doubt  it was dialled, the provider's answer was lost and no event has arrived
   claimed   a dialer holds it for longer than --for, or beyond the lease, and has not dialled it
   overdue   it has been due for longer than --for
+  held      it was due, and an event of it is a dead letter, which may tell that the person has answered
   dialling  it was dialled, and nobody answered for longer than --for
   silent    no event has arrived for longer than --for, and its ending or its outcome is missing
 
-Each line says what happens next without your help, and when. `late` means that this time has passed: then look at
-`switchhook status`. At most 1,000 open calls are examined. `switchhook call list --tab stuck` pages through all of them.
+Each line says what happens next without your help, and when. Only a held call needs your help. `late` means that this time has
+passed: then look at `switchhook status`. At most 1,000 open calls are examined, and the latest 1,000 dead letters.
+`switchhook call list --tab stuck` pages through all open calls, and does not show which are held.
 
 Exit status: 0 if no call is stuck, 1 if some are or if there are more open calls, 2 if the stack could not be read.";
 
@@ -80,7 +82,10 @@ fn print(report: &StuckReport, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  next  {}{at}{late}", call.next)?;
     }
     for id in &report.unreadable {
-        writeln!(out, "{id} could not be read: a newer version of this tool may be able to")?;
+        writeln!(
+            out,
+            "{id} could not be read: `switchhook verify {id}` says why, and P2RunErrorsAlarm in the runbook what to do"
+        )?;
     }
     if is_clean(report) {
         writeln!(out, "no call is stuck; {} open or overdue calls were examined", report.examined)?;
@@ -139,6 +144,11 @@ mod tests {
             printed(&report)
         );
         assert_eq!(printed(&StuckReport::default()), "no call is stuck; 0 open or overdue calls were examined\n");
+        let unreadable = StuckReport { unreadable: vec![CallId::new("call-2")], ..StuckReport::default() };
+        assert_eq!(
+            printed(&unreadable),
+            "call-2 could not be read: `switchhook verify call-2` says why, and P2RunErrorsAlarm in the runbook what to do\n"
+        );
     }
 
     #[test]

@@ -46,18 +46,14 @@ plan had reached its limit.";
 #[derive(Debug, Args)]
 #[command(
     after_help = EXAMPLES,
+    group(ArgGroup::new("selected").args(["calls", "appointment", "since", "plan"]).required(true).multiple(true)),
     group(ArgGroup::new("carried_out").args(["repair", "plan"]).multiple(true)),
     mut_arg("json", |json| json.help(JSON_HELP)),
     mut_arg("yes", |yes| yes.requires("carried_out"))
 )]
 pub(crate) struct Verify {
     /// Ids of calls
-    #[arg(
-        value_name = "CALL",
-        value_parser = NonEmptyStringValueParser::new(),
-        required_unless_present_any = ["appointment", "since", "plan"],
-        conflicts_with = "plan"
-    )]
+    #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "plan")]
     calls: Vec<String>,
     /// Id of an appointment: verify all its calls
     #[arg(

@@ -161,7 +161,7 @@ impl Cloud {
             Inbox::new(sdk::dynamodb(&aws(of)), INBOX_TABLE.to_owned(), INBOX_RETENTION).shards(index_shards.clone())
         };
         let calls = |of| {
-            Calls::new(sdk::dynamodb(&aws(of)), CALLS_TABLE.to_owned())
+            Calls::new(sdk::dynamodb(&aws(of)), CALLS_TABLE.to_owned(), CALL_RETENTION)
                 .index_numbers(index_numbers)
                 .shards(index_shards.clone())
         };
@@ -200,9 +200,7 @@ impl Cloud {
             }),
             consumer: Arc::new(Consumer {
                 inbox: inbox("consumer"),
-                inbox_retention: INBOX_RETENTION,
                 calls: calls("consumer"),
-                call_retention: CALL_RETENTION,
                 queue: queue("consumer", EVENTS_QUEUE),
                 bus: bus("consumer"),
                 policy,
@@ -214,7 +212,6 @@ impl Cloud {
             relay: Arc::new(Relay { bus: bus("relay"), clock: clock() }),
             scheduler: Arc::new(Scheduler {
                 calls: calls("scheduler"),
-                call_retention: CALL_RETENTION,
                 queue: queue("scheduler", DIAL_QUEUE),
                 due_queue: queue("scheduler", DUE_QUEUE),
                 dial_rates,
@@ -226,7 +223,6 @@ impl Cloud {
             dialer: Arc::new(Dialer {
                 inbox: inbox("dialer"),
                 calls: calls("dialer"),
-                call_retention: CALL_RETENTION,
                 queue: queue("dialer", EVENTS_QUEUE),
                 dial_accounts: dial_accounts("dialer"),
                 api: provider_api(),
@@ -238,7 +234,6 @@ impl Cloud {
             reconciler: Arc::new(Reconciler {
                 inbox: inbox("reconciler"),
                 calls: calls("reconciler"),
-                call_retention: CALL_RETENTION,
                 queue: queue("reconciler", EVENTS_QUEUE),
                 dlq: queue("reconciler", EVENTS_DEAD_LETTER_QUEUE),
                 repair_queue: queue("reconciler", REPAIR_QUEUE),
@@ -251,7 +246,6 @@ impl Cloud {
             api: Arc::new(Api {
                 inbox: inbox("api"),
                 calls: calls("api"),
-                call_retention: CALL_RETENTION,
                 policy,
                 defaults: CallDefaults { retry: default_retry_policy, window: None },
                 random_ids: random_ids.clone(),

@@ -1,6 +1,6 @@
 //! The embedded DynamoDB with the JSON protocol of the SDK, and the capacity that each operation consumed.
 //!
-//! Only the operations in `Operation` exist, so the handlers cannot use any other. `Scan` and `ListTables` are for
+//! Only the operations in `Operation` exist, so the handlers cannot use any other. `Scan` and `CreateTable` are for
 //! tests and tools.
 //!
 //! [`DynamoDb::counts`] returns the requests and capacity units that AWS would bill. To compute them, every request
@@ -18,12 +18,10 @@ use dynoxide::actions::delete_item::{self, DeleteItemRequest};
 use dynoxide::actions::describe_table::{self, DescribeTableRequest, DescribeTableResponse};
 use dynoxide::actions::get_item::{self, GetItemRequest};
 use dynoxide::actions::import_items;
-use dynoxide::actions::list_tables::{self, ListTablesRequest};
 use dynoxide::actions::put_item::{self, PutItemRequest};
 use dynoxide::actions::query::{self, QueryRequest};
 use dynoxide::actions::scan::{self, ScanRequest};
 use dynoxide::actions::update_item::{self, UpdateItemRequest};
-use dynoxide::actions::update_time_to_live::{self, UpdateTimeToLiveRequest};
 use dynoxide::actions::vector_lifecycle::VectorIndexLifecycle;
 use dynoxide::storage::Storage;
 use dynoxide::types::{ConsumedCapacity, item_size, write_capacity_units};
@@ -186,18 +184,6 @@ impl DynamoDb {
             Operation::CreateTable => {
                 let request: CreateTableRequest = read(body)?;
                 ok(&self.database.run(async |storage| create_table::execute(storage, request).await)?)
-            }
-            Operation::DescribeTable => {
-                let request: DescribeTableRequest = read(body)?;
-                ok(&self.describe(request)?)
-            }
-            Operation::UpdateTimeToLive => {
-                let request: UpdateTimeToLiveRequest = read(body)?;
-                ok(&self.database.run(async |storage| update_time_to_live::execute(storage, request).await)?)
-            }
-            Operation::ListTables => {
-                let request: ListTablesRequest = read(body)?;
-                ok(&self.database.run(async |storage| list_tables::execute(storage, request).await)?)
             }
             Operation::GetItem => {
                 let mut request: GetItemRequest = read(body)?;
@@ -373,9 +359,6 @@ impl std::fmt::Debug for DynamoDb {
 #[derive(Debug, Clone, Copy)]
 enum Operation {
     CreateTable,
-    DescribeTable,
-    UpdateTimeToLive,
-    ListTables,
     GetItem,
     BatchGetItem,
     Query,
@@ -386,11 +369,8 @@ enum Operation {
 }
 
 impl Operation {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 8] = [
         Self::CreateTable,
-        Self::DescribeTable,
-        Self::UpdateTimeToLive,
-        Self::ListTables,
         Self::GetItem,
         Self::BatchGetItem,
         Self::Query,
@@ -407,9 +387,6 @@ impl Operation {
     fn name(self) -> &'static str {
         match self {
             Self::CreateTable => "CreateTable",
-            Self::DescribeTable => "DescribeTable",
-            Self::UpdateTimeToLive => "UpdateTimeToLive",
-            Self::ListTables => "ListTables",
             Self::GetItem => "GetItem",
             Self::BatchGetItem => "BatchGetItem",
             Self::Query => "Query",

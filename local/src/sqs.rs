@@ -11,7 +11,7 @@ mod protocol;
 mod rejection;
 mod request;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ use crate::queue::{
 };
 use crate::sync::{Signal, Watch, lock};
 
-pub use format::{queue_arn, queue_url, to_event_record};
+pub use format::{queue_url, to_event_record};
 
 pub(crate) const JOURNAL: &str = "switchhook-local-queue";
 
@@ -227,30 +227,16 @@ impl Sqs {
         Ok(purged.len())
     }
 
-    /// Moves all visible messages of a dead-letter queue back to their source queues, or to `destination`. Returns the
-    /// number of moved messages. They arrive as new messages at the end of the queue, with a new id and a receive count
-    /// of 0.
-    ///
-    /// Without a destination, the move stops at a message that was sent directly to the dead-letter queue. SQS cannot
-    /// determine its source, and the task fails with `CouldNotDetermineMessageSource`.
-    pub fn redrive(&self, dead_letter_queue: &str, destination: Option<&str>) -> Result<usize, QueueError> {
+    /// Moves all visible messages of a dead-letter queue to `destination`. Returns the number of moved messages. They
+    /// arrive as new messages at the end of the queue, with a new id and a receive count of 0.
+    pub fn redrive(&self, dead_letter_queue: &str, destination: &str) -> Result<usize, QueueError> {
         let now_ms = self.clock.now_ms();
         let mut state = lock(&self.state);
         self.expire(&mut state, dead_letter_queue, now_ms)?;
-        if let Some(destination) = destination {
-            state.queue(destination)?;
-        }
-        let mut moved = 0;
-        let mut targets = BTreeSet::new();
-        let mut messages = state.queue(dead_letter_queue)?.remove_visible(now_ms).into_iter();
-        while let Some(message) = messages.next() {
-            let source = message.dead_letter_source.clone().filter(|source| state.queues.contains_key(source));
-            let Some(target) = destination.map(str::to_owned).or(source) else {
-                for message in std::iter::once(message).chain(messages) {
-                    state.queue(dead_letter_queue)?.insert(message);
-                }
-                break;
-            };
+        state.queue(destination)?;
+        let messages = state.queue(dead_letter_queue)?.remove_visible(now_ms);
+        let moved = messages.len();
+        for message in messages {
             let message = Message {
                 number: state.next_number,
                 sent_at_ms: now_ms,
@@ -259,12 +245,10 @@ impl Sqs {
                 dead_letter_source: None,
                 ..message
             };
-            self.move_to(&mut state, &target, message)?;
-            targets.insert(target);
-            moved += 1;
+            self.move_to(&mut state, destination, message)?;
         }
         drop(state);
-        targets.iter().for_each(|target| self.changed(target));
+        self.changed(destination);
         self.changed(dead_letter_queue);
         Ok(moved)
     }

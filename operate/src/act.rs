@@ -25,7 +25,7 @@ pub(crate) async fn store_row(stack: &Stack, action: Action, transition: &Transi
         let accounts = plan.providers.iter().copied().filter(|provider| provider.is_named());
         stack.calls.list_accounts(&accounts.collect()).await?;
     }
-    match stack.calls.store(transition, stack.call_retention()).await? {
+    match stack.calls.store(transition).await? {
         StoreOutcome::Committed => Ok(true),
         // If the response to this write was lost, the SDK has repeated it, and the stored row is this one.
         StoreOutcome::LostRace => {

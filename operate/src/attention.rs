@@ -12,7 +12,8 @@ const CALL_FULL: &str = "call_full";
 const CALL_FULL_TEXT: &str = "the call has reached its limit of events";
 
 /// Returns the cause of a quarantine in words. `None` if this version does not know it.
-pub(crate) fn text_of_cause(cause: &str) -> Option<String> {
+#[must_use]
+pub fn text_of_cause(cause: &str) -> Option<String> {
     ReadError::text_of(cause).or_else(|| (cause == CALL_FULL).then(|| CALL_FULL_TEXT.to_owned()))
 }
 

@@ -6,13 +6,16 @@
 
 mod list;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use switchhook_aws::calls::{Loaded, TimeRange, WakeQueue};
-use switchhook_domain::{AttemptState, Call, CallId, Job, Lifecycle, Provider, Timestamp};
+use switchhook_aws::calls::{Loaded, Resolved, TimeRange, WakeQueue};
+use switchhook_aws::inbox::{Attention, AttentionKind};
+use switchhook_domain::{AttemptState, Call, CallId, EVENTS_UNFOLDED, Job, Lifecycle, MoveKind, Provider, Timestamp};
 
+use crate::attention;
 use crate::concurrent::CONCURRENCY;
 use crate::error::Error;
 use crate::stack::Stack;
@@ -20,7 +23,7 @@ use crate::time_text;
 
 pub use list::{CallFilter, CallPage, ListedCall, Tab, list};
 
-/// Largest number of open calls that one report examines.
+/// Largest number of open calls, and of dead letters, that one report examines.
 pub const EXAMINED_MAX: usize = 1_000;
 /// Time after a dial in which its answer and its first event are on their way. After it, a dial without either is in doubt.
 pub(crate) const DOUBT_AFTER: Duration = Duration::from_secs(60);
@@ -37,6 +40,8 @@ pub enum StuckKind {
     Claimed,
     /// The call is due, and was not claimed.
     Overdue,
+    /// The call was due, and is not dialled, because an event of it is a dead letter.
+    Held,
     /// The attempt was never answered and has not ended.
     Dialling,
     /// The attempt goes on or its outcome is missing, and no event has arrived.
@@ -51,6 +56,7 @@ impl StuckKind {
             Self::InDoubt => "in doubt",
             Self::Claimed => "claimed",
             Self::Overdue => "overdue",
+            Self::Held => "held",
             Self::Dialling => "dialling",
             Self::Silent => "silent",
         }
@@ -70,7 +76,7 @@ pub struct StuckCall {
     pub since: Timestamp,
     /// Reason, as a sentence without its full stop.
     pub why: String,
-    /// Next step, which needs nobody's help.
+    /// Next step. It needs nobody's help, unless a dead letter holds the call.
     pub next: &'static str,
     /// Time of the next step. `None` if it is the next run of a schedule.
     #[serde(serialize_with = "time_text::optional::serialize")]
@@ -99,10 +105,10 @@ pub(crate) struct OpenCalls {
     pub(crate) more: bool,
 }
 
-/// Returns the calls that have not moved for this time, and those that are in doubt.
+/// Returns the calls that have not moved for this time, those that are in doubt, and those that one of the latest dead letters holds.
 ///
 /// # Errors
-/// The index or a row could not be read.
+/// An index or a row could not be read.
 pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error> {
     let now = stack.now();
     let overdue = TimeRange::UpTo(now.minus(limit));
@@ -110,9 +116,59 @@ pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error>
     let open = WakeQueue::OPEN.into_iter().map(|queue| (queue, TimeRange::UpTo(Timestamp::MAX)));
     let OpenCalls { calls, mut unreadable, examined, more } = open_calls(stack, pending.chain(open).collect()).await?;
     let mut calls: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, limit)).collect();
+    let (mut held, unread) = held_calls(stack).await?;
+    held.retain(|held| calls.iter().all(|call| call.call_id != held.call_id));
+    calls.extend(held);
+    unreadable.extend(unread);
     calls.sort_by(|a, b| (a.since, &a.call_id).cmp(&(b.since, &b.call_id)));
     unreadable.sort();
+    unreadable.dedup();
     Ok(StuckReport { calls, unreadable, examined, more })
+}
+
+/// Returns the calls that dead letters hold, and those of dead letters whose rows cannot be read. Such a call is claimed and returned again and again, so
+/// it is never overdue.
+async fn held_calls(stack: &Stack) -> Result<(Vec<StuckCall>, Vec<CallId>), Error> {
+    let letters = attention::all(stack, AttentionKind::DeadLettered, EXAMINED_MAX).await?;
+    let ids: BTreeSet<CallId> = letters.iter().filter_map(|letter| letter.call_id.clone()).collect();
+    let ids = ids.into_iter().filter(|id| !id.is_entity()).collect();
+    let (mut held, mut unreadable) = (BTreeMap::new(), Vec::new());
+    for (id, read) in stack.calls.resolve_all(ids).await {
+        let call = match read {
+            Ok(Resolved { call: Some(call), .. }) => call,
+            Ok(Resolved { call: None, .. }) => continue,
+            Err(error) if error.is_unreadable() => {
+                unreadable.push(id);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let own = letters.iter().filter(|letter| letter.call_id.as_ref() == Some(&id));
+        let missing = own.filter(|letter| letter.is_missing_in(&call));
+        if let Some(stuck) = missing.min_by_key(|letter| letter.at).and_then(|oldest| held_by(&call, oldest)) {
+            // An event may name the call by the provider's id of an attempt, so that two ids lead to it.
+            held.entry(call.call_id).or_insert(stuck);
+        }
+    }
+    Ok((held.into_values().collect(), unreadable))
+}
+
+/// Returns how a dead letter holds its call. `None` if no dialer has returned the call because of it.
+fn held_by(call: &Call, letter: &Attention) -> Option<StuckCall> {
+    let (event_id, last, since) = (letter.event_id.as_ref()?, call.moves.last()?, letter.at);
+    let is_held = last.kind == MoveKind::Returned && last.reason.as_deref() == Some(EVENTS_UNFOLDED);
+    (is_held && matches!(call.job, Job::Pending { .. })).then(|| StuckCall {
+        call_id: call.call_id.clone(),
+        kind: StuckKind::Held,
+        provider: call.dial_provider(),
+        job: call.job.as_str(),
+        appointment_id: call.appointment_id.clone(),
+        since,
+        why: format!("its event {event_id} is a dead letter since {since}, and may tell that the person has answered"),
+        next: "nobody is dialled until you redrive or discard the event: switchhook dlq list",
+        next_at: None,
+        late: false,
+    })
 }
 
 /// Reads the rows of these queues, at most [`EXAMINED_MAX`] of them. Long queues share the places that short ones leave: in an outage a
@@ -325,35 +381,13 @@ mod tests {
     /// Another system places the call, and said that it would try again.
     #[test]
     fn call_that_waits_for_the_retry_of_another_system_says_so() {
-        let event = |id: &str, kinds: &[EventKind], seconds: i64| ProviderEvent {
-            event_id: EventId::new(format!("generic:{id}")),
-            origin: Origin::Provider(Provider::Generic),
-            event_type: id.to_owned(),
-            call_id: CallId::new("call-2"),
-            attempt: Some(AttemptKey::new("1")),
-            provider_call_id: None,
-            appointment_id: None,
-            direction: None,
-            from: None,
-            to: None,
-            received_at: at(seconds),
-            call_events: kinds
-                .iter()
-                .map(|kind| CallEvent {
-                    kind: *kind,
-                    implied: false,
-                    occurred_at: Some(at(seconds)),
-                    sequence: None,
-                    permanent: false,
-                    never_dialled: None,
-                })
-                .collect(),
-            block_number: false,
-            entity: None,
-            booking: None,
-            dialled_provider: None,
-            forgotten_at: None,
-            trace_id: None,
+        let event = |id: &str, kinds: &[EventKind], seconds: i64| {
+            let (event_id, origin) = (EventId::new(format!("generic:{id}")), Origin::Provider(Provider::Generic));
+            ProviderEvent {
+                attempt: Some(AttemptKey::new("1")),
+                call_events: kinds.iter().map(|kind| CallEvent::new(*kind, Some(at(seconds)))).collect(),
+                ..ProviderEvent::new(event_id, origin, id, CallId::new("call-2"), at(seconds))
+            }
         };
         let events = [
             event("no_answer", &[EventKind::Ringing, EventKind::NoAnswer], 10),

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 pub use switchhook_aws::copy::Counted;
-use switchhook_aws::copy::{CopyCounts, TableCopy, TablePart, TableSize, copy_part, measure};
+use switchhook_aws::copy::{CopyCounts, TableCopy, TablePart, TableSize, copy_part, has_key, measure};
 use switchhook_aws::failure::Failure;
 
 use crate::cost::Cost;
@@ -53,7 +53,7 @@ impl Table {
 ///
 /// # Errors
 /// [`Refusal::EmptyFilter`] if no table is named, and [`Refusal::SameTable`] if a table would be copied into itself.
-/// [`Refusal::UnknownTable`] if one does not exist. [`Refusal::LargeTable`] if one has more than `items_max` items. [`Refusal::MoreShards`] if the stack would not read all shards of one. Also the errors of the tables.
+/// [`Refusal::UnknownTable`] if one does not exist. [`Refusal::OtherKey`] if one is of the other kind. [`Refusal::LargeTable`] if one has more than `items_max` items. [`Refusal::MoreShards`] if the stack would not read all shards of one. Also the errors of the tables.
 pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Counted<'_>) -> Result<Plan, Error> {
     let named = Table::ALL.into_iter().filter_map(|table| Some((table, table.of_request(from)?)));
     let named: Vec<(Table, &String)> = named.collect();
@@ -62,6 +62,12 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
     }
     if let Some((table, _)) = named.iter().find(|(table, from)| table.of_stack(stack) == from.as_str()) {
         return Err(Refusal::SameTable(table.of_stack(stack).to_owned()).into());
+    }
+    for &(table, from) in &named {
+        let is_right_kind = has_key(&stack.dynamodb, from, table.key()).await;
+        if !is_right_kind.map_err(|error| error_of_table(error, from))? {
+            return Err(Refusal::OtherKey { table: from.clone(), key: table.key() }.into());
+        }
     }
     let most = items_max as u64;
     let (mut items, mut tables, mut sizes) = (Vec::new(), Vec::new(), Vec::new());

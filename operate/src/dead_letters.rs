@@ -313,10 +313,9 @@ pub(crate) async fn read_lost_events(stack: &Stack, items: &mut [PlanItem]) -> R
     let looked = of_letters.filter_map(|item| item.event_id.clone()).map(|id| async move {
         match stack.inbox.get(&id).await {
             Ok(None) => Ok(Some(id)),
+            Ok(Some(_)) => Ok(None),
             // The forecast reports an event that cannot be read.
-            Ok(Some(_)) | Err(switchhook_aws::Error::DecodeInbox(_) | switchhook_aws::Error::NewerSchema(_)) => {
-                Ok(None)
-            }
+            Err(error) if error.is_unreadable() => Ok(None),
             Err(error) => Err(Error::from(error)),
         }
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::Serialize;
-use switchhook_aws::calls::{Found, WakeEntry, WakeQueue};
+use switchhook_aws::calls::{Loaded, WakeEntry, WakeQueue};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_domain::{CallId, PhoneNumber, Provider, ProviderHealth, STUCK_AFTER, Timestamp};
 use switchhook_providers::Pacing;
@@ -186,23 +186,9 @@ async fn open_calls(stack: &Stack) -> Result<OpenCalls, Error> {
         .sort_by(|(a_later, a), (b_later, b)| (a_later, a.wake_at, &a.call_id).cmp(&(b_later, b.wake_at, &b.call_id)));
     more |= entries.len() > EXAMINED_MAX;
     entries.truncate(EXAMINED_MAX);
-    let mut rows = stream::iter(entries)
-        .map(|(_, entry)| async move {
-            let found = stack.calls.get_eventual(&entry.call_id).await;
-            (entry.call_id, found)
-        })
-        .buffered(CONCURRENCY);
-    let (mut calls, mut unreadable) = (Vec::new(), Vec::new());
-    while let Some((call_id, found)) = rows.next().await {
-        match found {
-            Ok(Found::Call(call)) => calls.push(*call),
-            Ok(Found::Alias(_) | Found::Nothing) => {}
-            Err(error) if error.is_unreadable() => unreadable.push(call_id),
-            Err(error) => return Err(error.into()),
-        }
-    }
+    let Loaded { calls, unreadable } = stack.calls.load(entries.into_iter().map(|(_, entry)| entry.call_id)).await?;
     let examined = calls.len();
-    Ok(OpenCalls { calls, unreadable, examined, more })
+    Ok(OpenCalls { calls, unreadable: unreadable.into_iter().map(|(id, _)| id).collect(), examined, more })
 }
 
 /// Reads the calls that wait to be placed through a provider: counts those that are due, and names those that are due next.

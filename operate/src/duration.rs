@@ -1,4 +1,6 @@
-//! Durations as text for people.
+//! Durations and numbers as text for people.
+
+use std::fmt::Display;
 
 /// Returns a duration for people: `41 ms`, `3.2 s`, `2 min 5 s`, `3 h 12 min`, `2 d 4 h`.
 #[must_use]
@@ -27,9 +29,20 @@ pub fn age(ms: i64) -> String {
     }
 }
 
+/// Returns a number and its noun, for example `1 call` or `2 calls`.
+#[must_use]
+pub fn counted<N: Display + PartialEq + From<u8>>(number: N, noun: &str) -> String {
+    if number == N::from(1) { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0_u64, 1, 2].map(|number| counted(number, "call")), ["0 calls", "1 call", "2 calls"]);
+    }
 
     #[test]
     fn durations_are_short() {

@@ -2,9 +2,7 @@
 
 mod kind;
 
-use std::error::Error as StdError;
-
-use switchhook_aws::failure::cause_text;
+use switchhook_aws::failure::with_causes;
 use switchhook_aws::sign::SignError;
 use switchhook_domain::Timestamp;
 
@@ -49,16 +47,7 @@ impl Error {
     /// Text of the error and of each of its causes, separated by colons.
     #[must_use]
     pub fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            let more = cause_text(error);
-            if !text.ends_with(&more) {
-                text = format!("{text}: {more}");
-            }
-            cause = error.source();
-        }
-        text
+        with_causes(self)
     }
 }
 
@@ -88,6 +77,10 @@ pub enum Refusal {
     SameTable(String),
     #[error("there is no table {0} in the account and region of the stack: name the table that was restored")]
     UnknownTable(String),
+    #[error(
+        "the key of {table} is not {key}: name the restored inbox with --inbox-from, and the restored table of calls with --calls-from"
+    )]
+    OtherKey { table: String, key: &'static str },
     #[error("{table} has more than {most} items: if that is right, raise the limit with --max")]
     LargeTable { table: String, most: u64 },
     #[error(

@@ -39,7 +39,8 @@ pub struct EventLine {
     /// Key of the entity that the event is about, if it is about no call.
     pub entity: Option<String>,
     /// Disposition of the event, or [`PROCESSED`] if its entity no longer tells it, or `queued`, `retrying`, `dead_lettered` or `discarded` if it has
-    /// none. `unknown` if the row of its call cannot be read, and nothing else tells.
+    /// none. The event that decides a booking has none before the calls of the booking agree with it. `unknown` if the row of its call cannot be read,
+    /// and nothing else tells.
     pub status: &'static str,
     pub received_at: String,
     pub occurred_at: Option<String>,
@@ -105,12 +106,12 @@ impl Fate {
                     in_entity = fate;
                     (None, None)
                 }
-                Err(Error::Aws(error)) if is_unreadable(&error) => (None, Some(error.to_string())),
+                Err(Error::Aws(error)) if error.is_unreadable() => (None, Some(error.to_string())),
                 Err(error) => return Err(error),
             },
             Some(call_id) => match stack.calls.resolve_eventual(call_id).await {
                 Ok(resolved) => (resolved.call, None),
-                Err(error) if is_unreadable(&error) => (None, Some(error.to_string())),
+                Err(error) if error.is_unreadable() => (None, Some(error.to_string())),
                 Err(error) => return Err(error.into()),
             },
             None => (None, None),
@@ -132,7 +133,7 @@ impl Fate {
     pub(crate) fn status(&self) -> &'static str {
         let decided = match self.in_entity {
             EntityFate::Folded(disposition) => return disposition.map_or(PROCESSED, Disposition::as_str),
-            EntityFate::NotFolded => self.stored.disposition.or(self.note.disposition),
+            EntityFate::CallsDisagree(_) | EntityFate::NotFolded => self.stored.disposition.or(self.note.disposition),
         };
         match (self.entries().first(), decided) {
             (Some((_, entry)), _) => entry.disposition.as_str(),
@@ -185,7 +186,7 @@ impl Fates {
     fn add(&mut self, id: &EventId, read: Result<Option<Fate>, Error>) -> Result<(), Error> {
         match read {
             Ok(fate) => self.found.extend(fate),
-            Err(Error::Aws(error)) if is_unreadable(&error) => {
+            Err(Error::Aws(error)) if error.is_unreadable() => {
                 self.unreadable.push(UnreadableEvent { event_id: id.to_string(), error: error.to_string() });
             }
             Err(error) => return Err(error),
@@ -217,17 +218,6 @@ impl Fates {
 pub(crate) async fn entity_fate(stack: &Stack, key: &CallId, stored: &StoredEvent) -> Result<EntityFate, Error> {
     let Some(entity) = stack.calls.entity_eventual(key).await? else { return Ok(EntityFate::NotFolded) };
     Ok(stack.inbox.fate_in(&entity, stored).await?)
-}
-
-/// True if an item or a row was found, and this program cannot read it.
-pub(crate) const fn is_unreadable(error: &switchhook_aws::Error) -> bool {
-    matches!(
-        error,
-        switchhook_aws::Error::DecodeInbox(_)
-            | switchhook_aws::Error::DecodeCall(_)
-            | switchhook_aws::Error::DecodeEntity(_)
-            | switchhook_aws::Error::NewerSchema(_)
-    )
 }
 
 /// Returns what became of one event. `None` if there is no such event.

@@ -101,6 +101,9 @@ pub async fn plan(
     let draft = Draft { verb: Verb::Forget, filter, items, capped, continue_at: None, examined, not_found };
     let mut plan = draft.work_out(stack).await?;
     plan.warnings.extend(unread_warning(&bodies.unreadable));
+    if plan.found() == 0 {
+        plan.warnings.extend(country_warning(&request.filter).map(str::to_owned));
+    }
     if request.also_do_not_call && !unblocks {
         plan.warnings.extend(blocked_warning(stack, &request.filter).await?.map(str::to_owned));
     }
@@ -125,6 +128,14 @@ fn unread_warning(ids: &BTreeSet<EventId>) -> Option<String> {
         let (number, named) = (ids.len(), named.join(", "));
         format!("webhooks that cannot be read were not searched for the person ({number}): {named}{more}")
     })
+}
+
+/// Returns a warning if the number that was named may lack its country code. Calls have their numbers with it.
+fn country_warning(filter: &ForgetFilter) -> Option<&'static str> {
+    let ForgetFilter::Number(number) = filter else { return None };
+    let text = number.as_str();
+    let has_code = text.contains(['+', ':', '@']) || text.trim_start().starts_with("00");
+    (!has_code).then_some("the number has no plus sign: if it lacks its country code, name it with both")
 }
 
 /// Returns a warning if the number that was named is on the do-not-call list. The plan cannot take it off, because no call has it, and the

@@ -53,6 +53,6 @@ pub mod verify;
 pub mod web;
 
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};
-pub use duration::{age, duration};
+pub use duration::{age, counted, duration};
 pub use error::{Error, ErrorKind, Explanation, Refusal};
 pub use stack::{Address, DevTime, Stack, StackNames, StackSettings, time_of_dev};

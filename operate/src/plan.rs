@@ -15,6 +15,7 @@ use switchhook_aws::random::RandomIds;
 use switchhook_domain::{AttemptState, Call, CallId, Job, NOT_PLACED, Timestamp};
 
 use crate::cost::Cost;
+use crate::duration::counted;
 use crate::error::{Error, Refusal};
 use crate::stack::Stack;
 use crate::time_text;
@@ -347,11 +348,9 @@ impl Plan {
     /// shows all. Entities other than bookings count too. A run makes none of their phones ring.
     #[must_use]
     pub fn without_effect(&self) -> Option<String> {
-        let named = |count: usize, up_to: &str, noun: &str| {
-            (count > 0).then(|| format!("{up_to}{count} more {noun}{}", if count == 1 { "" } else { "s" }))
-        };
-        let calls = named(self.calls_without_effect(), "", "call");
-        let bookings = named(self.entities_without_effect, "up to ", "booking");
+        let named = |count: usize, noun: &str| (count > 0).then(|| counted(count, noun));
+        let calls = named(self.calls_without_effect(), "more call");
+        let bookings = named(self.entities_without_effect, "more booking").map(|bookings| format!("up to {bookings}"));
         match (calls, bookings) {
             (Some(calls), Some(bookings)) => Some(format!("{calls} and {bookings}")),
             (calls, bookings) => calls.or(bookings),

@@ -9,10 +9,12 @@ use serde::Serialize;
 use switchhook_aws::inbox::{Attention, AttentionKind};
 use switchhook_domain::{EventId, Origin, Timestamp};
 
-use crate::attention::{self, text_of_cause};
+use crate::attention;
 use crate::error::Error;
 use crate::stack::Stack;
 use crate::time_text;
+
+pub use crate::attention::text_of_cause;
 
 /// Largest number of items that are counted.
 pub const COUNTED_MAX: usize = 1_000;
@@ -53,7 +55,7 @@ pub struct Group {
     pub error: Option<String>,
     pub origin: Option<Origin>,
     pub count: usize,
-    /// The earliest events, at most [`NAMED_MAX`] of them.
+    /// The earliest events, at most [`NAMED_MAX`] of them. Of conflicts, the latest, because no other list has those.
     pub events: Vec<EventId>,
     #[serde(with = "time_text")]
     pub earliest: Timestamp,
@@ -89,7 +91,7 @@ pub struct FailedMessages {
 /// The errors of the inbox.
 pub async fn groups(stack: &Stack, trouble: Trouble) -> Result<Groups, Error> {
     let entries = attention::all(stack, trouble.kind(), COUNTED_MAX + 1).await?;
-    let mut found = grouped(entries);
+    let mut found = grouped(entries, trouble == Trouble::Conflicts);
     for group in &mut found.groups {
         let Some(first) = group.events.first() else { continue };
         group.error = match trouble {
@@ -107,7 +109,8 @@ pub async fn failed_messages(stack: &Stack) -> FailedMessages {
     FailedMessages { dead_letters: dead_letters.map_err(Error::from), relay: relay.map_err(Error::from) }
 }
 
-fn grouped(mut entries: Vec<Attention>) -> Groups {
+/// Groups entries by cause and sender. Each group names its earliest events, or its latest ones.
+fn grouped(mut entries: Vec<Attention>, names_latest: bool) -> Groups {
     let more = entries.len() > COUNTED_MAX;
     entries.truncate(COUNTED_MAX);
     let count = entries.len();
@@ -115,6 +118,9 @@ fn grouped(mut entries: Vec<Attention>) -> Groups {
     let notices = entries.iter().filter(is_notice).count();
     let mut groups: BTreeMap<(Option<String>, Option<String>), Group> = BTreeMap::new();
     entries.sort_by(|a, b| (a.at, &a.item_key).cmp(&(b.at, &b.item_key)));
+    if names_latest {
+        entries.reverse();
+    }
     for entry in entries {
         let Some(event_id) = entry.event_id else { continue };
         let cause = entry.cause;
@@ -130,7 +136,8 @@ fn grouped(mut entries: Vec<Attention>) -> Groups {
                 latest: entry.at,
             });
         group.count += 1;
-        group.latest = entry.at;
+        group.earliest = group.earliest.min(entry.at);
+        group.latest = group.latest.max(entry.at);
         if group.events.len() < NAMED_MAX {
             group.events.push(event_id);
         }
@@ -159,23 +166,28 @@ mod tests {
 
     #[test]
     fn events_are_grouped_by_cause_and_sender() {
-        let found = grouped(vec![
+        let entries = vec![
             entry("generic:3", "invalid_json", 3),
             entry("generic:1", "invalid_json", 1),
             entry("retell:2", "invalid_json", 2),
-        ]);
+        ];
+        let found = grouped(entries.clone(), false);
         assert_eq!((found.count, found.more, found.notices), (3, false, 3));
         let [most, other] = found.groups.as_slice() else { panic!("{found:?}") };
         assert_eq!((most.cause.as_deref(), most.count), (Some("invalid_json"), 2));
         assert_eq!(most.events, [EventId::new("generic:1"), EventId::new("generic:3")], "the earliest first");
         assert_eq!((most.earliest.as_millis(), most.latest.as_millis(), other.count), (1, 3, 1));
+        let conflicts = grouped(entries, true);
+        let [most, _] = conflicts.groups.as_slice() else { panic!("{conflicts:?}") };
+        assert_eq!(most.events, [EventId::new("generic:3"), EventId::new("generic:1")], "the latest first");
+        assert_eq!((most.earliest.as_millis(), most.latest.as_millis()), (1, 3));
     }
 
     #[test]
     fn count_stops_at_its_limit() {
         let entries =
             (0..=COUNTED_MAX).map(|n| entry(&format!("generic:{n}"), "x", i64::try_from(n).unwrap())).collect();
-        let found = grouped(entries);
+        let found = grouped(entries, false);
         assert_eq!((found.count, found.more, found.groups[0].events.len()), (COUNTED_MAX, true, NAMED_MAX));
     }
 }

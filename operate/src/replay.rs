@@ -22,7 +22,7 @@ use switchhook_providers::ids_of;
 use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::draft::Draft;
 use crate::error::{Error, Refusal};
-use crate::events::{entity_fate, is_unreadable};
+use crate::events::entity_fate;
 use crate::plan::{Action, ITEMS_MAX, NotFound, Plan, PlanItem, Verb};
 use crate::selection::{self, Progress};
 use crate::stack::Stack;
@@ -43,8 +43,8 @@ const CALL_MINUTES_MAX: usize = 24 * 60;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Selected {
-    /// Events that are to be folded, and are in no call: they never reached the consumer, or it refused them. Without those that an operator has
-    /// discarded.
+    /// Events that are to be folded, and are in no call: they never reached the consumer, or it refused them. An event that decides a booking counts
+    /// as long as the calls of the booking do not agree with it. Without those that an operator has discarded.
     NotFolded,
     #[serde(serialize_with = "disposition_name", untagged)]
     As(Disposition),
@@ -387,7 +387,7 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
         Ok(Some(stored)) => stored,
         Ok(None) => return Ok(false),
         // The plan names an event that cannot be read.
-        Err(error) if is_unreadable(&error) => return Ok(true),
+        Err(error) if error.is_unreadable() => return Ok(true),
         Err(error) => return Err(error.into()),
     };
     if filter.event_type.as_ref().is_some_and(|wanted| *wanted != stored.event_type) {
@@ -398,7 +398,7 @@ async fn is_match(stack: &Stack, filter: &ReplayFilter, candidate: &Candidate) -
         Some(selected) => match disposition_of(stack, &stored, candidate).await {
             Ok(disposition) => Ok(disposition == Some(selected)),
             // The plan names an event whose row cannot be read.
-            Err(Error::Aws(error)) if is_unreadable(&error) => Ok(true),
+            Err(Error::Aws(error)) if error.is_unreadable() => Ok(true),
             Err(error) => Err(error),
         },
     }
@@ -413,7 +413,7 @@ async fn disposition_of(stack: &Stack, stored: &StoredEvent, candidate: &Candida
     let Some(call_id) = &candidate.call_id else { return Ok(Some(Selected::NotFolded)) };
     let folded = if call_id.is_entity() {
         match entity_fate(stack, call_id, stored).await? {
-            EntityFate::NotFolded => None,
+            EntityFate::CallsDisagree(_) | EntityFate::NotFolded => None,
             EntityFate::Folded(disposition) => Some(disposition),
         }
     } else {

@@ -188,7 +188,8 @@ async fn subjects_of(stack: &Stack, id: &CallId) -> Result<Vec<Subject>, Error> 
             Ok(entity.latest.into_iter().map(|position| (id.clone(), Some(position.event_id))).collect())
         }
         // The forecast says why there is nothing to publish.
-        Ok(None) | Err(switchhook_aws::Error::DecodeEntity(_) | switchhook_aws::Error::NewerSchema(_)) => Ok(whole()),
+        Ok(None) => Ok(whole()),
+        Err(error) if error.is_unreadable() => Ok(whole()),
         Err(error) => Err(error.into()),
     }
 }

@@ -89,7 +89,7 @@ impl Stack {
         let entity = self.calls.entity(&event.call_id).await?;
         let fate = entity.zip(EntityPosition::of(event)).map(|(entity, position)| entity.fate(&position));
         Ok(match fate {
-            Some(EntityFate::Folded(_)) => true,
+            Some(EntityFate::Folded(_) | EntityFate::CallsDisagree(_)) => true,
             Some(EntityFate::NotFolded) | None => false,
         })
     }

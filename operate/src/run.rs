@@ -55,7 +55,7 @@ pub struct RunOptions {
     pub allow_ringing: bool,
 }
 
-/// Function that is called after each page. It may stop the run.
+/// Function that is called after each page. It may stop the run before the next page.
 pub type Progress<'a> = &'a mut (dyn FnMut(&Run) -> ControlFlow<()> + Send);
 
 /// Run in the hands of this process.
@@ -159,10 +159,11 @@ impl Held<'_> {
             self.run.position = until;
             self.repeats_page = false;
             self.save().await?;
-            if progress(&self.run).is_break() {
-                return Ok(self.run);
-            }
+            let is_stopped = progress(&self.run).is_break();
             if until < self.plan.items.len() {
+                if is_stopped {
+                    return Ok(self.run);
+                }
                 self.keep_rate(steps, started).await;
             }
         }

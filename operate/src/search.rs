@@ -16,7 +16,6 @@ use switchhook_domain::{Call, CallId, ENTITY_PREFIX, EventId, Origin, PhoneNumbe
 use switchhook_providers::{appointment_call_id, bounded, derived_call_id, entity_key};
 
 use crate::error::Error;
-use crate::events::is_unreadable;
 use crate::selection::call_or_entity;
 use crate::stack::Stack;
 use crate::timeline::{FoundCall, How, find_by_id};
@@ -255,7 +254,7 @@ async fn by_id(stack: &Stack, id: &CallId, how: impl FnOnce(Option<Alias>) -> Ho
             Ok(SearchResult { calls: vec![(call, how(alias))], ..SearchResult::default() })
         }
         Ok(Resolved { call: None, alias: _ }) => Ok(SearchResult::default()),
-        Err(error) if is_unreadable(&error) => {
+        Err(error) if error.is_unreadable() => {
             Ok(SearchResult { unreadable: vec![id.clone()], ..SearchResult::default() })
         }
         Err(error) => Err(error.into()),

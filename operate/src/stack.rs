@@ -225,12 +225,6 @@ impl Stack {
         self.names.settings.inbox_retention()
     }
 
-    /// Returns the time for which a call is kept after its last change.
-    #[must_use]
-    pub const fn call_retention(&self) -> Duration {
-        Duration::from_secs(self.names.settings.call_retention_days * DAY_SECONDS)
-    }
-
     /// Makes the clients of a stack with these names.
     #[must_use]
     pub fn new(names: StackNames, aws: &sdk::SdkConfig, local: Option<String>) -> Self {
@@ -247,7 +241,7 @@ impl Stack {
         Self {
             inbox: Inbox::new(dynamodb.clone(), names.inbox_table.clone(), names.settings.inbox_retention())
                 .shards(shards.clone()),
-            calls: Calls::new(dynamodb.clone(), names.calls_table.clone())
+            calls: Calls::new(dynamodb.clone(), names.calls_table.clone(), names.settings.call_retention())
                 .index_numbers(names.settings.index_numbers)
                 .shards(shards),
             events_queue: queue(&names.events_queue_url),
@@ -349,6 +343,10 @@ impl StackNames {
 impl StackSettings {
     const fn inbox_retention(&self) -> Duration {
         Duration::from_secs(self.inbox_retention_days * DAY_SECONDS)
+    }
+
+    const fn call_retention(&self) -> Duration {
+        Duration::from_secs(self.call_retention_days * DAY_SECONDS)
     }
 
     /// Reads the settings from the parameters of a deployed stack. Adds the names of missing ones to `missing`.

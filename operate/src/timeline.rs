@@ -8,9 +8,10 @@ use serde::Serialize;
 use switchhook_aws::calls::{Alias, Resolved};
 use switchhook_aws::dynamodb::KEY_BYTES_MAX;
 use switchhook_domain::{
-    ALIVE_MAX, AnnouncementSource, AttemptState, Call, CallId, Direction, EventId, HistoryEntry, Job, JobState, Origin,
-    Policy, Provider, Reason, StopReason, Timestamp, Write, explain_all,
+    ALIVE_MAX, AnnouncementSource, AttemptState, Call, CallId, EventId, HistoryEntry, JobState, Origin, Policy, Reason,
+    Timestamp, Write, explain_all,
 };
+pub use switchhook_domain::{AttemptSummary, CallSummary, JobSummary};
 
 use crate::calls::DOUBT_AFTER;
 use crate::error::Error;
@@ -60,50 +61,6 @@ pub struct Story {
     pub doubts: Vec<Doubt>,
     /// Events and writes in the order in which Switchhook learned of them.
     pub story: Vec<Line>,
-}
-
-/// State of a call. It holds no phone number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct CallSummary {
-    pub call_id: String,
-    /// Provider of the next attempt if the call waits for one, else of the latest attempt.
-    pub provider: Option<Provider>,
-    pub direction: Option<Direction>,
-    pub appointment_id: Option<String>,
-    pub appointment_status: &'static str,
-    pub job: JobSummary,
-    pub lifecycle: Option<&'static str>,
-    pub outcome: Option<&'static str>,
-    pub settled: bool,
-    pub attempts: Vec<AttemptSummary>,
-    pub version: u64,
-    pub created_at: String,
-    pub updated_at: String,
-    pub settled_at: Option<String>,
-    /// Time at which the person was forgotten.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forgotten_at: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct JobSummary {
-    /// `None` if the job of that time is not known: see [`switchhook_domain::PastCall`].
-    pub state: Option<&'static str>,
-    pub due_at: Option<String>,
-    pub lease_ends_at: Option<String>,
-    pub stop_reason: Option<&'static str>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AttemptSummary {
-    pub number: u8,
-    pub provider: Option<Provider>,
-    pub provider_call_id: Option<String>,
-    pub lifecycle: &'static str,
-    pub outcome: &'static str,
-    pub dialled_at: Option<String>,
-    pub started_at: String,
-    pub ended_at: Option<String>,
 }
 
 /// Dial in doubt, and the time at which the doubt ends without anybody's help.
@@ -182,14 +139,6 @@ pub struct AnnouncedInStory {
     pub event_type: String,
 }
 
-impl CallSummary {
-    /// Returns the state of a call as its row has it.
-    #[must_use]
-    pub fn of(call: &Call) -> Self {
-        summary(call, &call.attempts(), Some(call.job.state()))
-    }
-}
-
 /// Finds a call by its id or by a provider's id of one of its attempts.
 ///
 /// # Errors
@@ -266,7 +215,7 @@ pub fn story(found: &FoundCall, policy: &Policy, now: Timestamp, as_of: Option<T
         How::Appointment => Some("its appointment".to_owned()),
         How::Number => Some("the other person's number".to_owned()),
     };
-    let summary = summary(call, &attempts, past.job);
+    let summary = CallSummary::new(call, &attempts, past.job);
     let doubts = doubts(call, &attempts, policy, now, as_of);
     Some(Story {
         in_short: in_short::in_short(&summary, &story, &doubts, as_of.unwrap_or(now)),
@@ -354,66 +303,5 @@ fn write_in_story(call: &Call, write: &Write) -> WriteInStory {
         announced: announced
             .map(|event| AnnouncedInStory { id: event.id, sequence: event.sequence, event_type: event.event_type })
             .collect(),
-    }
-}
-
-fn summary(call: &Call, attempts: &[AttemptState], job_state: Option<JobState>) -> CallSummary {
-    let latest = attempts.last();
-    let of_latest = latest.and_then(|attempt| call.attempt_provider(attempt.index));
-    let provider = match &call.job {
-        Job::Pending { .. } => call.dial_provider().or(of_latest),
-        Job::Claimed { provider, .. } => Some(*provider),
-        Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
-            of_latest.or(call.dial_provider())
-        }
-    };
-    CallSummary {
-        call_id: call.call_id.to_string(),
-        provider,
-        direction: call.direction,
-        appointment_id: call.appointment_id.clone(),
-        appointment_status: call.appointment_status().as_str(),
-        job: job(call, job_state),
-        lifecycle: latest.map(AttemptState::lifecycle_label),
-        outcome: latest.map(AttemptState::outcome_label),
-        settled: job_state == Some(call.job.state()) && call.is_settled(),
-        attempts: attempts.iter().map(|attempt| attempt_summary(call, attempt)).collect(),
-        version: call.version,
-        created_at: call.created_at.to_string(),
-        updated_at: call.updated_at.to_string(),
-        settled_at: call.settled_at.map(|at| at.to_string()),
-        forgotten_at: call.forgotten_at.map(|at| at.to_string()),
-    }
-}
-
-fn job(call: &Call, state: Option<JobState>) -> JobSummary {
-    // The data of another state says nothing.
-    if state != Some(call.job.state()) {
-        return JobSummary { state: state.map(JobState::as_str), due_at: None, lease_ends_at: None, stop_reason: None };
-    }
-    let (due_at, lease_ends_at) = match &call.job {
-        Job::Pending { due_at } => (Some(*due_at), None),
-        Job::Claimed { lease_ends_at, .. } => (None, Some(*lease_ends_at)),
-        Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None),
-    };
-    JobSummary {
-        state: Some(call.job.as_str()),
-        due_at: due_at.map(|at| at.to_string()),
-        lease_ends_at: lease_ends_at.map(|at| at.to_string()),
-        stop_reason: call.stop_reason.map(StopReason::as_str),
-    }
-}
-
-fn attempt_summary(call: &Call, attempt: &AttemptState) -> AttemptSummary {
-    let record = call.attempt_records.get(attempt.index);
-    AttemptSummary {
-        number: attempt.number,
-        provider: call.attempt_provider(attempt.index),
-        provider_call_id: record.and_then(|record| record.provider_call_id.clone()),
-        lifecycle: attempt.lifecycle_label(),
-        outcome: attempt.outcome_label(),
-        dialled_at: record.and_then(|record| record.dialled_at).map(|at| at.to_string()),
-        started_at: attempt.started_at.to_string(),
-        ended_at: attempt.ended_at.map(|at| at.to_string()),
     }
 }

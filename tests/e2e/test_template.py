@@ -475,46 +475,11 @@ def test_the_sample_of_the_check_counts_the_parts_of_the_stack():
 
 # --- environment variables -------------------------------------------------------------------------------------------
 
-# Environment variables of each function, besides those of all functions. docs/configuration.md lists the same.
-ENVIRONMENT = {
-    "ingress": ["INBOX_TABLE", "INDEX_SHARDS", "QUEUE_URL", "DLQ_URL", "EVENT_BUS", "WEBHOOK_KEYS_SECRET_ID", "INBOX_RETENTION_DAYS"],
-    "consumer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "EVENT_BUS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "INBOX_RETENTION_DAYS", "MAX_RECEIVE_COUNT",
-        "BLOCK_ON_REQUEST", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
-    ],
-    "relay": ["EVENT_BUS"],
-    "scheduler": ["CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "DIAL_QUEUE_URL", "DUE_QUEUE_URL", "DIAL_RATES", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "DIALER_MAX_CONCURRENCY", "CALL_RETENTION_DAYS"],
-    "dialer": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
-        "CALL_RETENTION_DAYS", "PROVIDER_API_URL"
-    ],
-    "reconciler": [
-        "INBOX_TABLE", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "QUEUE_URL", "DLQ_URL", "REPAIR_QUEUE_URL", "EVENT_BUS", "DIAL_ACCOUNTS_SECRET_ID", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "INBOX_RETENTION_DAYS",
-        "CALL_RETENTION_DAYS", "PROVIDER_API_URL"
-    ],
-    "api": [
-        "INBOX_TABLE", "INBOX_RETENTION_DAYS", "CALLS_TABLE", "INDEX_SHARDS", "INDEX_NUMBERS", "INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS", "CALL_RETENTION_DAYS", "CALLING_WINDOW", "RETRY_ATTEMPTS_MAX",
-        "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"
-    ],
-}
-
-
+# tests/it/layout/configuration.rs compares the variables with those that each function reads.
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_a_function_is_told_what_its_configuration_reads(function):
-    variables = properties(name_of(function))["Environment"]["Variables"]
-    assert sorted(variables) == sorted([*ENVIRONMENT[function], "STACK_NAME", "AWS_ENDPOINT_URL"])
-    source = (ROOT / "functions" / function / "src" / "lib.rs").read_text()
-    read = set(re.findall(r'environment\.\w+\("([A-Z_]+)"[,)]', source))
-    if "environment.shards()" in source:
-        read.add("INDEX_SHARDS")
-    if "environment.policy()" in source:
-        read |= {"INACTIVITY_TIMEOUT_SECONDS", "OUTCOME_PROVIDERS"}
-    if "environment.call_defaults()" in source:
-        read |= {"CALLING_WINDOW", "RETRY_ATTEMPTS_MAX", "RETRY_DELAY_SECONDS", "RETRY_DELAY_MAX_SECONDS"}
-    if "ApiUrls::from_environment" in source:
-        read.add("PROVIDER_API_URL")
-    assert sorted(read) == sorted(ENVIRONMENT[function])
+def test_a_function_has_an_endpoint_only_in_an_emulator(function):
     # Not set on AWS, where the SDK finds the endpoints.
+    variables = properties(name_of(function))["Environment"]["Variables"]
     assert variables["AWS_ENDPOINT_URL"] == {"Fn::If": ["HasEndpointUrl", ref("AwsEndpointUrl"), ref("AWS::NoValue")]}
 
 
@@ -594,11 +559,6 @@ def test_whoever_places_calls_or_asks_about_them_does_so_at_the_same_address():
         assert variables["PROVIDER_API_URL"] == ref("ProviderApiUrl")
     # An empty URL means the provider's own API.
     assert TEMPLATE["Parameters"]["ProviderApiUrl"]["Default"] == ""
-
-
-@pytest.mark.parametrize(("queue", "function"), [("EventsQueue", "consumer"), ("DialQueue", "dialer"), ("DueQueue", "scheduler")])
-def test_a_message_stays_hidden_for_six_times_the_time_that_its_function_has(queue, function):
-    assert properties(queue)["VisibilityTimeout"] >= 6 * properties(name_of(function))["Timeout"]
 
 
 def test_the_queue_is_fifo_in_high_throughput_mode_and_gives_up_into_a_fifo_queue():

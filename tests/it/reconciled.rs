@@ -16,8 +16,7 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{Behaviour, DeliveryFaults};
 use switchhook_local::{CALLS_TABLE, CloudOptions, EVENTS_QUEUE, INBOX_TABLE};
 use switchhook_tests::{
-    CALL_RETENTION, INACTIVITY_TIMEOUT, INBOX_RETENTION, KEY, MINUTE, World, all_providers, generic, is_request_to,
-    options, text,
+    INACTIVITY_TIMEOUT, INBOX_RETENTION, KEY, MINUTE, World, all_providers, generic, is_request_to, options, text,
 };
 
 use crate::budget::{request_counts, reset_counters};
@@ -115,7 +114,7 @@ pub(crate) async fn store_copies(world: &World, call: &Call, name: &str, count: 
     for number in 0..count {
         let call = Call { call_id: CallId::new(format!("{name}{number}")), version: 1, ..call.clone() };
         let transition = Transition { call, new_announcements: 0 };
-        assert_eq!(world.calls.store(&transition, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+        assert_eq!(world.calls.store(&transition).await.unwrap(), StoreOutcome::Committed);
     }
 }
 

@@ -264,25 +264,13 @@ fn scheduled_call(appointment_id: Option<&str>) -> Call {
 fn report(number: usize, report: ShortReport, now: Timestamp) -> ProviderEvent {
     let ShortReport { provider, attempt, kind, at, permanent, never_dialled } = report;
     let occurred_at = at.map(|seconds| Timestamp::from_millis(seconds * 1_000));
+    let (event_id, origin) = (EventId::new(format!("{provider}:e{number}")), Origin::Provider(provider));
     ProviderEvent {
-        event_id: EventId::new(format!("{provider}:e{number}")),
-        origin: Origin::Provider(provider),
-        event_type: kind.to_string(),
-        call_id: CallId::new("call-1"),
         attempt: attempt.map(|attempt| AttemptKey::new(attempt.to_string())),
         provider_call_id: attempt.map(|attempt| format!("p{attempt}")),
         appointment_id: number.is_multiple_of(3).then(|| "apt".to_owned()),
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at: now,
-        call_events: vec![CallEvent { kind, implied: false, occurred_at, sequence: None, permanent, never_dialled }],
+        call_events: vec![CallEvent { permanent, never_dialled, ..CallEvent::new(kind, occurred_at) }],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("call-1"), now)
     }
 }
 

@@ -13,8 +13,7 @@ use switchhook_local::queue::{NewMessage, ReceivedMessage};
 use switchhook_local::sqs::to_event_record;
 use switchhook_local::stream::StreamRecord;
 use switchhook_local::{
-    CALL_RETENTION, DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, REPAIR_BATCH,
-    REPAIR_QUEUE,
+    DIAL_QUEUE, DUE_BATCH, DUE_QUEUE, EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, REPAIR_BATCH, REPAIR_QUEUE,
 };
 use switchhook_tests::MINUTE;
 use tokio::task::spawn_local;
@@ -186,7 +185,7 @@ impl Sim {
             let reason = StopReason::RejectedByProvider;
             if let Some(mut failed) = claimed.call.give_up("wrong", reason, &policy(), now) {
                 failed.call.version = call.version + 1;
-                drop(self.world.calls.store(&failed, CALL_RETENTION).await);
+                drop(self.world.calls.store(&failed).await);
                 // The dialer waits for its lane before this write, so the watch would not look at the row again.
                 self.state().written.insert(call.call_id.to_string());
             }
@@ -206,7 +205,7 @@ impl Sim {
             let Some(record) = call.dial_record(&attempt) else { continue };
             if let Some(transition) = call.withdraw(&record.dial_key, until, &policy(), now) {
                 drop(self.world.inbox.delete_dial(&call.call_id, &record).await);
-                drop(self.world.calls.store(&transition, CALL_RETENTION).await);
+                drop(self.world.calls.store(&transition).await);
             }
         }
     }

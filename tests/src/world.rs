@@ -34,7 +34,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use crate::contract;
 use crate::fixtures::{
-    INBOX_RETENTION, KEY, MINUTE, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text,
+    CALL_RETENTION, INBOX_RETENTION, KEY, MINUTE, PUBLIC_URL, all_providers, dial_rates, is_request_to, options, text,
 };
 use crate::log_buffer::LogBuffer;
 use crate::recorded;
@@ -121,7 +121,7 @@ impl World {
         cloud.services().connector().set_observer(recorded::observer());
         let aws = sdk::with_timeouts_and_retries(&cloud.services().sdk_config_for("tests"));
         let inbox = Inbox::new(sdk::dynamodb(&aws), INBOX_TABLE.to_owned(), INBOX_RETENTION).shards(shards.clone());
-        let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned()).shards(shards);
+        let calls = Calls::new(sdk::dynamodb(&aws), CALLS_TABLE.to_owned(), CALL_RETENTION).shards(shards);
         let queue = Queue::new(sdk::sqs(&aws), queue_url(EVENTS_QUEUE));
         Self {
             consumer: cloud.consumer(),

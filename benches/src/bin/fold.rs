@@ -58,31 +58,16 @@ fn report(case: &str, call: Option<&Call>, events: &[ProviderEvent]) {
 fn event(number: usize) -> ProviderEvent {
     let kind = KINDS.iter().cycle().nth(number).copied().unwrap_or(EventKind::Ringing);
     let occurred_at = Timestamp::from_millis(1_800_000_000_000).plus(Duration::from_secs(number as u64));
+    let call_id = CallId::new("retell:call_8f3e2a71c5d94b06a1e7f0c2d4b6");
+    let (event_id, origin) = (EventId::new(format!("{call_id}:{kind}:{number}")), Origin::Provider(Provider::Retell));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:call_8f3e2a71c5d94b06a1e7f0c2d4b6:{kind}:{number}")),
-        origin: Origin::Provider(Provider::Retell),
-        event_type: kind.to_string(),
-        call_id: CallId::new("retell:call_8f3e2a71c5d94b06a1e7f0c2d4b6"),
-        attempt: Some(AttemptKey::new("retell:call_8f3e2a71c5d94b06a1e7f0c2d4b6")),
+        attempt: Some(AttemptKey::new(call_id.as_str())),
         provider_call_id: Some("call_8f3e2a71c5d94b06a1e7f0c2d4b6".to_owned()),
-        dialled_provider: None,
         appointment_id: Some("appt_4711".to_owned()),
         direction: Some(Direction::Outbound),
         from: Some(PhoneNumber::new("+15550199")),
         to: Some(PhoneNumber::new("+15550100")),
-        received_at: occurred_at,
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: Some(occurred_at),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
-        block_number: false,
-        entity: None,
-        booking: None,
-        forgotten_at: None,
-        trace_id: None,
+        call_events: vec![CallEvent::new(kind, Some(occurred_at))],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), call_id, occurred_at)
     }
 }

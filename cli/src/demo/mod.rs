@@ -39,7 +39,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use output::Summary;
 use play::PlayError;
@@ -48,6 +47,7 @@ use traffic::{Senders, Traffic};
 
 use crate::data_dir::{DataDir, StartDemoError};
 use crate::shell::{program, shell_word};
+use crate::words::progress;
 
 /// Largest number of calls in one run. It limits the memory that a run needs.
 const CALLS_MAX: u64 = 100_000;
@@ -110,7 +110,8 @@ impl Demo {
             DataDir::new(path).start_demo()?;
         }
         let traffic = Traffic::draw(usize::try_from(self.calls).unwrap_or(usize::MAX), self.seed, self.providers);
-        let progress = self.progress(&traffic);
+        let requests = (traffic.deliveries.len() + traffic.requests.len()) as u64;
+        let progress = progress(self.json, Some(requests), "{bar:40} {pos}/{len} requests, {msg}");
         let played = play::play(&traffic, self.seed, self.data.as_deref(), |at| {
             progress.inc(1);
             let minutes = (at - script::START) / MINUTE;
@@ -124,18 +125,6 @@ impl Demo {
             if self.json { summary.print_json(out) } else { self.print_text(&summary, &traffic, &observations, out) };
         printed.map_err(DemoError::Print)?;
         Ok(summary.is_right())
-    }
-
-    /// Progress bar on standard error. It is hidden if programs read the output.
-    fn progress(&self, traffic: &Traffic) -> ProgressBar {
-        if self.json {
-            return ProgressBar::hidden();
-        }
-        let bar = ProgressBar::new((traffic.deliveries.len() + traffic.requests.len()) as u64);
-        match ProgressStyle::with_template("{bar:40} {pos}/{len} requests, {msg}") {
-            Ok(style) => bar.with_style(style),
-            Err(_) => bar,
-        }
     }
 
     /// Prints for people: first five calls in full, then the summary with the result, then how to look at the calls.

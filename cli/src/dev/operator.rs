@@ -70,8 +70,8 @@ pub(super) fn names(cloud: &Cloud, base_url: &str) -> StackNames {
         settings: StackSettings {
             inactivity_timeout_seconds: consumer.policy.inactivity_timeout.as_secs(),
             outcome_providers: consumer.policy.outcome_providers.iter().collect(),
-            inbox_retention_days: days(consumer.inbox_retention),
-            call_retention_days: days(consumer.call_retention),
+            inbox_retention_days: days(consumer.inbox.retention()),
+            call_retention_days: days(consumer.calls.retention()),
             block_on_request: consumer.block_on_request,
             dial_rates: cloud.scheduler().dial_rates.to_string(),
             index_numbers: consumer.calls.indexes_numbers(),

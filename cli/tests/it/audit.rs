@@ -24,7 +24,7 @@ fn done(stack: &Stack, arguments: &[&str]) -> String {
 
 #[test]
 fn every_change_without_a_plan_leaves_two_records() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let rows = scratch.0.join("november.csv");
     std::fs::write(&rows, "provider,from,to\nretell,+442079460018,+447700900124\n").expect("a file");
     let generic = scratch.0.join("generic.json");
@@ -82,7 +82,7 @@ fn every_change_without_a_plan_leaves_two_records() {
 /// The shell ends the reader of the output as soon as it has read enough.
 #[test]
 fn call_whose_output_nobody_reads_has_a_record_with_its_id() {
-    let (_scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (_scratch, stack) = Stack::quiet();
     let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
     let unread = |arguments: &[&str]| {
         let mut command = stack.command(arguments);
@@ -127,7 +127,7 @@ fn run_that_fails_or_is_refused_has_a_result_and_one_without_an_answer_has_none(
 /// The stack cancels the call, and its answer is a server error.
 #[test]
 fn change_that_may_have_been_made_has_no_second_record() {
-    let (_scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (_scratch, stack) = Stack::quiet();
     let due = (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(24)).to_string();
     let created = done(&stack, &[&CREATE_CALL[..], &["--due", &due]].concat());
     let call_id = created.split(' ').next().expect("an id");
@@ -144,7 +144,7 @@ fn change_that_may_have_been_made_has_no_second_record() {
 
 #[test]
 fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let refused = stack.switchhook(&["reconcile", "--reason", PERSON]);
     let (code, errors) = (refused.status.code(), text(&refused.stderr));
     assert!(

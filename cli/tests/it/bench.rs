@@ -9,13 +9,9 @@ use serde_json::{Value, json};
 use crate::fake_aws::FakeAws;
 use crate::stack::{KEY, PROGRAM, Scratch, Stack, signal, text, wait_for, without_choice};
 
-fn dev() -> (Scratch, Stack) {
-    Stack::with_known_keys(&["--tick", "1h"])
-}
-
 #[test]
 fn stack_is_measured_and_nothing_is_left() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let output = stack.switchhook(&["bench", "--calls", "8", "--rate", "40", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert_eq!(output.status.code(), Some(0), "{report:#}");
@@ -47,7 +43,7 @@ fn stack_is_measured_and_nothing_is_left() {
 /// The stack has no other traffic, so the units are those of the webhooks alone.
 #[test]
 fn units_per_webhook_are_read_from_the_metrics_of_the_stack() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let output = stack.switchhook(&["bench", "--calls", "8", "--rate", "40", "--units", "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     let consumed = &report["consumed"];
@@ -69,7 +65,7 @@ fn units_per_webhook_are_read_from_the_metrics_of_the_stack() {
 
 #[test]
 fn stopped_benchmark_removes_what_it_has_sent() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let mut command = Command::new(PROGRAM);
     let command =
         without_choice(command.args(["bench", "--to", &stack.url, "--calls", "100", "--rate", "5", "--json"]));
@@ -113,7 +109,7 @@ fn stopped_at(line_with: &str, mut command: Command) -> (Option<i32>, Value) {
 /// Another stack with the same key takes the webhooks, so this one never applies them.
 #[test]
 fn wait_until_webhooks_are_applied_can_be_stopped() {
-    let ((_scratch, stack), (_other_scratch, other)) = (dev(), dev());
+    let ((_scratch, stack), (_other_scratch, other)) = (Stack::quiet(), Stack::quiet());
     let began = Instant::now();
     let bench = ["bench", "--calls", "2", "--rate", "100", "--timeout", "10m", "--json"];
     let command = stack.command(&[&bench[..], &["--to", &stack.url, "--webhook-url", &other.url]].concat());
@@ -126,7 +122,7 @@ fn wait_until_webhooks_are_applied_can_be_stopped() {
 
 #[test]
 fn wait_for_the_metrics_of_aws_can_be_stopped_and_nothing_is_left() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let aws = FakeAws::start(&stack, &[]);
     let command = aws.command(&["bench", "--calls", "2", "--rate", "100", "--units", "--json"], &[]);
     let (code, report) = stopped_at("waiting up to four minutes for the metrics of AWS", command);

@@ -15,18 +15,19 @@ fn call(stack: &Stack, arguments: &[&str]) -> (Option<i32>, String, String) {
     run(stack, &[&["call"], arguments].concat())
 }
 
-fn create(stack: &Stack, more: &[&str]) -> Value {
+/// Creates a call with [`CREATE_CALL`] and more options. Returns the answer.
+pub(crate) fn create(stack: &Stack, more: &[&str]) -> Value {
     let (code, out, errors) = run(stack, &[&CREATE_CALL[..], more, &["--json"]].concat());
     assert_eq!((code, errors), (Some(0), String::new()), "{out}");
     serde_json::from_str(&out).expect("one JSON object")
 }
 
-fn id(created: &Value) -> String {
+pub(crate) fn id(created: &Value) -> String {
     created["call_id"].as_str().expect("an id").to_owned()
 }
 
 /// Waits until the job of the call has this state, and returns the call.
-fn wait_for_job(stack: &Stack, call_id: &str, job: &str) -> Value {
+pub(crate) fn wait_for_job(stack: &Stack, call_id: &str, job: &str) -> Value {
     wait_for(&format!("the job {job} of {call_id}"), || {
         let shown = stack.get(&format!("/call?id={call_id}")).expect("the call is known");
         if shown["job"]["state"] == job { Ok(shown) } else { Err(shown.to_string()) }
@@ -212,19 +213,7 @@ fn domain_events_are_published_again_under_their_ids() {
 fn placed_call_survives_kill_9_and_ends() {
     let scratch = Scratch::new();
     let (data, providers) = (scratch.0.join("data"), scratch.providers());
-    let start = || {
-        let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
-        Stack::start(&[
-            "--data",
-            &path(&data),
-            "--providers",
-            &path(&providers),
-            "--tick",
-            "1s",
-            "--inactivity-timeout",
-            "4s",
-        ])
-    };
+    let start = || Stack::with_data(&data, &providers, &["--inactivity-timeout", "4s"]);
     let mut stack = start();
     let rung = id(&create(
         &stack,

@@ -14,10 +14,6 @@ type Unreachable<'a> = (Answers<'a>, &'a [(&'a str, Option<&'a str>)], i32, &'a 
 /// Answers, the step that fails, and texts of its advice.
 type Failure<'a> = (Vec<(&'a str, u16, String)>, &'a str, &'a [&'a str]);
 
-fn dev() -> (Scratch, Stack) {
-    Stack::with_known_keys(&["--tick", "1h"])
-}
-
 /// Returns the result, the text and the advice of each step.
 fn steps(output: &Output) -> Vec<(String, String, String)> {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
@@ -45,7 +41,7 @@ fn id_of(output: &Output) -> String {
 /// People sign in with single sign-on, or with a program that prints credentials.
 #[test]
 fn profile_of_a_person_signs_the_requests() {
-    let (scratch, stack) = dev();
+    let (scratch, stack) = Stack::quiet();
     let aws = FakeAws::start(&stack, &[]);
     let credentials = scratch.0.join("credentials");
     let printed = json!({"Version": 1, "AccessKeyId": "test", "SecretAccessKey": "test"});
@@ -77,7 +73,7 @@ fn profile_of_a_person_signs_the_requests() {
 
 #[test]
 fn healthy_stack_passes_every_step_and_nothing_is_left() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let aws = FakeAws::start(&stack, &[]);
     let output = aws.run(&["check", "--json"], &[]);
     let steps = steps(&output);
@@ -133,7 +129,7 @@ fn healthy_stack_passes_every_step_and_nothing_is_left() {
 
 #[test]
 fn local_stack_is_walked_too() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let output = stack.switchhook(&["check"]);
     let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{printed}{}", text(&output.stderr));
@@ -181,7 +177,7 @@ fn frozen_stack_is_told_as_such() {
 
 #[test]
 fn stack_that_cannot_be_reached_or_used_ends_the_check() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let missing = "<ErrorResponse><Error><Code>ValidationError</Code><Message>Stack with id switchhook does not exist</Message>\
                    </Error></ErrorResponse>";
     let expired = "<ErrorResponse><Error><Code>ExpiredToken</Code><Message>expired</Message></Error></ErrorResponse>";
@@ -258,7 +254,7 @@ fn stack_that_cannot_be_reached_or_used_ends_the_check() {
 
 #[test]
 fn parts_that_are_wrong_are_told_together_and_the_walk_goes_on() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let names = stack.get("/stack").expect("names");
     let configuration = json!({"State": "Active", "LastUpdateStatus": "Successful"});
     let function = json!({"Configuration": configuration, "Concurrency": {"ReservedConcurrentExecutions": 0}});
@@ -320,7 +316,7 @@ fn parts_that_are_wrong_are_told_together_and_the_walk_goes_on() {
 /// The stack had four shards, and the parameter says one.
 #[test]
 fn calls_in_shards_that_are_no_longer_read_are_a_failure() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let names = stack.get("/stack").expect("names");
     assert_eq!(stack.switchhook(&["reconcile", "--drift"]).status.code(), Some(0));
     let smaller = described("CREATE_COMPLETE", Some(&names), &[("IndexShards", "1")]);
@@ -343,7 +339,7 @@ fn calls_in_shards_that_are_no_longer_read_are_a_failure() {
 
 #[test]
 fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let secret = |text: &str| json!({"SecretString": text, "CreatedDate": 1_760_961_600.5}).to_string();
     let other_key = json!({"generic": {"keys": ["another key of the generic provider"]}}).to_string();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs();
@@ -431,7 +427,7 @@ fn walk_ends_at_its_first_failure_with_advice_and_cleans_up() {
 
 #[test]
 fn domain_event_that_does_not_arrive_is_a_failure() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let rejected =
         json!({"FailedEntryCount": 1, "Entries": [{"ErrorCode": "NotAuthorizedForSource", "ErrorMessage": "no"}]});
     let output = FakeAws::start(&stack, &[("PutEvents", 200, rejected.to_string())]).run(&["check", "--json"], &[]);
@@ -442,7 +438,7 @@ fn domain_event_that_does_not_arrive_is_a_failure() {
 
 #[test]
 fn event_that_may_still_be_folded_is_kept_until_the_clean_up() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let aws = FakeAws::start(&stack, &[("calls GetItem", 200, "{}".to_owned())]);
     let output = aws.run(&["check", "--json", "--timeout", "1s"], &[]);
     let steps = steps(&output);
@@ -469,7 +465,7 @@ fn event_that_may_still_be_folded_is_kept_until_the_clean_up() {
 /// It looks at nothing else, so it must not say that the stack works.
 #[test]
 fn clean_up_says_what_it_has_found() {
-    let (_scratch, stack) = dev();
+    let (_scratch, stack) = Stack::quiet();
     let missing = [
         ("RemoveTargets", 400, refused("ResourceNotFoundException")),
         ("GetQueueUrl", 400, refused("AWS.SimpleQueueService.NonExistentQueue")),

@@ -6,12 +6,6 @@ use serde_json::Value;
 
 use crate::stack::{KEY, PROGRAM, Scratch, Stack, agent, pasted, switchhook, text, wait_for};
 
-fn send(stack: &Stack, sample: &str, key: &str) -> (Option<i32>, String) {
-    let provider = sample.split('/').next().expect("a provider");
-    let output = switchhook(&["send", "--provider", provider, "--key", key, "--sample", sample, "--to", &stack.url]);
-    (output.status.code(), text(&output.stdout))
-}
-
 /// Waits until the call has this lifecycle, and returns the call. A webhook gets its response before it is folded.
 fn shown(stack: &Stack, call: &str, lifecycle: &str) -> Value {
     wait_for(&format!("{lifecycle} of {call}"), || match stack.get(&format!("/call?id={call}")) {
@@ -96,7 +90,7 @@ fn printed_command_can_be_pasted() {
 fn webhook_becomes_a_call_and_a_stream_of_domain_events() {
     let (_scratch, stack) = Stack::with_known_keys(&[]);
 
-    let (code, answer) = send(&stack, "retell/call_analyzed", "a key for Retell");
+    let (code, answer, _) = stack.send_sample("retell/call_analyzed", "a key for Retell");
     assert_eq!(code, Some(0), "{answer}");
     assert!(answer.starts_with("200 {") && answer.contains("accepted"), "{answer}");
     assert_eq!(shown(&stack, "appointment:appt_201", "completed")["appointment_status"], "Confirmed");
@@ -130,8 +124,8 @@ fn commands_use_the_time_of_a_stack_that_runs_ahead() {
     std::fs::create_dir(&data).expect("a directory");
     // Three hours were skipped on the page Try.
     std::fs::write(data.join("clock.json"), r#"{"ahead_ms": 10800000}"#).expect("the file is written");
-    let stack = Stack::with_data(&data, &providers);
-    let (code, answer) = send(&stack, "retell/call_ended", "a key for Retell");
+    let stack = Stack::with_data(&data, &providers, &[]);
+    let (code, answer, _) = stack.send_sample("retell/call_ended", "a key for Retell");
     assert_eq!(code, Some(0), "the signature is too old: {answer}");
     let listed = switchhook(&["event", "list", "--json", "--to", &stack.url]);
     let page: Value = serde_json::from_slice(&listed.stdout).expect("one JSON object");
@@ -141,7 +135,7 @@ fn commands_use_the_time_of_a_stack_that_runs_ahead() {
 #[test]
 fn show_prints_the_timeline_of_a_call() {
     let (_scratch, stack) = Stack::with_known_keys(&[]);
-    send(&stack, "retell/call_ended", "a key for Retell");
+    stack.send_sample("retell/call_ended", "a key for Retell");
     shown(&stack, "appointment:appt_201", "completed");
 
     let output = switchhook(&["show", "appointment:appt_201", "--to", &stack.url]);
@@ -164,10 +158,10 @@ fn show_prints_the_timeline_of_a_call() {
 #[test]
 fn wrong_key_is_answered_401_and_exit_status_1() {
     let (_scratch, stack) = Stack::with_known_keys(&[]);
-    let (code, answer) = send(&stack, "generic/user_confirmed", "another key");
+    let (code, answer, _) = stack.send_sample("generic/user_confirmed", "another key");
     assert_eq!(code, Some(1));
     assert!(answer.starts_with("401 "), "{answer}");
-    let (code, _) = send(&stack, "generic/user_confirmed", KEY);
+    let (code, _, _) = stack.send_sample("generic/user_confirmed", KEY);
     assert_eq!(code, Some(0));
 }
 
@@ -250,14 +244,14 @@ fn configured_provider_that_reports_an_outcome_does_so_after_a_restart() {
 #[test]
 fn subscriber_misses_nothing_after_a_republish() {
     let (_scratch, stack) = Stack::with_known_keys(&[]);
-    send(&stack, "retell/call_analyzed", "a key for Retell");
+    stack.send_sample("retell/call_analyzed", "a key for Retell");
     shown(&stack, "appointment:appt_201", "completed");
     let all_of_the_call = || {
         let events = stack.domain_events(None);
         if events.len() >= 7 { Ok(events) } else { Err(format!("{events:?}")) }
     };
     let last_seen = wait_for("the domain events of the call", all_of_the_call)[1].0.clone();
-    let (code, answer) = send(&stack, "generic/busy", KEY);
+    let (code, answer, _) = stack.send_sample("generic/busy", KEY);
     assert_eq!(code, Some(0), "{answer}");
     let before = wait_for("the domain events of another call", || {
         let events = stack.domain_events(None);

@@ -7,11 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::playground::Browser;
-use crate::stack::{KEY, Scratch, Stack, text, wait_for};
-
-fn with_known_keys() -> (Scratch, Stack) {
-    Stack::with_known_keys(&["--tick", "1h"])
-}
+use crate::stack::{KEY, Stack, text, wait_for};
 
 fn send(stack: &Stack, provider: &str, key: &str, content: [&str; 2]) {
     let [option, value] = content;
@@ -39,7 +35,7 @@ const ENDED: &str = "retell:call_5d0b8f6e2c3a4f7d9e1b0a6c8d2f4e70:call_ended";
 
 #[test]
 fn events_of_a_call_that_are_not_in_its_history_are_listed() {
-    let (scratch, stack) = with_known_keys();
+    let (scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     until_found(&stack, &["event", "show", ENDED, "--json"], |line| line["status"] == "applied");
     let unfolded = ["event", "list", "--call", "appt_201", "--unfolded"];
@@ -65,7 +61,7 @@ fn events_of_a_call_that_are_not_in_its_history_are_listed() {
 
 #[test]
 fn story_of_a_call_is_found_from_every_id_and_says_why() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let story =
         until_found(&stack, &["timeline", "appt_201", "--json"], |story| story["call"]["lifecycle"] == "completed");
@@ -120,7 +116,7 @@ fn story_of_a_call_is_found_from_every_id_and_says_why() {
 
 #[test]
 fn events_are_listed_by_filter_and_shown_masked() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/transcript_updated"]);
     let all = until_found(&stack, &["event", "list", "--json"], |page| {
@@ -171,7 +167,7 @@ fn events_are_listed_by_filter_and_shown_masked() {
 #[cfg(target_os = "linux")]
 #[test]
 fn body_that_cannot_be_written_is_an_error() {
-    let (scratch, stack) = with_known_keys();
+    let (scratch, stack) = Stack::quiet();
     let body = r#"{"event_id": "e-full", "event_type": "call.transferred", "appointment_id": "appt_201"}"#;
     let file = scratch.0.join("full.json");
     std::fs::write(&file, body).expect("a file");
@@ -188,7 +184,7 @@ fn body_that_cannot_be_written_is_an_error() {
 
 #[test]
 fn conflicting_body_is_shown_as_a_difference() {
-    let (scratch, stack) = with_known_keys();
+    let (scratch, stack) = Stack::quiet();
     send(&stack, "generic", KEY, ["--sample", "generic/user_confirmed"]);
     let sample = include_str!("../../../shared/providers/fixtures/generic/user_confirmed.json");
     let path = scratch.0.join("other.json");
@@ -237,7 +233,7 @@ impl Drop for Tail {
 
 #[test]
 fn tail_shows_what_arrived_long_before_the_next_poll() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let mut tail = Tail::start(&stack, &["--since", "10m", "--every", "18s", "--stop-after", "40s"]);
     tail.until_event("call_ended");
@@ -249,7 +245,7 @@ fn tail_shows_what_arrived_long_before_the_next_poll() {
 
 #[test]
 fn tail_shows_what_arrives_after_its_user_has_skipped_time() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let mut tail = Tail::start(&stack, &["--since", "10m", "--every", "200ms", "--stop-after", "40s"]);
     tail.until_event("call_ended");
@@ -261,7 +257,7 @@ fn tail_shows_what_arrives_after_its_user_has_skipped_time() {
 
 #[test]
 fn tail_prints_events_and_domain_events_once() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     let arguments = ["tail", "--since", "10m", "--every", "200ms", "--stop-after", "60s", "--json"];
     let mut tail = stack.command(&arguments).stdout(Stdio::piped()).spawn().expect("the binary starts");
@@ -286,7 +282,7 @@ fn tail_prints_events_and_domain_events_once() {
 
 #[test]
 fn whole_payload_is_shown_for_a_reason_and_recorded() {
-    let (_scratch, stack) = with_known_keys();
+    let (_scratch, stack) = Stack::quiet();
     send(&stack, "retell", "a key for Retell", ["--sample", "retell/call_ended"]);
     until_found(&stack, &["event", "show", ENDED, "--json"], |line| line["status"] == "applied");
     let without = stack.switchhook(&["event", "show", ENDED, "--body"]);

@@ -16,9 +16,8 @@ const FORGET: [&str; 5] = ["forget", "--since", "1h", "--number", NUMBER];
 fn with_a_call() -> (Scratch, Stack) {
     let (scratch, stack) = Stack::with_known_keys(&[]);
     for sample in ["retell/call_started", "retell/call_ended"] {
-        let sent =
-            ["send", "--provider", "retell", "--key", "a key for Retell", "--sample", sample, "--to", &stack.url];
-        assert_eq!(stack.switchhook(&sent).status.code(), Some(0));
+        let (code, _, errors) = stack.send_sample(sample, "a key for Retell");
+        assert_eq!(code, Some(0), "{errors}");
     }
     wait_for("the end of the call", || {
         let (_, out, errors) = run(&stack, &["show", "appointment:appt_201"]);

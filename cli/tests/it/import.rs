@@ -92,7 +92,7 @@ fn plan_takes_the_rates_of_the_stack() {
 /// An import that is taken up again after the due times of its first rows.
 #[test]
 fn row_that_is_past_due_is_known_or_refused_and_stops_no_other_row() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
     // The limit is a day.
     let due = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(24) + jiff::SignedDuration::from_secs(15);
@@ -122,7 +122,7 @@ fn row_that_is_past_due_is_known_or_refused_and_stops_no_other_row() {
 
 #[test]
 fn rows_are_created_once_however_often_they_are_imported() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let options = ["--provider", "retell", "--from-number", "+442079460018", "--to", &stack.url];
     let (code, out, errors) = import(&[&[path(&file)], &options[..]].concat());
@@ -148,7 +148,7 @@ fn rows_are_created_once_however_often_they_are_imported() {
 
 #[test]
 fn terminal_shows_a_progress_bar() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let command = format!(
         "{} call import {} --provider retell --from-number +442079460018 --to {}",
@@ -169,7 +169,7 @@ fn terminal_shows_a_progress_bar() {
 
 #[test]
 fn row_that_the_stack_refuses_is_named_with_its_line() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let row = |to: &str| {
         format!(
             "{{\"provider\": \"retell\", \"from\": \"+442079460018\", \"to\": \"{to}\", \"idempotency_key\": \"one\"}}\n"
@@ -201,7 +201,7 @@ fn import_needs_a_stack_and_a_file() {
 /// The second batch is carried out and its answer is lost. The same command then creates the rest, and nothing twice.
 #[test]
 fn import_that_failed_in_its_second_batch_goes_on_without_doubles() {
-    let (scratch, stack) = Stack::with_known_keys(&["--tick", "1h"]);
+    let (scratch, stack) = Stack::quiet();
     let file = file(&scratch, "calls.csv", &calls(ROWS));
     let to = |url: &str| import(&[path(&file), "--provider", "retell", "--from-number", "+442079460018", "--to", url]);
     let (code, _, errors) = to(&replaces_answers(&stack.url, "POST /calls/batch", 1, 400));

@@ -29,7 +29,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     let (data, providers) = (scratch.0.join("data"), scratch.providers());
     let calls = AtomicU64::new(0);
     let mut acknowledged: Vec<String> = Vec::new();
-    let mut stack = Stack::with_data(&data, &providers);
+    let mut stack = Stack::with_data(&data, &providers, &[]);
     for _ in 0..KILLS {
         let url = stack.url.clone();
         let enough = calls.load(Ordering::Relaxed) + CALLS_BEFORE_KILL;
@@ -44,7 +44,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
             stack.kill();
             senders.into_iter().flat_map(|sender| sender.join().expect("the sender ends")).collect::<Vec<_>>()
         }));
-        stack = Stack::with_data(&data, &providers);
+        stack = Stack::with_data(&data, &providers, &[]);
     }
     let caused_by = |id: &String| {
         let status = wait_for(&format!("the result of {id}"), || match stack.get(&format!("/event/status?id={id}")) {
@@ -100,12 +100,12 @@ fn path_of_dialled(stack: &Stack, number: &str) -> String {
 fn restarted_stack_rings_no_phone_again() {
     let scratch = Scratch::new();
     let (data, providers) = (scratch.0.join("data"), scratch.providers());
-    let mut stack = Stack::with_data(&data, &providers);
+    let mut stack = Stack::with_data(&data, &providers, &[]);
     // The response to the dial request is lost, so the attempt is in doubt.
     let path = path_of_dialled(&stack, "+447700900127");
     stack.kill();
 
-    let stack = Stack::with_data(&data, &providers);
+    let stack = Stack::with_data(&data, &providers, &[]);
     let browser = Browser::open(&stack);
     let shown = wait_for("the end of the call", || {
         browser.press("skip 15");

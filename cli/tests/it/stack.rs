@@ -126,6 +126,11 @@ impl Stack {
         (scratch, stack)
     }
 
+    /// Starts a stack with known keys whose schedules do not run during the test.
+    pub(crate) fn quiet() -> (Scratch, Self) {
+        Self::with_known_keys(&["--tick", "1h"])
+    }
+
     /// Starts another stack of the same user.
     pub(crate) fn start_another(&self, arguments: &[&str]) -> Self {
         Self::start_in(Arc::clone(&self.state), arguments)
@@ -169,9 +174,17 @@ impl Stack {
         self.state.0.join(format!("switchhook/dev/{port}.json"))
     }
 
-    pub(crate) fn with_data(data: &Path, providers: &Path) -> Self {
+    /// Starts a stack that keeps its data in this directory.
+    pub(crate) fn with_data(data: &Path, providers: &Path, options: &[&str]) -> Self {
         let path = |path: &Path| path.to_str().expect("UTF-8").to_owned();
-        Self::start(&["--data", &path(data), "--providers", &path(providers), "--tick", "1s"])
+        let (data, providers) = (path(data), path(providers));
+        Self::start(&[&["--data", &data, "--providers", &providers, "--tick", "1s"], options].concat())
+    }
+
+    /// Sends a sample webhook. Returns the exit status, the output and the errors of the command.
+    pub(crate) fn send_sample(&self, sample: &str, key: &str) -> (Option<i32>, String, String) {
+        let provider = sample.split('/').next().expect("a provider");
+        run(self, &["send", "--provider", provider, "--key", key, "--sample", sample])
     }
 
     /// Reads standard error up to the next line that contains `part`, and returns that line.

@@ -1,7 +1,5 @@
 //! The state of the function.
 
-use std::time::Duration;
-
 use switchhook_aws::calls::Calls;
 use switchhook_aws::inbox::Inbox;
 use switchhook_aws::random::RandomIds;
@@ -19,7 +17,6 @@ pub(crate) const RACES_MAX: u32 = 5;
 pub struct Api {
     pub inbox: Inbox,
     pub calls: Calls,
-    pub call_retention: Duration,
     pub policy: Policy,
     pub defaults: CallDefaults,
     /// Source of call ids, for calls whose request says `allow_duplicate`.

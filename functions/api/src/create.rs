@@ -195,7 +195,7 @@ impl Api {
                 Some(_) => return Err(key_reused()),
             };
             if let Some(transition) = transition
-                && self.calls.store(&transition, self.call_retention).await? == StoreOutcome::Committed
+                && self.calls.store(&transition).await? == StoreOutcome::Committed
             {
                 return Ok(created(&transition.call, appointment_id.as_deref(), first_creation.is_some()));
             }

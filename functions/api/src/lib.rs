@@ -171,7 +171,7 @@ impl Api {
                 }
                 return answer_to_cancel("shown", &call);
             };
-            match self.calls.store(&canceled, self.call_retention).await? {
+            match self.calls.store(&canceled).await? {
                 StoreOutcome::Committed => {
                     self.record_cancellation(&canceled.call).await?;
                     return answer_to_cancel("canceled", &canceled.call);
@@ -199,7 +199,7 @@ impl Api {
         }
         looked_for?;
         let Some(rebuilt) = self.rebuilt(creation).await? else { return Ok(None) };
-        Ok(match self.calls.store(&rebuilt, self.call_retention).await? {
+        Ok(match self.calls.store(&rebuilt).await? {
             StoreOutcome::Committed => Some(rebuilt.call),
             StoreOutcome::LostRace => None,
         })

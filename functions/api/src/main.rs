@@ -15,8 +15,9 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let api = Api {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
-        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
-        call_retention: config.call_retention,
+        calls: Calls::new(dynamodb, config.calls_table, config.call_retention)
+            .shards(config.shards)
+            .index_numbers(config.index_numbers),
         policy: config.policy,
         defaults: config.defaults,
         random_ids: RandomIds::from_system(),

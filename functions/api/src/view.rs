@@ -5,130 +5,28 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use switchhook_aws::inbox::{Note, StoredEvent};
 use switchhook_domain::{
-    AttemptState, Call, CallId, Direction, Disposition, EntityFate, EventId, HistoryEntry, Job, Origin, Provider,
-    StopReason, Timestamp, WebhookReceived,
+    AttemptState, Call, CallId, CallSummary, Disposition, EntityFate, EventId, HistoryEntry, Origin, Provider,
+    WebhookReceived,
 };
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CallView<'a> {
-    call_id: &'a CallId,
-    /// Provider of the next attempt if the call waits for one, else of the latest attempt.
-    provider: Option<Provider>,
-    direction: Option<Direction>,
-    appointment_id: Option<&'a str>,
-    appointment_status: &'static str,
-    job: JobView,
-    lifecycle: Option<&'static str>,
-    outcome: Option<&'static str>,
-    settled: bool,
-    attempts: Vec<AttemptView<'a>>,
+    #[serde(flatten)]
+    summary: CallSummary,
     /// `None` if Switchhook does not place the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: Option<&'a BTreeMap<String, String>>,
     /// Providers that may place the call, the preferred one first. `None` if Switchhook does not place the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     providers: Option<&'a [Provider]>,
-    version: u64,
-    created_at: String,
-    updated_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    settled_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    forgotten_at: Option<String>,
 }
 
 impl<'a> CallView<'a> {
     pub(crate) fn of(call: &'a Call) -> Self {
-        let attempts = call.attempts();
-        let latest = attempts.last();
         Self {
-            call_id: &call.call_id,
-            provider: shown_provider(call, latest),
-            direction: call.direction,
-            appointment_id: call.appointment_id.as_deref(),
-            appointment_status: call.appointment_status().as_str(),
-            job: JobView::of(call),
-            lifecycle: latest.map(AttemptState::lifecycle_label),
-            outcome: latest.map(AttemptState::outcome_label),
-            settled: call.is_settled(),
-            attempts: attempts.iter().map(|attempt| AttemptView::of(call, attempt)).collect(),
+            summary: CallSummary::of(call),
             metadata: call.plan.as_ref().map(|plan| &plan.metadata),
             providers: call.plan.as_ref().map(|plan| plan.providers.as_slice()),
-            version: call.version,
-            created_at: call.created_at.to_string(),
-            updated_at: call.updated_at.to_string(),
-            settled_at: call.settled_at.map(|at| at.to_string()),
-            forgotten_at: call.forgotten_at.map(|at| at.to_string()),
-        }
-    }
-}
-
-/// Returns the provider of the next attempt if the call waits for one, else of the latest attempt.
-fn shown_provider(call: &Call, latest: Option<&AttemptState>) -> Option<Provider> {
-    match &call.job {
-        Job::Pending { .. } => call.dial_provider(),
-        Job::Claimed { provider, .. } => Some(*provider),
-        Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => {
-            latest.and_then(|attempt| call.attempt_provider(attempt.index)).or(call.dial_provider())
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct JobView {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    due_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lease_ends_at: Option<String>,
-    /// Reason why there is no further attempt, whatever the retry policy says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stop_reason: Option<&'static str>,
-}
-
-impl JobView {
-    fn of(call: &Call) -> Self {
-        let (due_at, lease_ends_at) = match &call.job {
-            Job::Pending { due_at } => (Some(*due_at), None),
-            Job::Claimed { lease_ends_at, .. } => (None, Some(*lease_ends_at)),
-            Job::InProgress | Job::Completed | Job::Failed | Job::Missed | Job::Canceled => (None, None),
-        };
-        let shown = |time: Option<Timestamp>| time.map(|time| time.to_string());
-        Self {
-            state: call.job.as_str(),
-            due_at: shown(due_at),
-            lease_ends_at: shown(lease_ends_at),
-            stop_reason: call.stop_reason.map(StopReason::as_str),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct AttemptView<'a> {
-    number: u8,
-    provider: Option<Provider>,
-    provider_call_id: Option<&'a str>,
-    lifecycle: &'static str,
-    outcome: &'static str,
-    /// `None` if Switchhook did not dial the attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dialled_at: Option<String>,
-    started_at: String,
-    ended_at: Option<String>,
-}
-
-impl<'a> AttemptView<'a> {
-    fn of(call: &'a Call, attempt: &AttemptState) -> Self {
-        let record = call.attempt_records.get(attempt.index);
-        Self {
-            number: attempt.number,
-            provider: call.attempt_provider(attempt.index),
-            provider_call_id: record.and_then(|record| record.provider_call_id.as_deref()),
-            lifecycle: attempt.lifecycle_label(),
-            outcome: attempt.outcome_label(),
-            dialled_at: record.and_then(|record| record.dialled_at).map(|at| at.to_string()),
-            started_at: attempt.started_at.to_string(),
-            ended_at: attempt.ended_at.map(|at| at.to_string()),
         }
     }
 }
@@ -141,7 +39,7 @@ pub(crate) struct EventView {
     occurred_at: Option<String>,
     received_at: String,
     disposition: &'static str,
-    /// Number of the attempt. `None` if the event names no attempt, or belongs to a dial that reached nobody, which is no attempt.
+    /// Number of the attempt. `None` if the event names no attempt, or belongs to a dial that was not made, which is no attempt.
     attempt: Option<u8>,
 }
 
@@ -211,7 +109,8 @@ impl<'a> StatusView<'a> {
             };
             call.domain_events_from(1).into_iter().filter(caused).map(|event| event.event_type).collect()
         });
-        if in_entity == EntityFate::Folded(Some(Disposition::Applied)) {
+        let applied = Some(Disposition::Applied);
+        if [EntityFate::Folded(applied), EntityFate::CallsDisagree(applied)].contains(&in_entity) {
             action.push(WebhookReceived::TYPE.to_owned());
         }
         let is_folded = folded.is_some() || matches!(in_entity, EntityFate::Folded(_));

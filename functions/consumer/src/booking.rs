@@ -189,7 +189,7 @@ impl Consumer {
     }
 
     async fn store_call(&self, transition: &Transition) -> Result<bool, Error> {
-        Ok(self.calls.store(transition, self.call_retention).await? == StoreOutcome::Committed)
+        Ok(self.calls.store(transition).await? == StoreOutcome::Committed)
     }
 
     fn log_not_scheduled(&self, event: &ProviderEvent, reason: NotScheduled, now: Timestamp) {

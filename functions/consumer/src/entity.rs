@@ -30,7 +30,7 @@ impl Consumer {
             let forgotten_at = next.as_ref().or(entity.as_ref()).and_then(|row| row.forgotten_at);
             let mut outcome = StoreOutcome::Committed;
             if let Some(next) = &next {
-                outcome = self.calls.store_entity(next, now, self.inbox_retention).await?;
+                outcome = self.calls.store_entity(next, now, self.inbox.retention()).await?;
             }
             let mut booking_counts = Counts::new();
             if outcome == StoreOutcome::Committed
@@ -40,7 +40,7 @@ impl Consumer {
                 let (counts, agreed) = self.agree_with_booking(booking, forgotten_at.is_some(), &events, now).await?;
                 booking_counts = counts;
                 let agreed = Entity { version: entity.version + 1, booking: Some(agreed), ..entity.clone() };
-                outcome = self.calls.store_entity(&agreed, now, self.inbox_retention).await?;
+                outcome = self.calls.store_entity(&agreed, now, self.inbox.retention()).await?;
             }
             if outcome == StoreOutcome::LostRace {
                 tokio::time::sleep(Duration::from_millis(fastrand::u64(1..=(20 << race)))).await;

@@ -8,7 +8,7 @@ use switchhook_domain::{
 use crate::Consumer;
 
 impl Consumer {
-    /// Updates the health of a provider by the first event that says that an accepted dial reached nobody, and by each event that proves
+    /// Updates the health of a provider by the first event that says that an accepted dial was not made, and by each event that proves
     /// a [watched](switchhook_domain::AttemptRecord::is_watched) dial. An error is logged and otherwise ignored: the next such event updates
     /// the health again.
     pub(crate) async fn note_dials(&self, call: Option<&Call>, folded: &[&ProviderEvent], now: Timestamp) {

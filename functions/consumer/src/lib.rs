@@ -106,9 +106,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Consumer {
     pub inbox: Inbox,
-    pub inbox_retention: Duration,
     pub calls: Calls,
-    pub call_retention: Duration,
     pub queue: Queue,
     pub bus: Bus,
     pub policy: Policy,
@@ -279,7 +277,7 @@ impl Consumer {
             let next = folded.transition.as_ref().map(|transition| &transition.call);
             self.block_numbers(call.as_ref(), next, outcomes, now).await?;
             if let Some(transition) = &folded.transition {
-                match self.calls.store(transition, self.call_retention).await? {
+                match self.calls.store(transition).await? {
                     StoreOutcome::Committed => {}
                     StoreOutcome::LostRace => {
                         refused_at.push(now);

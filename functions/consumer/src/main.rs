@@ -17,9 +17,9 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let consumer = Consumer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
-        inbox_retention: config.inbox_retention,
-        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
-        call_retention: config.call_retention,
+        calls: Calls::new(dynamodb, config.calls_table, config.call_retention)
+            .shards(config.shards)
+            .index_numbers(config.index_numbers),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         bus: Bus::new(sdk::eventbridge(&aws), config.event_bus),
         policy: config.policy,

@@ -35,7 +35,7 @@ use switchhook_aws::config::{Environment, EnvironmentError};
 use switchhook_aws::do_not_call::DoNotCallList;
 use switchhook_aws::inbox::{self, Inbox, NewEvent, submit, write_alias_and_adopt};
 use switchhook_aws::provider::{ApiUrls, ProviderApi, SendError};
-use switchhook_aws::queue::{ClaimMessage, Queue};
+use switchhook_aws::queue::{self, ClaimMessage, Queue};
 use switchhook_aws::random::RandomIds;
 use switchhook_aws::sdk::Clock;
 use switchhook_aws::secret::DialAccounts;
@@ -111,7 +111,6 @@ impl Config {
 pub struct Dialer {
     pub inbox: Inbox,
     pub calls: Calls,
-    pub call_retention: Duration,
     /// The queue of call events, for the answers of providers.
     pub queue: Queue,
     pub dial_accounts: DialAccounts,
@@ -135,7 +134,7 @@ impl Dialer {
     /// Places the call of one claim, and then waits until its lane may dial again.
     async fn handle_claim(&self, body: &str) {
         let (started, mut notes) = (self.clock.now(), RequestNotes::default());
-        let (claim, dialled) = match ClaimMessage::decode(body) {
+        let (claim, dialled) = match queue::decode::<ClaimMessage>(body) {
             Ok(claim) => {
                 let dialled = self.dial(&claim, &mut notes).await;
                 if dialled.as_ref().is_ok_and(DialOutcome::may_end_probe) {
@@ -198,7 +197,7 @@ impl Dialer {
                 }
                 return Ok(DialOutcome::ClaimLost);
             };
-            match self.calls.store(transition, self.call_retention).await {
+            match self.calls.store(transition).await {
                 Ok(StoreOutcome::Committed) => {}
                 Ok(StoreOutcome::LostRace) => continue,
                 Err(error) => {

@@ -19,8 +19,9 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let dialer = Dialer {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
-        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
-        call_retention: config.call_retention,
+        calls: Calls::new(dynamodb, config.calls_table, config.call_retention)
+            .shards(config.shards)
+            .index_numbers(config.index_numbers),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dial_accounts: DialAccounts::new(&aws, config.dial_accounts_secret_id),
         api: ProviderApi::new(config.api_urls),

@@ -78,7 +78,7 @@ impl Dialer {
             let Some(undone) = call.recall(dial_key, &records, &self.policy, self.clock.now()) else {
                 return Ok(undone_or_in_doubt(&call, dial_key, outcome));
             };
-            match repeated(|| self.calls.store(&undone, self.call_retention)).await? {
+            match repeated(|| self.calls.store(&undone)).await? {
                 StoreOutcome::Committed => return Ok(outcome),
                 StoreOutcome::LostRace => {}
             }
@@ -122,7 +122,7 @@ impl Dialer {
             let Some(undone) = transition(&call, self.clock.now()) else {
                 return Ok(undone_or_in_doubt(&call, dial_key, outcome));
             };
-            match repeated(|| self.calls.store(&undone, self.call_retention)).await? {
+            match repeated(|| self.calls.store(&undone)).await? {
                 StoreOutcome::Committed => return Ok(outcome),
                 StoreOutcome::LostRace => {}
             }

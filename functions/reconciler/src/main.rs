@@ -19,8 +19,9 @@ async fn main() -> Result<(), Error> {
     let dynamodb = sdk::dynamodb(&aws);
     let reconciler = Reconciler {
         inbox: Inbox::new(dynamodb.clone(), config.inbox_table, config.inbox_retention).shards(config.shards.clone()),
-        calls: Calls::new(dynamodb, config.calls_table).shards(config.shards).index_numbers(config.index_numbers),
-        call_retention: config.call_retention,
+        calls: Calls::new(dynamodb, config.calls_table, config.call_retention)
+            .shards(config.shards)
+            .index_numbers(config.index_numbers),
         queue: Queue::new(sdk::sqs(&aws), config.queue_url),
         dlq: Queue::new(sdk::sqs(&aws), config.dlq_url),
         repair_queue: Queue::new(sdk::sqs(&aws), config.repair_queue_url),

@@ -25,7 +25,6 @@ pub const WORK_WINDOW: Duration = Duration::from_secs(50);
 pub struct Reconciler {
     pub inbox: Inbox,
     pub calls: Calls,
-    pub call_retention: Duration,
     pub queue: Queue,
     /// Dead-letter queue of the events queue.
     pub dlq: Queue,

@@ -1,4 +1,10 @@
 //! Asks the provider about an attempt that a call woke up for, and stores the answer as an event.
+//!
+//! **"Not found" withdraws a dial in doubt only if all of this holds:**
+//! - The dial is ten minutes old, so the provider has had the time to register the call (`not_found`).
+//! - The account of the configuration made the dial, and the dial is not older than two days (`proves_nothing` in `lookup.rs`).
+//! - The inbox holds no event of the call that the row lacks, and no record of another dial (`unless_inbox_knows_more`).
+//! - No event of the attempt shows that the provider took or made the dial (`Call::was_not_dialled` in `withdrawal.rs`).
 
 use std::time::Duration;
 
@@ -10,8 +16,9 @@ use crate::findings::{StoredEnding, StoredId};
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
 use crate::reconciler::{Reconciler, log_unreported};
 
-/// Time from a dial without answer to its first lookup. The time between lookups doubles, up to the inactivity timeout.
-pub(crate) const DOUBT_PAUSE: Duration = Duration::from_secs(60);
+/// Shortest time from a dial in doubt, or from a lookup without a result, to the next lookup. A dial in doubt is mostly looked up first when
+/// the lease of its claim ends. The time between lookups doubles, up to the inactivity timeout.
+pub(crate) const LOOKUP_PAUSE_MIN: Duration = Duration::from_secs(60);
 /// Time from a dial in doubt until "not found" means that nobody was dialled. Before, the provider may still be registering the call,
 /// however short the inactivity timeout is.
 const NOT_FOUND_COUNTS_AFTER: Duration = Duration::from_secs(10 * 60);
@@ -95,7 +102,7 @@ impl Reconciler {
                 let limit = if in_doubt { ALIVE_MAX } else { self.policy.inactivity_timeout };
                 let since = call.unanswered_from(attempt, &self.policy, now);
                 let elapsed = Duration::from_millis(now.millis_since(since).unsigned_abs());
-                let retry_at = now.plus(elapsed.clamp(DOUBT_PAUSE, OUTAGE_PAUSE_MAX));
+                let retry_at = now.plus(elapsed.clamp(LOOKUP_PAUSE_MIN, OUTAGE_PAUSE_MAX));
                 let is_limit_reached = elapsed >= limit;
                 Ok(if is_limit_reached {
                     Resolution::DeadlinePassed
@@ -116,8 +123,8 @@ impl Reconciler {
         now: Timestamp,
         trace_id: &str,
     ) -> Result<Resolution, Error> {
-        if now < dialled_at.plus(DOUBT_PAUSE) {
-            return Ok(Resolution::RetryAt(dialled_at.plus(DOUBT_PAUSE)));
+        if now < dialled_at.plus(LOOKUP_PAUSE_MIN) {
+            return Ok(Resolution::RetryAt(dialled_at.plus(LOOKUP_PAUSE_MIN)));
         }
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
         // A lookup at the end of the inactivity timeout decides. An event that names no attempt may have begun it anew.
@@ -225,7 +232,7 @@ impl Reconciler {
     async fn restore_dial(&self, call: &Call, now: Timestamp) -> Result<bool, Error> {
         let records = self.inbox.dial_records(&call.call_id).await?;
         let Some(rebuilt) = Call::rebuild(Some(call), None, &records, &self.policy, now) else { return Ok(false) };
-        match self.calls.store(&rebuilt, self.call_retention).await? {
+        match self.calls.store(&rebuilt).await? {
             // If another writer came first, the call is still due, and the next run reads the records again.
             StoreOutcome::Committed | StoreOutcome::LostRace => Ok(true),
         }

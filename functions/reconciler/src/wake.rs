@@ -14,7 +14,7 @@ use switchhook_domain::{AttemptRecord, AttemptState, Call, CallId, Timestamp};
 
 use crate::lookup::{Lookups, Urgency};
 use crate::reconciler::{RUN_MAX, Reconciler, Report, WORK_WINDOW};
-use crate::resolve::{DOUBT_PAUSE, Resolution, UNFOLDED_PAUSE};
+use crate::resolve::{LOOKUP_PAUSE_MIN, Resolution, UNFOLDED_PAUSE};
 
 /// Calls that are read from the index at once.
 const PAGE: i32 = 100;
@@ -309,9 +309,9 @@ impl Reconciler {
         self.calls.finish_adoption(from).await
     }
 
-    /// Time at which a call without findings wakes up again. At least [`DOUBT_PAUSE`] from now.
+    /// Time at which a call without findings wakes up again. At least [`LOOKUP_PAUSE_MIN`] from now.
     fn next_wake_at(&self, call: &Call, now: Timestamp) -> Option<Timestamp> {
-        call.next_wake_at(&self.policy).map(|next| next.max(now.plus(DOUBT_PAUSE)))
+        call.next_wake_at(&self.policy).map(|next| next.max(now.plus(LOOKUP_PAUSE_MIN)))
     }
 }
 

@@ -147,7 +147,7 @@ impl Scheduler {
             Step::Expire(transition) => (transition, StepOutcome::Expired),
             Step::Postpone(transition) => (transition, StepOutcome::Postponed),
         };
-        Ok(match self.calls.store(&transition, self.call_retention).await? {
+        Ok(match self.calls.store(&transition).await? {
             StoreOutcome::Committed => outcome,
             StoreOutcome::LostRace => StepOutcome::LostRace,
         })
@@ -214,7 +214,7 @@ impl Scheduler {
         let Some(transition) = call.claim(&token, provider, LEASE, is_manual, &self.policy, now) else {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         };
-        let failure = match self.calls.store(&transition, self.call_retention).await {
+        let failure = match self.calls.store(&transition).await {
             Ok(StoreOutcome::Committed) => None,
             Ok(StoreOutcome::LostRace) => Some(Ok(ClaimOutcome::LostRace)),
             Err(error) => Some(Err(error)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use switchhook_aws::Error;
 use switchhook_aws::calls::Calls;
 use switchhook_aws::sdk::Clock;
-use switchhook_domain::{Call, CallId, CallsInFlight, Pace, Place, Provider, ProviderHealth, Timestamp};
+use switchhook_domain::{COUNT_AGE_MAX, Call, CallId, CallsInFlight, Pace, Place, Provider, ProviderHealth, Timestamp};
 use switchhook_providers::DialRates;
 
 /// Way on which a call reaches a provider.
@@ -50,8 +50,6 @@ impl Turn {
 
 /// Time from one run of the schedule to the next.
 const RUN_INTERVAL: Duration = Duration::from_secs(60);
-/// Age at which this invocation no longer uses its count of the calls in flight. A stored count ends at the same age.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Providers and their health. The health of each is read once, when it is asked for first. The calls in flight are counted only if
 /// a provider has a limit on them, and no scheduler has counted them in the last seconds.

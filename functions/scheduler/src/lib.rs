@@ -104,7 +104,6 @@ impl Config {
 #[derive(Debug)]
 pub struct Scheduler {
     pub calls: Calls,
-    pub call_retention: Duration,
     pub queue: Queue,
     /// Queue that delivers calls at the second at which they are due.
     pub due_queue: Queue,
@@ -273,7 +272,7 @@ impl Scheduler {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         }
         if let Some(expired) = call.expire(&self.policy, self.clock.now()) {
-            return Ok(match self.calls.store(&expired, self.call_retention).await? {
+            return Ok(match self.calls.store(&expired).await? {
                 StoreOutcome::Committed => ClaimOutcome::NotPending(expired.call.job.as_str()),
                 StoreOutcome::LostRace => ClaimOutcome::LostRace,
             });
@@ -310,7 +309,7 @@ impl Scheduler {
         let (Some(transition), Some(due_at)) = (transition, due_at) else {
             return Ok(ClaimOutcome::NotPending(call.job.as_str()));
         };
-        Ok(match self.calls.store(&transition, self.call_retention).await? {
+        Ok(match self.calls.store(&transition).await? {
             StoreOutcome::Committed => ClaimOutcome::Waiting { due_at },
             StoreOutcome::LostRace => ClaimOutcome::LostRace,
         })

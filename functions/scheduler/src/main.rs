@@ -16,10 +16,9 @@ async fn main() -> Result<(), Error> {
     let config = config::or_exit("scheduler", Config::from_environment(config::environment()));
     let aws = sdk::from_environment().await;
     let scheduler = Scheduler {
-        calls: Calls::new(sdk::dynamodb(&aws), config.calls_table)
+        calls: Calls::new(sdk::dynamodb(&aws), config.calls_table, config.call_retention)
             .shards(config.shards)
             .index_numbers(config.index_numbers),
-        call_retention: config.call_retention,
         queue: Queue::new(sdk::sqs(&aws), config.dial_queue_url),
         due_queue: Queue::new(sdk::sqs(&aws), config.due_queue_url),
         policy: config.policy,

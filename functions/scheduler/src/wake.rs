@@ -15,7 +15,7 @@ use aws_lambda_events::event::sqs::SqsEvent;
 use switchhook_aws::Error;
 use switchhook_aws::calls::decode_in_flight;
 use switchhook_aws::error::both;
-use switchhook_aws::queue::{DueMessage, DueWork};
+use switchhook_aws::queue::{self, DueMessage, DueWork};
 use switchhook_domain::{CallId, InFlight, Provider, Timestamp};
 
 use crate::flow::{Flow, Turn};
@@ -42,9 +42,9 @@ impl Scheduler {
 
     /// Claims the calls of a batch of messages whose delay is over.
     pub async fn claim_delayed(&self, batch: SqsEvent, trace_id: &str) -> Report {
-        let messages = batch.records.iter().filter_map(|message| DueMessage::decode(message.body.as_deref()?).ok());
+        let bodies = batch.records.iter().filter_map(|message| message.body.as_deref());
         let (mut due, mut providers) = (BTreeSet::new(), BTreeSet::new());
-        for message in messages {
+        for message in bodies.filter_map(|body| queue::decode::<DueMessage>(body).ok()) {
             match message.work {
                 DueWork::Call(call_id) => drop(due.insert(call_id)),
                 DueWork::Provider(provider) => drop(providers.insert(provider)),

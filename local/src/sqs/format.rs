@@ -15,7 +15,7 @@ pub fn queue_url(queue: &str) -> String {
 }
 
 /// Returns the ARN of a queue.
-pub fn queue_arn(queue: &str) -> String {
+pub(super) fn queue_arn(queue: &str) -> String {
     format!("arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}")
 }
 

@@ -2,17 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::Sqs;
-use super::format::{md5_hex, md5_of_attributes, queue_arn, queue_url, sequence_number, system_attributes};
+use super::format::{md5_hex, md5_of_attributes, queue_arn, sequence_number, system_attributes};
 use super::rejection::Rejection;
 use super::request::{
-    Batch, ChangeVisibility, DeleteEntry, DeleteMessage, Entry, GetQueueAttributes, GetQueueUrl, MoveTask, Operation,
-    QueueRequest, ReceiveMessage, SendEntry, SendMessage, SentMessage, VisibilityEntry,
+    Batch, DeleteEntry, DeleteMessage, Entry, GetQueueAttributes, Operation, QueueRequest, ReceiveMessage, SendEntry,
+    SendMessage, SentMessage, VisibilityEntry,
 };
 use crate::queue::{
     BATCH_ENTRIES_MAX, MESSAGE_BYTES_MAX, RECEIVE_MESSAGES_MAX, ReceivedMessage, SendOutcome, message_id,
@@ -57,12 +55,6 @@ impl Sqs {
                     Ok(Map::new())
                 })
             }
-            Operation::ChangeMessageVisibility => {
-                let request: ChangeVisibility = read(body)?;
-                let timeout_ms = request.visibility_timeout * 1_000;
-                self.change_visibility(queue_name(&request.queue_url), &request.receipt_handle, timeout_ms)?;
-                Ok(json!({}))
-            }
             Operation::ChangeMessageVisibilityBatch => {
                 let request: Batch<VisibilityEntry> = read(body)?;
                 let queue = queue_name(&request.queue_url).to_owned();
@@ -72,23 +64,10 @@ impl Sqs {
                 })
             }
             Operation::GetQueueAttributes => self.queue_attributes(read(body)?),
-            Operation::GetQueueUrl => {
-                let request: GetQueueUrl = read(body)?;
-                self.watch(&request.queue_name)?;
-                Ok(json!({ "QueueUrl": queue_url(&request.queue_name) }))
-            }
             Operation::PurgeQueue => {
                 let request: QueueRequest = read(body)?;
                 self.purge(queue_name(&request.queue_url))?;
                 Ok(json!({}))
-            }
-            Operation::StartMessageMoveTask => {
-                let request: MoveTask = read(body)?;
-                let source = name_of_arn(&request.source_arn);
-                self.watch(source).map_err(|_| Rejection::UnknownArn)?;
-                let destination = request.destination_arn.as_deref().map(name_of_arn);
-                self.redrive(source, destination)?;
-                Ok(json!({ "TaskHandle": BASE64.encode(&request.source_arn) }))
             }
         }
     }
@@ -267,8 +246,4 @@ fn is_requested(names: &[String], name: &str) -> bool {
 
 fn queue_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
-}
-
-fn name_of_arn(arn: &str) -> &str {
-    arn.rsplit(':').next().unwrap_or(arn)
 }

@@ -10,7 +10,6 @@ pub(super) enum Rejection {
     Queue(QueueError),
     Malformed(serde_json::Error),
     Parameter(&'static str),
-    UnknownArn,
     EmptyBatch,
     TooManyEntries,
     BatchTooLong,
@@ -48,7 +47,6 @@ impl Rejection {
             Self::Queue(QueueError::Persist(_)) => same("InternalError"),
             Self::Malformed(_) => same("SerializationException"),
             Self::Parameter(_) => same("InvalidParameterValue"),
-            Self::UnknownArn => same("ResourceNotFoundException"),
             Self::EmptyBatch => ("EmptyBatchRequest", "AWS.SimpleQueueService.EmptyBatchRequest"),
             Self::TooManyEntries => {
                 ("TooManyEntriesInBatchRequest", "AWS.SimpleQueueService.TooManyEntriesInBatchRequest")
@@ -70,7 +68,6 @@ impl Rejection {
             Self::Queue(error) => error.to_string(),
             Self::Malformed(error) => error.to_string(),
             Self::Parameter(message) => (*message).to_owned(),
-            Self::UnknownArn => "The resource that you specified for the SourceArn parameter doesn't exist.".to_owned(),
             Self::EmptyBatch => "There should be at least one entry in the request.".to_owned(),
             Self::TooManyEntries => "Maximum number of entries per request are 10.".to_owned(),
             Self::BatchTooLong => "Batch requests cannot be longer than 1048576 bytes.".to_owned(),

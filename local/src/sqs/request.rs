@@ -16,12 +16,9 @@ pub(super) enum Operation {
     ReceiveMessage,
     DeleteMessage,
     DeleteMessageBatch,
-    ChangeMessageVisibility,
     ChangeMessageVisibilityBatch,
     GetQueueAttributes,
-    GetQueueUrl,
     PurgeQueue,
-    StartMessageMoveTask,
 }
 
 impl Operation {
@@ -32,12 +29,9 @@ impl Operation {
             "ReceiveMessage" => Self::ReceiveMessage,
             "DeleteMessage" => Self::DeleteMessage,
             "DeleteMessageBatch" => Self::DeleteMessageBatch,
-            "ChangeMessageVisibility" => Self::ChangeMessageVisibility,
             "ChangeMessageVisibilityBatch" => Self::ChangeMessageVisibilityBatch,
             "GetQueueAttributes" => Self::GetQueueAttributes,
-            "GetQueueUrl" => Self::GetQueueUrl,
             "PurgeQueue" => Self::PurgeQueue,
-            "StartMessageMoveTask" => Self::StartMessageMoveTask,
             _ => return None,
         })
     }
@@ -116,14 +110,6 @@ pub(super) struct DeleteEntry {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct ChangeVisibility {
-    pub(super) queue_url: String,
-    pub(super) receipt_handle: String,
-    pub(super) visibility_timeout: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
 pub(super) struct VisibilityEntry {
     pub(super) id: String,
     pub(super) receipt_handle: String,
@@ -140,21 +126,8 @@ pub(super) struct GetQueueAttributes {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct GetQueueUrl {
-    pub(super) queue_name: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
 pub(super) struct QueueRequest {
     pub(super) queue_url: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(super) struct MoveTask {
-    pub(super) source_arn: String,
-    pub(super) destination_arn: Option<String>,
 }
 
 impl Entry for SendEntry {

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::error::SdkError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnConsumedCapacity, TimeToLiveSpecification};
-use switchhook_local::clock::Clock;
+use aws_sdk_dynamodb::types::{KeysAndAttributes, ReturnConsumedCapacity};
 use switchhook_local::dynamodb::Count;
 use switchhook_local::stream::EventName;
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE, Options, Services};
+use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 
-use crate::world::{Item, TempDir, event, item, n, s, world};
+use crate::world::{Item, event, item, n, s, world};
 
 #[tokio::test(start_paused = true)]
 async fn refused_put_returns_the_item_that_refused_it() {
@@ -159,33 +158,6 @@ async fn unknown_operation_is_named() {
     let error = error.into_service_error();
     assert_eq!(error.meta().code(), Some("UnknownOperationException"));
     assert!(error.meta().message().unwrap().contains("DescribeLimits"), "{error:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn tables_of_the_application_are_the_only_ones_listed() {
-    let dir = TempDir::new("tables");
-    let services = Services::open(Options::new(Clock::system()).data_dir(&dir.0)).unwrap();
-    let dynamodb = aws_sdk_dynamodb::Client::new(&services.sdk_config());
-
-    let tables = dynamodb.list_tables().send().await.unwrap();
-    assert_eq!(tables.table_names(), [CALLS_TABLE, INBOX_TABLE]);
-    let scan = dynamodb.scan().table_name(CALLS_TABLE).send().await.unwrap();
-    assert_eq!(scan.count(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn table_can_be_described_and_given_a_time_to_live() {
-    let world = world();
-    let described = world.dynamodb.describe_table().table_name(CALLS_TABLE).send().await.unwrap().table.unwrap();
-    let mut indexes: Vec<&str> =
-        described.global_secondary_indexes().iter().filter_map(|index| index.index_name()).collect();
-    indexes.sort_unstable();
-    assert_eq!(indexes, ["by_appointment", "by_party", "by_wake"]);
-    assert_eq!(described.latest_stream_arn(), None, "the stream is ours");
-
-    let lifetime = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true).build().unwrap();
-    let update = world.dynamodb.update_time_to_live().table_name(INBOX_TABLE).time_to_live_specification(lifetime);
-    update.send().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,11 +5,11 @@ use std::time::Duration;
 use aws_sdk_sqs::operation::delete_message::DeleteMessageError;
 use aws_sdk_sqs::operation::send_message::SendMessageError;
 use aws_sdk_sqs::types::{
-    MessageSystemAttributeName, MessageSystemAttributeNameForSends, MessageSystemAttributeValue, QueueAttributeName,
+    MessageSystemAttributeName, MessageSystemAttributeNameForSends, MessageSystemAttributeValue,
     SendMessageBatchRequestEntry,
 };
-use switchhook_local::sqs::{queue_arn, queue_url};
-use switchhook_local::{EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE, RELAY_FAILURES_QUEUE};
+use switchhook_local::EVENTS_QUEUE;
+use switchhook_local::sqs::queue_url;
 
 use crate::world::{send, world};
 
@@ -51,6 +51,10 @@ async fn message_is_sent_received_and_deleted() {
     let delete = world.sqs.delete_message().queue_url(queue_url(EVENTS_QUEUE));
     delete.receipt_handle(message.receipt_handle().unwrap()).send().await.unwrap();
     tokio::time::sleep(Duration::from_secs(3_600)).await;
+    assert_eq!(receive().await.unwrap().messages(), []);
+
+    send(&world, "call-1", "e2").send().await.unwrap();
+    world.sqs.purge_queue().queue_url(queue_url(EVENTS_QUEUE)).send().await.unwrap();
     assert_eq!(receive().await.unwrap().messages(), []);
 }
 
@@ -95,72 +99,4 @@ async fn queue_errors_are_those_the_sdk_knows() {
 
     let delete = world.sqs.delete_message().queue_url(queue_url(EVENTS_QUEUE)).receipt_handle("nonsense").send().await;
     assert!(matches!(delete.unwrap_err().into_service_error(), DeleteMessageError::ReceiptHandleIsInvalid(_)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn poison_message_reaches_the_dead_letter_queue_and_is_moved_back() {
-    let world = world();
-    send(&world, "call-1", "poison").send().await.unwrap();
-    for _ in 0..21 {
-        world.sqs.receive_message().queue_url(queue_url(EVENTS_QUEUE)).send().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(60)).await;
-    }
-
-    let attributes = async |queue: &str| {
-        let get = world.sqs.get_queue_attributes().queue_url(queue_url(queue));
-        get.attribute_names(QueueAttributeName::All).send().await.unwrap().attributes.unwrap()
-    };
-    let depth = QueueAttributeName::ApproximateNumberOfMessages;
-    assert_eq!(attributes(EVENTS_QUEUE).await[&depth], "0");
-    let dead = attributes(EVENTS_DEAD_LETTER_QUEUE).await;
-    assert_eq!(
-        (dead[&depth].as_str(), &dead[&QueueAttributeName::QueueArn]),
-        ("1", &queue_arn(EVENTS_DEAD_LETTER_QUEUE))
-    );
-
-    let arn = queue_arn(EVENTS_DEAD_LETTER_QUEUE);
-    world.sqs.start_message_move_task().source_arn(arn).send().await.unwrap();
-    assert_eq!(attributes(EVENTS_QUEUE).await[&depth], "1");
-    world.sqs.purge_queue().queue_url(queue_url(EVENTS_QUEUE)).send().await.unwrap();
-    assert_eq!(attributes(EVENTS_QUEUE).await[&depth], "0");
-}
-
-#[tokio::test(start_paused = true)]
-async fn visibility_changes_through_the_client() {
-    let world = world();
-    send(&world, "call-1", "e1").send().await.unwrap();
-    let url = queue_url(EVENTS_QUEUE);
-    let receive = || world.sqs.receive_message().queue_url(&url).send();
-    let received = receive().await.unwrap();
-    let handle = received.messages()[0].receipt_handle().unwrap();
-
-    let change = |seconds: i32| {
-        world.sqs.change_message_visibility().queue_url(&url).receipt_handle(handle).visibility_timeout(seconds).send()
-    };
-    change(900).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(899)).await;
-    assert_eq!(receive().await.unwrap().messages().len(), 0);
-    change(0).await.unwrap();
-    assert_eq!(receive().await.unwrap().messages().len(), 1);
-    assert!(change(5).await.is_err(), "the handle is of the earlier receive");
-}
-
-#[tokio::test(start_paused = true)]
-async fn standard_queue_takes_messages_without_group() {
-    let world = world();
-    let url = queue_url(RELAY_FAILURES_QUEUE);
-    let sent = world.sqs.send_message().queue_url(&url).message_body("x").send().await.unwrap();
-    assert_eq!(sent.sequence_number(), None);
-    assert_eq!(world.sqs.receive_message().queue_url(&url).send().await.unwrap().messages().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn long_poll_waits_in_virtual_time() {
-    let world = world();
-    let started = tokio::time::Instant::now();
-    let url = queue_url(EVENTS_QUEUE);
-    let received = world.sqs.receive_message().queue_url(&url).wait_time_seconds(20).send().await.unwrap();
-
-    assert_eq!(received.messages(), []);
-    assert_eq!(started.elapsed(), Duration::from_secs(20));
 }

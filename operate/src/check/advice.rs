@@ -1,75 +1,56 @@
 //! Advice about an error: what an operator does first.
 
 use super::step::Finding;
-use crate::error::Error;
-
-/// Codes of refusals because of the credentials themselves.
-const NOT_SIGNED_IN: [&str; 10] = [
-    "AuthFailure",
-    "ExpiredToken",
-    "ExpiredTokenException",
-    "IncompleteSignature",
-    "InvalidClientTokenId",
-    "InvalidSignatureException",
-    "MissingAuthenticationToken",
-    "RequestExpired",
-    "SignatureDoesNotMatch",
-    "UnrecognizedClientException",
-];
-/// Parts of the codes of refusals because of a missing permission.
-const NOT_ALLOWED: [&str; 4] = ["AccessDenied", "AuthorizationError", "NotAuthorized", "UnauthorizedOperation"];
-
-const SIGN_IN: &str = "sign in: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, until \
-                       `aws sts get-caller-identity` answers; if they are right, check the clock of this machine";
+use crate::error::{Error, ErrorKind};
 
 /// Returns a failed step: the error with its causes, and what to do about it.
 pub(super) fn failed(error: &Error) -> Finding {
-    let text = error.with_causes();
-    let advice = advice(error, &text);
-    Finding::failed(text, advice)
+    Finding::failed(error.with_causes(), advice(error))
 }
 
-fn advice(error: &Error, text: &str) -> String {
-    match error {
-        Error::Sign(_) => SIGN_IN.to_owned(),
-        Error::NoRegion => "name the region of the stack with --region, or set AWS_REGION".to_owned(),
-        Error::Refused { service, operation, code, .. } => refused(service, operation, code),
-        Error::Web(_) => "check the network of this machine, its proxy, and AWS_ENDPOINT_URL".to_owned(),
-        Error::NotDev(_) => "start `switchhook dev`, or name a deployed stack with --stack".to_owned(),
-        Error::MissingOutputs { .. } => "deploy this version of the template: docs/deploy.md".to_owned(),
-        Error::Aws(_) if is_denied(text) => {
+fn advice(error: &Error) -> String {
+    let advice = match (error, error.kind()) {
+        (Error::Sign(_), _) | (_, ErrorKind::Expired) => {
+            "sign in: set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, until `aws sts get-caller-identity` answers; if \
+             they are right, check the clock of this machine"
+        }
+        (Error::Web(_), _) | (_, ErrorKind::Unreachable) => {
+            "check the network of this machine, its proxy, and AWS_ENDPOINT_URL"
+        }
+        (Error::Refused { service, operation, .. }, ErrorKind::Denied) => {
+            // The names in IAM differ from those of the API.
+            let service = if *service == "monitoring" { "cloudwatch" } else { *service };
+            return format!("your credentials need the permission {service}:{operation}");
+        }
+        (Error::Aws(_), ErrorKind::Denied) => {
             "your credentials may not read or change the tables of the stack: they need dynamodb:GetItem and \
              dynamodb:DeleteItem, and the use of the tables' KMS key if they have one"
-                .to_owned()
         }
-        Error::Aws(_)
-        | Error::Unreadable { .. }
-        | Error::FunctionFailed { .. }
-        | Error::Encode(_)
-        | Error::Decode(_)
-        | Error::Refusal(_) => "run the check again; if it fails again, look at docs/first-deployment.md".to_owned(),
-    }
-}
-
-fn refused(service: &str, operation: &str, code: &str) -> String {
-    if NOT_SIGNED_IN.contains(&code) {
-        return SIGN_IN.to_owned();
-    }
-    if is_denied(code) {
-        // The names in IAM differ from those of the API.
-        let service = if service == "monitoring" { "cloudwatch" } else { service };
-        return format!("your credentials need the permission {service}:{operation}");
-    }
-    "run the check again; if it fails again, look at docs/first-deployment.md".to_owned()
-}
-
-fn is_denied(text: &str) -> bool {
-    NOT_ALLOWED.iter().any(|part| text.contains(part))
+        (Error::NoRegion, _) => "name the region of the stack with --region, or set AWS_REGION",
+        (Error::NotDev(_), _) => "start `switchhook dev`, or name a deployed stack with --stack",
+        (Error::MissingOutputs { .. }, _) => "deploy this version of the template: docs/deploy.md",
+        (
+            Error::Aws(_)
+            | Error::Refused { .. }
+            | Error::Unreadable { .. }
+            | Error::FunctionFailed { .. }
+            | Error::Encode(_)
+            | Error::Decode(_)
+            | Error::Refusal(_),
+            _,
+        ) => "run the check again; if it fails again, look at docs/first-deployment.md",
+    };
+    advice.to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Error of the SDK for a refused request. Its cause names the code.
+    #[derive(Debug, thiserror::Error)]
+    #[error("service error")]
+    struct ServiceError(#[source] std::io::Error);
 
     fn refused(code: &str) -> String {
         let (operation, message) = ("GetFunction".to_owned(), String::new());
@@ -82,6 +63,19 @@ mod tests {
         assert_eq!(refused("AccessDeniedException"), "your credentials need the permission lambda:GetFunction");
         assert!(refused("ExpiredToken").contains("AWS_PROFILE"));
         assert!(refused("Throttling").contains("again"));
+        assert!(refused("NotAuthorized").contains("lambda:GetFunction"));
         assert!(failed(&Error::NoRegion).advice.unwrap().contains("--region"));
+    }
+
+    #[test]
+    fn refusals_that_the_sdk_met_get_the_same_advice() {
+        let advice = |source: Box<dyn std::error::Error + Send + Sync>| {
+            failed(&Error::Aws(switchhook_aws::Error::ReadInbox(source))).advice.unwrap()
+        };
+        let refused = |text: &str| advice(Box::new(ServiceError(std::io::Error::other(text.to_owned()))));
+        assert!(refused("ExpiredTokenException: the token has expired").contains("AWS_PROFILE"));
+        assert!(refused("AccessDeniedException: no").contains("dynamodb:GetItem"));
+        assert!(refused("InternalServerError: no").contains("again"));
+        assert!(advice("request has timed out".into()).contains("network"));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use switchhook_aws::queue::{Message, QuarantineNotice, Queue, ReceivedMessage};
+use switchhook_aws::queue::{self, Message, QuarantineNotice, Queue, ReceivedMessage};
 use switchhook_domain::{EventId, ProviderEvent, Timestamp};
 
 use crate::concurrent::concurrently;
@@ -236,7 +236,7 @@ pub(super) enum Content {
 }
 
 pub(super) fn content_of(message: &ReceivedMessage) -> Content {
-    match (Message::decode(&message.body), QuarantineNotice::decode(&message.body)) {
+    match (Message::decode(&message.body), queue::decode::<QuarantineNotice>(&message.body)) {
         (Ok(event), _) => Content::Event(Box::new(event)),
         (Err(_), Ok(notice)) => Content::Notice(notice),
         (Err(error), Err(_)) => Content::Unreadable(error),

@@ -12,11 +12,12 @@ use super::Error;
 use crate::web::WebError;
 
 /// Codes of refusals because of a lacking permission.
-const DENIED: [&str; 5] = [
+const DENIED: [&str; 6] = [
     "AccessDenied",
     "AccessDeniedException",
     "AuthorizationError",
     "AuthorizationErrorException",
+    "NotAuthorized",
     "UnauthorizedOperation",
 ];
 /// Codes of refusals because of too many requests.

@@ -12,7 +12,7 @@ use switchhook_aws::inbox::{Attention, AttentionKind, ReceivedEvent, first_recei
 use switchhook_domain::{Call, CallId, EventId, Origin, Timestamp};
 use switchhook_providers::ids_of;
 
-use super::{AHEAD, EventLine, Fate, Fates, UnreadableEvent, is_unreadable};
+use super::{AHEAD, EventLine, Fate, Fates, UnreadableEvent};
 use crate::attention;
 use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
@@ -98,7 +98,7 @@ pub async fn list(stack: &Stack, filter: &Filter) -> Result<EventPage, Error> {
         Ok(Resolved { call: Some(call), alias: _ }) => of_call(stack, &call, filter).await,
         Ok(Resolved { call: None, alias: _ }) => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
         // Its events can be read, and their lines name the error of the row.
-        Err(error) if is_unreadable(&error) => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
+        Err(error) if error.is_unreadable() => by_time(stack, Scope::Calls(vec![call_id.clone()]), filter).await,
         Err(error) => Err(error.into()),
     }
 }

@@ -126,7 +126,10 @@ pub async fn show_masked(stack: &Stack, id: &EventId, masker: &mut Masker) -> Re
         folded_at: fate.entries().first().map(|(_, entry)| entry.folded_at.to_string()),
         announced: match (&fate.call, fate.in_entity) {
             (Some(call), _) => announced(call, id),
-            (None, EntityFate::Folded(Some(Disposition::Applied))) => vec![received(id)],
+            (
+                None,
+                EntityFate::Folded(Some(Disposition::Applied)) | EntityFate::CallsDisagree(Some(Disposition::Applied)),
+            ) => vec![received(id)],
             (None, _) => Vec::new(),
         },
         retries: retries(&fate.note, masker),

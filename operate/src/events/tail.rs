@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde::Serialize;
 use switchhook_domain::{Call, CallId, EventId, Timestamp};
 
-use super::{AHEAD, EventLine, Filter, UnreadableEvent, is_unreadable, list};
+use super::{AHEAD, EventLine, Filter, UnreadableEvent, list};
 use crate::concurrent::{CONCURRENCY, concurrently};
 use crate::error::Error;
 use crate::stack::Stack;
@@ -88,7 +88,7 @@ impl Tail {
             match stack.calls.resolve_eventual(call_id).await {
                 Ok(resolved) => Ok(resolved.call),
                 // The lines of its events name the error.
-                Err(error) if is_unreadable(&error) => Ok(None),
+                Err(error) if error.is_unreadable() => Ok(None),
                 Err(error) => Err(error),
             }
         });

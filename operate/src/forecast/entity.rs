@@ -86,8 +86,10 @@ fn step_of_republish(entity: Option<&Entity>, item: &PlanItem, found: Found) -> 
     };
     let fate = entity.zip(EntityPosition::of(&event)).map(|(entity, position)| entity.fate(&position));
     match fate {
-        Some(EntityFate::Folded(Some(Disposition::Stale))) => Step::Unchanged,
-        Some(EntityFate::Folded(_)) => Step::Act,
+        Some(EntityFate::Folded(Some(Disposition::Stale)) | EntityFate::CallsDisagree(Some(Disposition::Stale))) => {
+            Step::Unchanged
+        }
+        Some(EntityFate::Folded(_) | EntityFate::CallsDisagree(_)) => Step::Act,
         Some(EntityFate::NotFolded) | None => Step::Skip(NOT_FOLDED.to_owned()),
     }
 }

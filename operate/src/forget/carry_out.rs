@@ -128,7 +128,7 @@ async fn forget_row(stack: &Stack, call_id: &CallId, items: &[PlanItem]) -> Resu
         if let Some(number) = number_of(&call).filter(|_| unblocks) {
             DoNotCallList::new(&stack.calls, &stack.inbox).erase(&number).await?;
         }
-        match stack.calls.store(&forgotten, stack.call_retention()).await? {
+        match stack.calls.store(&forgotten).await? {
             StoreOutcome::Committed => return Ok(ForgottenRow::Forgotten { at: now, events, ids }),
             StoreOutcome::LostRace => {}
         }

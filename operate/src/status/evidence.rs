@@ -101,8 +101,12 @@ pub(super) fn healthy(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
     };
     lines.push(in_an_hour("dials in doubt", &DOUBTS, |metrics| &metrics.doubts));
     lines.push(metrics("calls stuck in dialling", &|metrics| {
-        let stuck = last(&metrics.stuck, now, STUCK_IN).latest().unwrap_or_default();
-        judged("calls stuck in dialling", &STUCK, Some(stuck), stuck.to_string())
+        let stuck = last(&metrics.stuck, now, STUCK_IN).latest();
+        let text = stuck.map_or_else(
+            || "not counted in the last half hour".to_owned(),
+            |stuck| format!("{stuck} at the last count, every ten minutes"),
+        );
+        judged("calls stuck in dialling", &STUCK, stuck, text)
     }));
     lines.push(in_an_hour("failed claims", &FAILED_CLAIMS, |metrics| &metrics.failed_claims));
     lines
@@ -162,12 +166,6 @@ pub(super) fn backlog(sources: &Sources, now: Timestamp) -> Vec<Evidence> {
 
 /// Lines of "Poison?".
 pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
-    let depth = |name, read: &Read<u64>, threshold: &Threshold, named: Option<&Count>| {
-        line(name, read, |depth| {
-            let first = named.map(|count| count.first.clone()).unwrap_or_default();
-            Evidence { first, ..judged(name, threshold, Some(*depth as f64), depth.to_string()) }
-        })
-    };
     let count = |name, read: &Read<Count>, threshold: &Threshold| {
         line(name, read, |count| {
             let first = count.first.clone();
@@ -181,10 +179,12 @@ pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
         })
     };
     vec![
-        depth("dead letters", &sources.dead_letters, &DEAD_LETTERS, sources.dead_lettered.as_ref().ok()),
+        line("dead letters", &sources.dead_letters, |depth| dead_letters_line(*depth, &sources.dead_lettered)),
         count("quarantined", &sources.quarantined, &QUARANTINED),
         count("retrying", &sources.retrying, &RETRYING),
-        depth("relay gave up", &sources.relay_failures, &RELAY_FAILURES, None),
+        line("relay gave up", &sources.relay_failures, |depth| {
+            judged("relay gave up", &RELAY_FAILURES, Some(*depth as f64), depth.to_string())
+        }),
         line("conflicting bodies", &sources.conflicts, |count| {
             let text = format!("{} in the last day", number(count));
             let first = count.first.clone();
@@ -195,6 +195,23 @@ pub(super) fn poison(sources: &Sources) -> Vec<Evidence> {
         in_a_day("skipped writes", &SKIPPED, |metrics| &metrics.skipped),
         in_a_day("refolds given up", &REFOLDS_GIVEN_UP, |metrics| &metrics.refolds_given_up),
     ]
+}
+
+/// Line of the dead letters: the messages in their queue, or the events on the list of those that need attention if these are more. **A dead letter
+/// without a message holds its call like any other.** SQS deletes a message after 14 days, and an event that cannot be read never had one.
+fn dead_letters_line(depth: u64, listed: &Read<Count>) -> Evidence {
+    let name = "dead letters";
+    let in_queue = |first| Evidence { first, ..judged(name, &DEAD_LETTERS, Some(depth as f64), depth.to_string()) };
+    match listed {
+        Ok(listed) if listed.number as u64 > depth => {
+            let text = format!("{} listed, {depth} in the queue", number(listed));
+            let first = listed.first.clone();
+            Evidence { first, ..judged(name, &DEAD_LETTERS, Some(listed.number as f64), text) }
+        }
+        Ok(listed) => in_queue(listed.first.clone()),
+        Err(_) if depth > 0 => in_queue(Vec::new()),
+        Err(reason) => Evidence { error: Some(reason.kind), ..unknown(name, &reason.to_string()) },
+    }
 }
 
 fn alarm_line(alarms: &[Alarm]) -> Evidence {

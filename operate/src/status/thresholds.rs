@@ -140,7 +140,7 @@ pub(super) const RUN_ERRORS: Threshold = watch(
 pub(super) const STUCK: Threshold = watch(
     "P2StuckDialingAlarm",
     0.0,
-    "no report says whether anybody answered: see whether the provider's webhooks arrive",
+    "no report says whether anybody answered: see whether webhooks arrive, and which of these calls are not over",
     "switchhook stuck",
 );
 /// Claims that failed in the last hour.
@@ -224,7 +224,7 @@ pub(super) const RELAY_FAILURES: Threshold = act(
 pub(super) const QUARANTINED: Threshold = unalarmed(
     "P1DeadLettersAlarm",
     0.0,
-    "webhooks could not be read: look at them, then process them again",
+    "webhooks could not be read: look at them, then process them again, or see P2CallLimitAlarm if their call is full",
     "switchhook quarantine list",
 );
 pub(super) const RETRYING: Threshold = unalarmed(

@@ -137,15 +137,17 @@ fn job(call: &CallSummary) -> Option<String> {
     }
 }
 
-/// Returns the sentence about a call whose next dial was held back.
+/// Returns the sentence about a call whose next dial was held back. The event may be folded or discarded since, so the sentence tells of the past.
 fn held(call: &CallSummary, story: &[Line]) -> Option<String> {
     let newest = story.iter().rev().find_map(|line| match line {
-        Line::Move { kind, reason, .. } => Some((*kind, reason.as_deref())),
+        Line::Move { at, kind, reason } => Some((at, *kind, reason.as_deref())),
         Line::Event(_) | Line::Write(_) => None,
     });
+    let (at, kind, reason) = newest?;
     let is_held = call.job.state == Some(JobState::Pending.as_str())
-        && newest == Some((MoveKind::Returned.as_str(), Some(EVENTS_UNFOLDED)));
-    is_held.then(|| "Nobody is dialled while an event of the call is not folded.".to_owned())
+        && (kind, reason) == (MoveKind::Returned.as_str(), Some(EVENTS_UNFOLDED));
+    let at = utc(at).filter(|_| is_held)?;
+    Some(format!("It was held back at {at}, because an event of the call was not folded."))
 }
 
 /// Returns a time for people: `2026-11-22 15:01:00 UTC`. `None` if the text is no time.

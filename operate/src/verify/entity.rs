@@ -19,11 +19,9 @@ pub(super) async fn verify(
 ) -> Result<Option<Finding>, Error> {
     match problem(stack, &key, named, period).await {
         Ok(problem) => Ok(problem.map(|problem| Finding { call_id: key, problem })),
-        Err(Error::Aws(
-            error @ (switchhook_aws::Error::DecodeEntity(_)
-            | switchhook_aws::Error::DecodeInbox(_)
-            | switchhook_aws::Error::NewerSchema(_)),
-        )) => Ok(Some(Finding { call_id: key, problem: Problem::Unreadable { error: error.to_string() } })),
+        Err(Error::Aws(error)) if error.is_unreadable() => {
+            Ok(Some(Finding { call_id: key, problem: Problem::Unreadable { error: error.to_string() } }))
+        }
         Err(error) => Err(error),
     }
 }

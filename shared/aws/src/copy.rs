@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::operation::scan::ScanError;
 use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 use futures_util::future::try_join_all;
 use futures_util::stream::{self, StreamExt};
@@ -74,6 +75,21 @@ impl CopyCounts {
 
 /// Function that gets the number of newly counted items, once for each page that is read.
 pub type Counted<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// True if the key of a table is this text attribute alone. DynamoDB refuses a scan that starts at a key of another name.
+///
+/// # Errors
+/// [`Error::CopyTable`].
+pub async fn has_key(client: &Client, table: &str, key: &str) -> Result<bool, Error> {
+    let scan = client.scan().table_name(table).limit(1).projection_expression("#key");
+    let scan = scan.expression_attribute_names("#key", key).exclusive_start_key(key, AttributeValue::S("-".to_owned()));
+    let Err(error) = scan.send().await else { return Ok(true) };
+    let refusal = error.as_service_error().map(ScanError::meta);
+    let is_of_key = refusal.is_some_and(|refusal| {
+        refusal.code() == Some("ValidationException") && refusal.message().is_some_and(|text| text.contains(" key "))
+    });
+    if is_of_key { Ok(false) } else { Err(failed(error)) }
+}
 
 /// Counts the items of a table by reading it, until a part has more than `most`.
 ///

@@ -5,6 +5,8 @@ use std::error::Error as StdError;
 use switchhook_domain::Provider;
 use thiserror::Error;
 
+use crate::failure::with_causes;
+
 pub(crate) type Source = Box<dyn StdError + Send + Sync>;
 
 /// One variant for each operation that can fail.
@@ -140,14 +142,7 @@ impl Error {
     /// Text of the error and of each of its causes, separated by colons. For a log.
     #[must_use]
     pub fn with_causes(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        with_causes(self)
     }
 }
 

@@ -45,10 +45,23 @@ impl Failure {
     }
 }
 
+/// Returns the text of an error and of each of its causes, separated by colons. A cause that only repeats the end of the text is left out.
+#[must_use]
+pub fn with_causes(error: &(dyn StdError + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
+        let more = cause_text(cause);
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+    }
+    text
+}
+
 /// Returns the text of a cause of an error, for a person. The SDK writes a refusal that its model does not name as a Rust value, so the
 /// message of the service is returned instead. The cause before it names the code.
-#[must_use]
-pub fn cause_text(cause: &(dyn StdError + 'static)) -> String {
+fn cause_text(cause: &(dyn StdError + 'static)) -> String {
     let message = cause.downcast_ref::<ErrorMetadata>().and_then(ErrorMetadata::message);
     message.map_or_else(|| cause.to_string(), str::to_owned)
 }
@@ -87,11 +100,16 @@ mod tests {
     #[test]
     fn message_of_a_service_is_shown_as_it_is() {
         let meta = ErrorMetadata::builder().code("StackIsFrozen").message("nothing can be changed").build();
-        let error = refused(QueryError::generic(meta));
-        let causes = std::iter::successors(error.source(), |&cause| cause.source());
-        let text = causes.map(cause_text).collect::<Vec<_>>().join(": ");
-        assert_eq!(text, "service error: unhandled error (StackIsFrozen): nothing can be changed");
+        let text = refused(QueryError::generic(meta)).with_causes();
+        let causes = "service error: unhandled error (StackIsFrozen): nothing can be changed";
+        assert_eq!(text, format!("could not list calls: {causes}"));
         assert!(cause_text(&ErrorMetadata::builder().code("Unnamed").build()).contains("Unnamed"));
+    }
+
+    #[test]
+    fn cause_that_repeats_is_left_out() {
+        let error = Error::Send(Box::new(Error::Send("slow down".into())));
+        assert_eq!(error.with_causes(), "could not send the event to the queue: slow down");
     }
 
     #[test]

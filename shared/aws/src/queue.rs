@@ -18,6 +18,7 @@ use aws_sdk_sqs::types::{
     ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, MessageSystemAttributeName,
     QueueAttributeName, SendMessageBatchRequestEntry,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{CallId, EventId, Place, Provider, ProviderEvent, Timestamp, TraceId};
@@ -376,37 +377,11 @@ impl Message {
     }
 }
 
-impl QuarantineNotice {
-    /// Reads the body of a message from the dead-letter queue.
-    ///
-    /// # Errors
-    /// The same as [`Message::decode`].
-    pub fn decode(body: &str) -> Result<Self, Error> {
-        decode(body)
-    }
-}
-
-impl ClaimMessage {
-    /// Reads the body of a message from the dial queue.
-    ///
-    /// # Errors
-    /// The same as [`Message::decode`].
-    pub fn decode(body: &str) -> Result<Self, Error> {
-        decode(body)
-    }
-}
-
-impl DueMessage {
-    /// Reads the body of a message from the queue of due calls.
-    ///
-    /// # Errors
-    /// The same as [`Message::decode`].
-    pub fn decode(body: &str) -> Result<Self, Error> {
-        decode(body)
-    }
-}
-
-fn decode<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Error> {
+/// Reads the body of a message. A [`Message`] is read by [`Message::decode`], which restores the trace id of the event too.
+///
+/// # Errors
+/// The same as [`Message::decode`].
+pub fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Error> {
     #[derive(Deserialize)]
     struct Version {
         schema_version: u32,

@@ -66,6 +66,11 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
     let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
+    // An attempt may lose events without an attempt to an earlier one, of which nobody knew. So its ending may be lower than what it announced.
+    let has_announced_ending = announced().filter_map(AnnouncementKind::lifecycle).any(Lifecycle::is_ending);
+    if higher.is_empty() && attempt.lifecycle.is_ending() && !has_announced_ending {
+        higher.extend(attempt.lifecycle_maxima.last());
+    }
     // Two states may have one name: a presumed completion, and then the reported one. That is no news.
     let mut last = announced().last().map(AnnouncementKind::status);
     higher.retain(|(state, _)| last.replace(state.label()) != Some(state.label()));
@@ -167,7 +172,7 @@ fn taken_back(call: &Call) -> Option<Announcement> {
     Some(Announcement { source, provider, ..announced.clone() })
 }
 
-/// Returns an announcement about the dial that was announced last and reached nobody, if the appointment was announced to be canceled since,
+/// Returns an announcement about the dial that was announced last and was not made, if the appointment was announced to be canceled since,
 /// and the call was resumed `now`. Its kind is still the announced state. `None` if the appointment was not announced to be canceled.
 fn resumed_dial(call: &Call, last: Option<AnnouncementKind>, now: Timestamp) -> Option<Announcement> {
     let booking_changed = AnnouncementKind::AppointmentEnded(EndReason::Stopped(StopReason::BookingChanged));
@@ -233,7 +238,7 @@ fn appointment_announcements(
         new.extend(Some(attempt_announcement(call, latest, present, source)).filter(|_| is_changed));
     }
     // The appointment goes back to a status that its attempt had announced before. A retry was called off, the attempt ended after its
-    // timeout, the dial that was announced last reached nobody, or another attempt is the latest after all. A dial is not announced before
+    // timeout, the dial that was announced last was not made, or another attempt is the latest after all. A dial is not announced before
     // an event tells that it began. Nor is an attempt that goes on after its timeout, until its outcome is known or it times out again.
     let subject = subject_of_status(attempts, latest);
     let goes_back = new.is_empty() && is_changed && matches!(last, Some(AnnouncementKind::Appointment(_)));
@@ -291,12 +296,15 @@ fn appointment_outcome_announcements(
     let decided_by_other = call.announcements.iter().any(|other| {
         other.attempt_index != Some(subject.index) && other.kind.outcome_of_appointment().is_some_and(is_decision)
     });
+    let mut last = last_announced(call, Topic::Appointment).map(|other| other.kind);
     outcomes
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided_by_other || is_decision(*outcome)))
         .map(|(outcome, source)| {
-            let kind = AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome));
-            attempt_announcement(call, subject, kind, AnnouncementSource::Event(source))
+            (outcome, AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome)), source)
         })
+        // The decision of another attempt may be the same, or even come from the same event.
+        .filter(|(outcome, kind, _)| last.replace(*kind) != Some(*kind) || !is_decision(*outcome))
+        .map(|(_, kind, source)| attempt_announcement(call, subject, kind, AnnouncementSource::Event(source)))
         .collect()
 }
 

@@ -112,7 +112,7 @@ impl Call {
         starts.zip(1..).map(|((started_at, index), number)| self.attempt(index, number, started_at)).collect()
     }
 
-    /// Returns the start of each attempt record, with its index, in the order of the starts. Contains the dials that reached nobody.
+    /// Returns the start of each attempt record, with its index, in the order of the starts. Contains the dials that were not made.
     ///
     /// Events without an attempt have one of their own [only before a dial](Self::is_before_dials). A later report may show that an
     /// attempt of another system began before all dials. Then they belong to that one, and the record without a key is left out. So the
@@ -161,8 +161,8 @@ impl Call {
 
     fn attempt(&self, index: usize, number: u8, started_at: Timestamp) -> AttemptState {
         let entries = self.entries_of_attempt(index, number == 1, started_at);
-        let reached_nobody = self.reached_nobody(index);
-        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.folded_kind(reached_nobody)).collect();
+        let was_not_dialled = self.was_not_dialled(index);
+        let kinds: Vec<EventKind> = entries.iter().map(|(_, entry)| entry.folded_kind(was_not_dialled)).collect();
         let dialled_at = self.attempt_records.get(index).and_then(|record| record.dialled_at);
         let concerns_attempt = |entry: &HistoryEntry| self.concerns_attempt(entry, dialled_at);
         let restarts =
@@ -242,16 +242,26 @@ impl Call {
     /// Returns the events of an attempt in canonical order, each with its index into the history.
     ///
     /// An event that names no attempt belongs to every attempt that had started by then, and always to the first attempt. If that is a
-    /// dial, [few events](Self::is_before_dials) from before it have no attempt of their own.
+    /// dial, [few events](Self::is_before_dials) from before it have no attempt of their own. They belong to the first dial also if others
+    /// have one: a further report takes nothing away from it.
     ///
     /// The passed deadline of an attempt without a key names no attempt either. **It never belongs to a dial**: the provider of the dial may
     /// still tell whether a phone rings.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
         let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
+        let is_keyed = |index: usize| self.attempt_records.get(index).is_some_and(|record| record.key.is_some());
+        // Only the attempt of unnamed events comes before the first one that has a key.
+        let is_first_dial = is_dialled
+            && !is_first
+            && self.starts().iter().map(|(_, index)| *index).find(|index| is_keyed(*index)) == Some(index);
         let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,
             None if is_dialled && entry.event.kind == EventKind::DeadlinePassed => false,
-            None => is_first || self.had_started(index, started_at, entry),
+            None => {
+                is_first
+                    || self.had_started(index, started_at, entry)
+                    || is_first_dial && self.entry_counts_for_later_dial(entry, started_at)
+            }
         };
         let mut entries: Vec<(usize, &HistoryEntry)> = Vec::with_capacity(self.history.len());
         for (at, entry) in self.history.iter().enumerate().filter(|(_, entry)| is_of_attempt(entry)) {

@@ -33,7 +33,7 @@ pub const ATTEMPT_EVENTS_MAX: usize = 64;
 pub const TRACED_ENTRIES_MAX: usize = 256;
 /// Maximum number of attempts per call.
 pub const CALL_ATTEMPTS_MAX: usize = 16;
-/// Maximum number of dials per call that reached nobody. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
+/// Maximum number of dials per call that were not made. They are no attempts, and so this limit is beside [`CALL_ATTEMPTS_MAX`]: a
 /// call has at most 48 records of dials.
 ///
 /// **It ends no call.** From the 17th such dial on, each pause is twice as long as the one before. The pause before the 32nd dial is
@@ -79,7 +79,8 @@ pub struct Call {
     pub unanswered_since: Option<Timestamp>,
     /// Place that the call takes among the calls of a provider, as of the last write.
     pub in_flight: Option<InFlight>,
-    /// Time at which the call was settled. `None` if it is not settled.
+    /// Time at which the call was settled. `None` if it is not settled. [`Call::is_settled`] computes the same from the history, and the test
+    /// `invariant_an_unsettled_call_wakes_up` checks that they agree.
     pub settled_at: Option<Timestamp>,
     /// Time at which the [person was forgotten](Call::forget). `None` if the person was not forgotten.
     pub forgotten_at: Option<Timestamp>,
@@ -140,7 +141,7 @@ impl HistoryEntry {
         }
     }
 
-    /// True if the event says that a dial reached nobody.
+    /// True if the event says that a dial was not made.
     pub(crate) fn is_withdrawal(&self) -> bool {
         self.event.kind == EventKind::DialNotFound || self.event.never_dialled.is_some()
     }

@@ -84,24 +84,24 @@ impl Call {
         let is_in_note = |index: usize| noted.is_some_and(|noted| index < noted.after_dials);
         let mut next = NextAttempt::default();
         for (_, index) in dials.iter().filter(|(_, index)| is_in_note(*index)) {
-            self.add_dial_in_vain(&mut next, *index);
+            self.add_dial_not_made(&mut next, *index);
         }
         if let Some(noted) = noted {
             next.refused.clone_from(&noted.providers);
         }
         for (_, index) in dials.iter().filter(|(_, index)| !is_in_note(*index)) {
-            self.add_dial_in_vain(&mut next, *index);
+            self.add_dial_not_made(&mut next, *index);
         }
         next
     }
 
-    fn add_dial_in_vain(&self, next: &mut NextAttempt, index: usize) {
+    fn add_dial_not_made(&self, next: &mut NextAttempt, index: usize) {
         let Some(provider) = self.attempt_records.get(index).and_then(|record| record.provider) else { return };
         let asks_next = next.note_refusal(provider, self.plan.as_ref());
-        if !asks_next || next.dialled_in_vain.contains(&provider) {
+        if !asks_next || next.dials_not_made.contains(&provider) {
             next.pausing_dials.push(index);
         }
-        next.dialled_in_vain.push(provider);
+        next.dials_not_made.push(provider);
     }
 }
 
@@ -111,9 +111,9 @@ pub(crate) struct NextAttempt {
     /// Providers that have refused it, in the order of their last refusals. A provider that accepted a dial and did not make it has
     /// refused it too. If all have refused, all are asked again, and none is listed.
     refused: Vec<Provider>,
-    /// Providers of the dials that reached nobody, in the order of the dials.
-    dialled_in_vain: Vec<Provider>,
-    /// Indexes into [`Call::attempt_records`] of the dials that reached nobody, and after which the call pauses.
+    /// Providers of the dials that were not made, in the order of the dials.
+    dials_not_made: Vec<Provider>,
+    /// Indexes into [`Call::attempt_records`] of the dials that were not made, and after which the call pauses.
     ///
     /// A call pauses unless another provider is left to ask. **Only the first such dial of a provider leads to another provider at once.**
     /// So each further dial has a pause, and a call never uses up its [room](Call::has_room_for_dial).

@@ -52,6 +52,9 @@ pub struct Entity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityFate {
     NotFolded,
+    /// The event is folded and decides its booking, and the calls of the booking do not agree with it yet. So the consumer is not done with the event.
+    /// The disposition is as in `Folded`.
+    CallsDisagree(Option<Disposition>),
     /// The event is folded, or is stale and so changes nothing. `None` if the entity no longer remembers whether it was applied.
     Folded(Option<Disposition>),
 }
@@ -81,23 +84,30 @@ impl Entity {
     /// Returns what became of the event at this place.
     #[must_use]
     pub fn fate(&self, position: &EntityPosition) -> EntityFate {
+        let is_open = self.booking.as_ref().is_some_and(|booking| {
+            // An earlier event of the booking needs no calls of its own any more.
+            !booking.calls_agree && booking.decided_by.event_id == position.event_id
+        });
+        let folded = |disposition| {
+            if is_open { EntityFate::CallsDisagree(disposition) } else { EntityFate::Folded(disposition) }
+        };
         if self.latest.contains(position) {
-            return EntityFate::Folded(Some(Disposition::Applied));
+            return folded(Some(Disposition::Applied));
         }
         if self.is_stale(position) {
             // An applied event that is later than the oldest of these would be among them.
             let oldest = self.latest.len().checked_sub(ENTITY_EVENTS_MAX).and_then(|index| self.latest.get(index));
             let was_never_applied = oldest.is_none_or(|oldest| position > oldest);
-            return EntityFate::Folded(was_never_applied.then_some(Disposition::Stale));
+            return folded(was_never_applied.then_some(Disposition::Stale));
         }
         let is_tied = self.latest.last().is_some_and(|latest| !latest.is_before(position));
         if is_tied && tied_count(&self.latest) >= ENTITY_TIED_MAX {
-            return EntityFate::Folded(None);
+            return folded(None);
         }
         EntityFate::NotFolded
     }
 
-    /// True if the event at this place needs no further fold.
+    /// True if the event at this place is folded, or changes nothing.
     #[must_use]
     pub fn includes(&self, position: &EntityPosition) -> bool {
         self.fate(position) != EntityFate::NotFolded

@@ -59,7 +59,7 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
             order.iter().filter(move |at| call.history.get(**at).is_some_and(|other| other.event.kind == kind));
         entries.copied().filter(|at| *at != index)
     };
-    match entry.folded_kind(call.reached_nobody(attempt.index)) {
+    match entry.folded_kind(call.was_not_dialled(attempt.index)) {
         EventKind::Initiated => match of_kind(EventKind::Initiated).next().and_then(|first| entry_ref(call, first)) {
             Some(by) if is_stale(attempt, index) => Reason::BeganBefore { attempt: number, by },
             Some(_) | None => Reason::Began { attempt: number },
@@ -87,8 +87,8 @@ fn reason_of_attempt(call: &Call, attempt: &AttemptState, index: usize, entry: &
         },
         EventKind::DeadlinePassed => {
             let last_event = order.iter().copied().find(|at| {
-                let reached_nobody = call.reached_nobody(attempt.index);
-                let restarts = |other: &&HistoryEntry| other.folded_kind(reached_nobody).restarts_timeout();
+                let was_not_dialled = call.was_not_dialled(attempt.index);
+                let restarts = |other: &&HistoryEntry| other.folded_kind(was_not_dialled).restarts_timeout();
                 let other = call.history.get(*at).filter(restarts);
                 other.is_some_and(|other| Some(other.received_at) > entry.event.occurred_at)
             });
@@ -132,9 +132,9 @@ fn is_stale(attempt: &AttemptState, index: usize) -> bool {
 
 /// Returns the reason for the verdict of the two machines of an attempt on an event. The stronger verdict decides.
 fn reason_of_machines(call: &Call, attempt: &AttemptState, index: usize, order: &[usize]) -> Reason {
-    let reached_nobody = call.reached_nobody(attempt.index);
+    let was_not_dialled = call.was_not_dialled(attempt.index);
     let entries = order.iter().filter_map(|at| call.history.get(*at));
-    let kinds: Vec<EventKind> = entries.map(|entry| entry.folded_kind(reached_nobody)).collect();
+    let kinds: Vec<EventKind> = entries.map(|entry| entry.folded_kind(was_not_dialled)).collect();
     let presuming = kinds.contains(&EventKind::DeadlinePassed);
     let at = order.iter().position(|other| *other == index).unwrap_or_default();
     let lifecycle = LIFECYCLE.explain(&kinds, presuming, at);

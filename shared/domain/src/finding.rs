@@ -157,32 +157,12 @@ impl Call {
         now: Timestamp,
     ) -> ProviderEvent {
         let dial = attempt.as_ref().and_then(|attempt| self.dial_record(attempt));
+        let event_id = EventId::new(format!("switchhook:{}/{name}", self.call_id));
         ProviderEvent {
-            event_id: EventId::new(format!("switchhook:{}/{name}", self.call_id)),
-            origin: Origin::Switchhook,
-            event_type: kind.as_str().to_owned(),
-            call_id: self.call_id.clone(),
             attempt,
-            provider_call_id: None,
             dialled_provider: dial.map(|dial| dial.provider),
-            appointment_id: None,
-            direction: None,
-            from: None,
-            to: None,
-            block_number: false,
-            entity: None,
-            booking: None,
-            forgotten_at: None,
-            trace_id: None,
-            received_at: now,
-            call_events: vec![CallEvent {
-                kind,
-                implied: false,
-                occurred_at,
-                sequence: None,
-                permanent: false,
-                never_dialled: None,
-            }],
+            call_events: vec![CallEvent::new(kind, occurred_at)],
+            ..ProviderEvent::new(event_id, Origin::Switchhook, kind.as_str(), self.call_id.clone(), now)
         }
     }
 }

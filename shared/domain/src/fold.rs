@@ -16,6 +16,19 @@ use crate::time::Timestamp;
 /// Time by which the clock of a sender may be behind. The check of a signature that names its time allows as much by default.
 const SENDER_CLOCK_LAG_MAX: Duration = Duration::from_secs(5 * 60);
 
+/// True if an event with these kinds, which names no attempt, counts for a dial after it. See [`Call::is_before_dials`].
+fn counts_for_later_dial(
+    mut kinds: impl Iterator<Item = EventKind> + Clone,
+    reported_at: Timestamp,
+    received_at: Timestamp,
+    dialled_at: Timestamp,
+) -> bool {
+    kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined))
+        || kinds.all(EventKind::is_beginning)
+            && received_at >= dialled_at
+            && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= dialled_at
+}
+
 /// Result of [`fold`] and [`refold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fold {
@@ -245,14 +258,18 @@ impl Call {
         let starts = self.starts();
         let Some((started_at, index)) = starts.first() else { return false };
         let is_dialled = self.attempt_records.get(*index).is_some_and(|record| record.dialled_at.is_some());
-        let mut kinds = event.call_events.iter().map(|call_event| call_event.kind);
-        let is_decision = kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined));
+        let kinds = event.call_events.iter().map(|call_event| call_event.kind);
         // The clock may be ahead as well: an event happened before it arrived.
         let reported_at = reported_at(event).min(event.received_at);
-        let begins_dial = kinds.all(EventKind::is_beginning)
-            && event.received_at >= *started_at
-            && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= *started_at;
-        is_dialled && reported_at < *started_at && !is_decision && !begins_dial
+        let counts_for_dial = counts_for_later_dial(kinds, reported_at, event.received_at, *started_at);
+        is_dialled && reported_at < *started_at && !counts_for_dial
+    }
+
+    /// True if an event that names no attempt is from before a dial of Switchhook's, and [counts for it](Self::is_before_dials) all the same.
+    pub(crate) fn entry_counts_for_later_dial(&self, entry: &HistoryEntry, dialled_at: Timestamp) -> bool {
+        let siblings = self.history.iter().filter(|other| other.source_event_id == entry.source_event_id);
+        let reported_at = self.reported_at(entry).min(entry.received_at);
+        counts_for_later_dial(siblings.map(|other| other.event.kind), reported_at, entry.received_at, dialled_at)
     }
 
     fn has_room(

@@ -12,7 +12,7 @@ use crate::lifecycle::{Lifecycle, Outcome};
 use crate::plan::{EndReason, Plan, RetryPolicy, StopReason};
 use crate::time::Timestamp;
 
-/// Pause after the first dial of an attempt that reached nobody, although the provider had accepted it or its answer was lost. The
+/// Pause after the first dial of an attempt that was not made, although the provider had accepted it or its answer was lost. The
 /// pause doubles with each such dial of the attempt, without a limit. So no pause is longer than the time for which nobody has dialled the
 /// call, up to the 16th such dial of the call.
 const WITHDRAWN_PAUSE: Duration = Duration::from_secs(30);
@@ -83,12 +83,12 @@ impl Call {
     }
 
     /// Returns the place that the call takes among the calls of a provider. An attempt that another system placed takes none, and
-    /// neither does a dial that is known to have reached nobody.
+    /// neither does a dial that is known not to have been made.
     pub(crate) fn place_in_flight(&self, attempts: &[AttemptState]) -> Option<InFlight> {
         if let Job::Claimed { provider, .. } = &self.job {
             return Some(InFlight::Claimed(*provider));
         }
-        let open = attempts.iter().filter(|attempt| !attempt.has_ended() && !self.reached_nobody(attempt.index));
+        let open = attempts.iter().filter(|attempt| !attempt.has_ended() && !self.was_not_dialled(attempt.index));
         open.filter_map(|attempt| self.attempt_records.get(attempt.index)?.provider).map(InFlight::Dialled).next()
     }
 
@@ -331,7 +331,7 @@ impl Call {
         self.manual_trigger.filter(|trigger| trigger.after_attempts == attempts.len()).map(|trigger| trigger.at)
     }
 
-    /// Returns the time before which Switchhook does not dial again after dials that reached nobody. The pause doubles with each
+    /// Returns the time before which Switchhook does not dial again after dials that were not made. The pause doubles with each
     /// of them. A manual trigger ends the pauses that began before it, if there is room for another dial. `None` if no such dial has a
     /// pause, or a trigger ended it.
     fn withdrawn_until(&self, attempts: &[AttemptState], triggered_at: Option<Timestamp>) -> Option<Timestamp> {

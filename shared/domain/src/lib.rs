@@ -13,6 +13,7 @@
 //! - `dialling`: when the next dial is due, and which provider is asked;
 //! - `reason`, `explain`: why an event has its disposition;
 //! - `past`: a call as it was known at an earlier time;
+//! - `summary`: the state of a call, as the API and the tool show it;
 //! - `entity_position`, `booking`, `entity`: things that webhooks are about and that are no calls;
 //! - `provider_health`: whether a provider gets calls, and how fast.
 
@@ -47,6 +48,7 @@ mod provider;
 mod provider_health;
 mod reason;
 mod record;
+mod summary;
 mod time;
 mod transition;
 mod window;
@@ -88,11 +90,12 @@ pub use plan::{
 };
 pub use provider::{Provider, ProviderName, ProviderSet, ProviderSetError, UnknownProvider};
 pub use provider_health::{
-    AcceptedProbe, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, FULL_RATE, LANE_SECONDS, LATE_MAX, Pace,
-    Place, ProviderAvailability, ProviderHealth, Slowdown,
+    AcceptedProbe, COUNT_AGE_MAX, CallLimit, CallsInFlight, Circuit, DialFailure, DialSignal, FULL_RATE, LANE_SECONDS,
+    LATE_MAX, Pace, Place, ProviderAvailability, ProviderHealth, Slowdown,
 };
 pub use reason::{EntryRef, Reason, Step};
 pub use record::{CallCreation, DIALS_RETENTION_MIN, DialRecord, DialRecords};
+pub use summary::{AttemptSummary, CallSummary, JobSummary};
 pub use time::Timestamp;
 pub use transition::{ACCOUNTS_UNREAD, DialStarted, EVENTS_UNFOLDED};
 pub use window::{CallingWindow, Day, WindowError};

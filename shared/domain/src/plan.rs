@@ -228,14 +228,14 @@ impl EndReason {
 /// wait for its planned due time again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManualTrigger {
-    /// Number of [attempts](crate::Call::attempts) before the triggered one. A dial that reached nobody is none of them.
+    /// Number of [attempts](crate::Call::attempts) before the triggered one. A dial that was not made is none of them.
     pub after_attempts: usize,
     pub at: Timestamp,
 }
 
 /// Providers that refused to place the next attempt, each once, in the order of their last refusals. None if all have refused, so that all
 /// are asked again. They are remembered until a later dial makes the attempt. A late event may show that an earlier dial made it, although that
-/// dial was withdrawn. Then they count for the next attempt. Later dials that reached nobody are in the history.
+/// dial was withdrawn. Then they count for the next attempt. Later dials that were not made are in the history.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusals {
     /// Number of [attempt records](crate::Call::attempt_records) when the providers refused.

@@ -33,7 +33,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use self::availability::ProviderAvailability;
-pub use self::pace::{CallLimit, CallsInFlight, Pace};
+pub use self::pace::{COUNT_AGE_MAX, CallLimit, CallsInFlight, Pace};
 pub use self::place::{LANE_SECONDS, LATE_MAX, Place};
 pub use self::signal::{DialFailure, DialSignal};
 use self::signal::{limits_calls, undialled_failure};

@@ -1,8 +1,12 @@
-//! Dials that reached nobody, and whether they count as attempts all the same.
+//! Dials that were not made, and whether they count as attempts all the same.
 //!
-//! **Evidence of an attempt is never without one.** An event that names no attempt belongs to those that had started by then. If the
-//! dials of all of them reached nobody, the latest of these counts after all. Example: the provider did not make the dial, and the
-//! person then confirms by text message. Otherwise nobody would take notice of the answer, and the person would be dialled.
+//! - An attempt was **not dialled** if Switchhook asked the provider to dial, the provider did not, and no event that names the attempt
+//!   is evidence of a dial.
+//! - Such an attempt is **withdrawn** if no other event is evidence of it either. Then it does not count and is not shown.
+//!
+//! **Evidence of an attempt is never without one.** An event that names no attempt belongs to those that had started by then. If no
+//! dial of these was made, the latest of them counts after all. Example: the provider did not make the dial, and the person then
+//! confirms by text message. Otherwise nobody would take notice of the answer, and the person would be dialled.
 
 use crate::call::{Call, HistoryEntry, WITHDRAWN_DIALS_MAX};
 use crate::event::{EventId, EventKind, NeverDialled};
@@ -19,18 +23,18 @@ pub struct Undialled {
 }
 
 impl HistoryEntry {
-    /// Returns the kind as which an attempt folds the event. If the attempt counts although its dial `reached_nobody`, the report
-    /// of that is no ending of the attempt.
-    pub(crate) fn folded_kind(&self, reached_nobody: bool) -> EventKind {
-        if reached_nobody && self.is_withdrawal() { EventKind::DialNotFound } else { self.event.kind }
+    /// Returns the kind as which an attempt folds the event. If the attempt counts although it `was_not_dialled`, the report of that
+    /// is no ending of the attempt.
+    pub(crate) fn folded_kind(&self, was_not_dialled: bool) -> EventKind {
+        if was_not_dialled && self.is_withdrawal() { EventKind::DialNotFound } else { self.event.kind }
     }
 }
 
 impl Call {
-    /// True if Switchhook dialled the attempt and the provider dialled nobody: it has no such call, or says that it did not dial. False
+    /// True if Switchhook asked the provider to dial, and the provider did not: it has no such call, or says that it did not dial. False
     /// as soon as an event that names the attempt is evidence of a dial. An answer or a report that shows that the provider has the call
     /// disproves that it has none, but it may still not dial it.
-    pub(crate) fn reached_nobody(&self, index: usize) -> bool {
+    pub(crate) fn was_not_dialled(&self, index: usize) -> bool {
         let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
         let entries = || self.history.iter().filter(|entry| entry.attempt_index == Some(index));
         let is_known = || entries().any(HistoryEntry::disproves_not_found);
@@ -39,14 +43,14 @@ impl Call {
             && entries().any(|entry| entry.event.never_dialled.is_some() || entry.is_withdrawal() && !is_known())
     }
 
-    /// True if the dial of the attempt reached nobody, and no event that names no attempt belongs to it. Such an attempt does not
-    /// count and is not shown.
+    /// True if the attempt was not dialled, and no event that names no attempt belongs to it. Such an attempt does not count and is
+    /// not shown.
     pub(crate) fn is_withdrawn(&self, index: usize) -> bool {
-        self.reached_nobody(index) && !self.has_unnamed_evidence(index)
+        self.was_not_dialled(index) && !self.has_unnamed_evidence(index)
     }
 
-    /// True if an event that names no attempt is evidence, and belongs to this attempt because the dials of all attempts that had
-    /// started by then reached nobody. Of these it is the latest. If none had started, it is the first attempt.
+    /// True if an event that names no attempt is evidence, and belongs to this attempt because no attempt that had started by then was
+    /// dialled. Of these it is the latest. If none had started, it is the first attempt.
     fn has_unnamed_evidence(&self, index: usize) -> bool {
         let is_unnamed = |entry: &&HistoryEntry| entry.attempt_index.is_none() && entry.disproves_withdrawal();
         let mut unnamed = self.history.iter().filter(is_unnamed).peekable();
@@ -55,33 +59,33 @@ impl Call {
         }
         let starts = self.starts();
         let starts: Vec<(Timestamp, usize, bool)> =
-            starts.into_iter().map(|(started_at, index)| (started_at, index, self.reached_nobody(index))).collect();
+            starts.into_iter().map(|(started_at, index)| (started_at, index, self.was_not_dialled(index))).collect();
         unnamed.any(|entry| {
             let had_started =
                 |(started_at, index, _): &&(Timestamp, usize, bool)| self.had_started(*index, *started_at, entry);
             let latest = starts.iter().rfind(had_started).or_else(|| starts.first());
             latest.is_some_and(|(_, latest, _)| *latest == index)
-                && starts.iter().filter(had_started).all(|(_, _, reached_nobody)| *reached_nobody)
+                && starts.iter().filter(had_started).all(|(_, _, was_not_dialled)| *was_not_dialled)
         })
     }
 
-    /// Returns the number of dials that reached nobody.
+    /// Returns the number of dials that were not made, and do not count as attempts.
     pub(crate) fn withdrawn_dials(&self) -> usize {
         (0..self.attempt_records.len()).filter(|index| self.is_withdrawn(*index)).count()
     }
 
-    /// True if the row has room for the record of another dial, should that dial reach nobody. See [`WITHDRAWN_DIALS_MAX`].
+    /// True if the row has room for the record of another dial, should that dial not be made. See [`WITHDRAWN_DIALS_MAX`].
     #[must_use]
     pub fn has_room_for_dial(&self) -> bool {
         self.withdrawn_dials() < WITHDRAWN_DIALS_MAX
     }
 
-    /// Returns what an event says about the health of a provider, if it is the first to say that a dial of Switchhook's reached nobody.
+    /// Returns what an event says about the health of a provider, if it is the first to say that a dial of Switchhook's was not made.
     /// `None` if it does not say that, if an earlier event did, or if the provider dialled after all.
     #[must_use]
     pub fn undialled(&self, event_id: &EventId) -> Option<Undialled> {
         let withdraws = |entry: &&HistoryEntry| entry.source_event_id == *event_id && entry.is_withdrawal();
-        let index = self.history.iter().find(withdraws)?.attempt_index.filter(|index| self.reached_nobody(*index))?;
+        let index = self.history.iter().find(withdraws)?.attempt_index.filter(|index| self.was_not_dialled(*index))?;
         let first = self.history.iter().find(|entry| entry.attempt_index == Some(index) && entry.is_withdrawal())?;
         let record = self.attempt_records.get(index)?;
         Some(Undialled {

@@ -6,6 +6,9 @@
     reason = "a test that panics has failed, which is what it is for"
 )]
 
+#[path = "call/unnamed.rs"]
+mod unnamed;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -34,32 +37,13 @@ fn at(seconds: i64) -> Timestamp {
 
 /// Returns a provider event of the call `generic:c` that reports `kind`.
 fn event(id: &str, attempt: Option<&str>, kind: EventKind, occurred: Option<i64>, received: i64) -> ProviderEvent {
+    let (event_id, origin) = (EventId::new(format!("generic:{id}")), Origin::Provider(Provider::Generic));
     ProviderEvent {
-        event_id: EventId::new(format!("generic:{id}")),
-        origin: Origin::Provider(Provider::Generic),
-        event_type: kind.to_string(),
-        call_id: CallId::new("generic:c"),
         attempt: attempt.map(AttemptKey::new),
         provider_call_id: attempt.map(str::to_owned),
         appointment_id: Some("apt".to_owned()),
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at: at(received),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: occurred.map(at),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
+        call_events: vec![CallEvent::new(kind, occurred.map(at))],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("generic:c"), at(received))
     }
 }
 

@@ -16,32 +16,13 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn event(id: &str, kind: EventKind, second: i64) -> ProviderEvent {
+    let (event_id, origin) = (EventId::new(format!("retell:{id}")), Origin::Provider(Provider::Retell));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:{id}")),
-        origin: Origin::Provider(Provider::Retell),
-        event_type: kind.to_string(),
-        call_id: CallId::new("retell:c"),
         attempt: Some(AttemptKey::new("retell:c")),
         provider_call_id: Some("c".to_owned()),
         appointment_id: Some("apt".to_owned()),
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at: at(second),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: Some(at(second)),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
+        call_events: vec![CallEvent::new(kind, Some(at(second)))],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("retell:c"), at(second))
     }
 }
 

@@ -15,12 +15,12 @@ mod called_off;
 mod due;
 #[path = "plan/forgotten.rs"]
 mod forgotten;
+#[path = "plan/not_dialled.rs"]
+mod not_dialled;
 #[path = "plan/other_sender.rs"]
 mod other_sender;
 #[path = "plan/past.rs"]
 mod past;
-#[path = "plan/reached_nobody.rs"]
-mod reached_nobody;
 #[path = "plan/unnamed.rs"]
 mod unnamed;
 
@@ -77,40 +77,21 @@ fn dialled(call: &Call, now: i64) -> Call {
 
 /// Returns a provider event about an attempt.
 fn reports(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
-    let ringing = CallEvent {
-        kind: EventKind::Ringing,
-        implied: true,
-        occurred_at: Some(at(now)),
-        sequence: None,
-        permanent: false,
-        never_dialled: None,
-    };
-    let own = CallEvent { kind, implied: false, ..ringing.clone() };
-    let answered = CallEvent { kind: EventKind::InProgress, ..ringing.clone() };
+    let call_event = |kind, implied| CallEvent { implied, ..CallEvent::new(kind, Some(at(now))) };
+    let own = call_event(kind, false);
+    let ringing = call_event(EventKind::Ringing, true);
+    let answered = call_event(EventKind::InProgress, true);
     let call_events = match kind {
         EventKind::Completed | EventKind::UserConfirmed | EventKind::VoicemailDetected => vec![ringing, answered, own],
         EventKind::NoAnswer | EventKind::Busy | EventKind::InProgress => vec![ringing, own],
         _ => vec![own],
     };
+    let (event_id, origin) = (EventId::new(format!("retell:{id}")), Origin::Provider(Provider::Retell));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:{id}")),
-        origin: Origin::Provider(Provider::Retell),
-        event_type: kind.to_string(),
-        call_id: CallId::new("call-1"),
         attempt: Some(AttemptKey::new(attempt)),
         provider_call_id: Some(format!("p{attempt}")),
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at: at(now),
         call_events,
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("call-1"), at(now))
     }
 }
 

@@ -11,7 +11,7 @@ use switchhook_local::INBOX_TABLE;
 use switchhook_operate::events::show;
 use switchhook_tests::{KEY, OLD_KEY, World, generic, sample};
 
-use super::{OK, answer, id_of, provider_of, with_body, with_header, with_uri};
+use super::{OK, answer, id_of, with_body, with_header, with_uri};
 use crate::repair::stack_of;
 
 pub(super) fn invalid_signature() -> (StatusCode, Value) {
@@ -203,25 +203,6 @@ fn flipped(request: Request<Bytes>) -> Request<Bytes> {
     let middle = body.len() / 2;
     body[middle] ^= 1;
     with_body(request, &body)
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_bit_of_a_body_can_be_flipped() {
-    let world = World::stopped();
-    for name in ["retell/call_ended_no_answer", "twilio/completed", "twilio/completed_json", "generic/user_confirmed"] {
-        let request = world.signed(provider_of(name), KEY, "", sample(name).as_bytes(), world.now());
-        for index in 0..request.body().len() {
-            let mut body = request.body().to_vec();
-            body[index] ^= 1 << (index % 8);
-            // In a form, `%2B` and `%2b` mean the same, so a flip between them keeps the signature valid.
-            let same = provider_of(name) == Provider::Twilio && body.eq_ignore_ascii_case(request.body());
-            if !same {
-                let flipped = with_body(request.clone(), &body);
-                assert_eq!(world.send(flipped).await.0, StatusCode::UNAUTHORIZED, "{name}, byte {index}");
-            }
-        }
-    }
-    assert_eq!(world.requests(), BTreeMap::new());
 }
 
 #[tokio::test(start_paused = true)]

@@ -266,7 +266,7 @@ async fn dead_letter_is_listed_with_its_cause() {
     assert_eq!(of(at).next().await.unwrap().unwrap().items, [], "only items marked before that time");
     assert_eq!(of(at.plus(Duration::from_millis(1))).next().await.unwrap().unwrap().items.len(), 1);
     world.clear_faults();
-    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE).unwrap(), 1);
     world.quiesce().await;
     assert_eq!(world.attention(AttentionKind::DeadLettered).await, [], "a redriven event is folded");
 }

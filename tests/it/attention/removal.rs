@@ -50,7 +50,7 @@ async fn mark_of_a_redriven_dead_letter_is_removed_by_the_next_try() {
     world.reconcile().await;
     assert_eq!(world.receive(), []);
     assert_eq!(world.attention(AttentionKind::DeadLettered).await.len(), 1);
-    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE).unwrap(), 1);
 
     world.inject_fault("UpdateItem", INBOX_TABLE, 1, down());
     assert_eq!(world.consume(&world.receive()).await, 0);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use switchhook_aws::inbox::{SweepCursor, minute_of};
+use switchhook_domain::EventId;
 use switchhook_local::INBOX_TABLE;
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
 use switchhook_operate::verify::{VerifyFilter, verify};
@@ -30,6 +31,8 @@ async fn discarded_event_of_a_booking_schedules_no_call() {
     let all = LetterFilter { all: true, ..LetterFilter::default() };
     let plan = plan_discard(&stack, &all, MAX).await.unwrap();
     assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    let id = EventId::new("x-calcom:b1:BOOKING_CREATED:2026-01-01T00%3A00%3A00.000Z");
+    assert_eq!(world.status(&id).await["status"], "discarded");
     // The sweep was late, and comes to the event only now.
     let cursor = world.inbox.sweep_cursor().await.unwrap().unwrap();
     let late = SweepCursor { minute: minute_of(began) - 1, left: BTreeMap::new() };

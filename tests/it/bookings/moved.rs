@@ -67,6 +67,19 @@ async fn call_for_a_booking_stays_if_no_webhook_says_that_it_was_moved() {
     }
 }
 
+/// Cal.com cancels a series of bookings with a webhook about one of them. So `docs/providers/bookings.md` says to use no event types that
+/// recur.
+#[tokio::test(start_paused = true)]
+async fn calls_for_the_other_bookings_of_a_canceled_series_stay() {
+    let mut series_canceled = canceled("b1", 10);
+    series_canceled["payload"]["recurringEvent"] = json!({"freq": 2, "count": 2, "interval": 1});
+    for order in permutations(&[created("b1", 0, 3 * HOUR_S), created("b2", 0, 5 * HOUR_S), series_canceled]) {
+        let world = World::with_secret(&secret());
+        receive(&world, &order).await;
+        assert_eq!(outcome(&world, &["b1", "b2"]).await, ["b1: no call", "b2: PENDING", "dials: 0"], "{order:?}");
+    }
+}
+
 /// The calling window may have put the call off for longer than the inbox keeps its creation.
 #[tokio::test(start_paused = true)]
 async fn booking_that_comes_back_is_called_after_the_record_of_its_call_expired() {

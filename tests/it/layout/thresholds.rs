@@ -47,6 +47,21 @@ fn lines_without_an_alarm_name_a_section_of_the_runbook_with_their_command() {
     }
 }
 
+/// One line counts webhooks that cannot be read, and events for which their call has no room.
+#[test]
+fn advice_names_further_sections_of_the_runbook() {
+    let runbook = read("infra/runbook.md");
+    let mut named = Vec::new();
+    for (line, threshold) in THRESHOLDS {
+        let words = threshold.advice.split(|c: char| !c.is_ascii_alphanumeric());
+        for name in words.filter(|word| word.ends_with("Alarm")) {
+            assert!(runbook.contains(&format!("\n## {name}\n")), "{line}: {name}");
+            named.push((line, name));
+        }
+    }
+    assert_eq!(named, [("quarantined", "P2CallLimitAlarm")]);
+}
+
 #[test]
 fn schedules_run_as_often_as_their_alarms_say() {
     for (function, alarm, _) in SCHEDULES {

@@ -7,6 +7,7 @@ use switchhook_domain::Provider;
 use switchhook_local::fake::{DeliveryFaults, Dial, Mode};
 use switchhook_local::{CALLS_TABLE, CloudOptions};
 use switchhook_operate::calls::stuck;
+use switchhook_operate::events;
 use switchhook_tests::{KEY, MINUTE, World, down, options, text};
 
 use super::provider_health::provider_events;
@@ -240,8 +241,15 @@ async fn booking_for_an_account_without_a_rate_is_tried_again_until_it_has_one()
     assert!(world.load(&call_id).await.is_none());
     let waiting = world.attention(AttentionKind::Retrying).await;
     assert_eq!(waiting.iter().map(|mark| mark.cause.as_deref()).collect::<Vec<_>>(), [Some("unlisted_account")]);
+    let event_id = waiting[0].event_id.clone().unwrap();
+    let status = async || {
+        let of_tool = events::status(&stack_of(&world), &event_id).await.unwrap().unwrap().status;
+        (of_tool, world.status(&event_id).await["status"].clone())
+    };
+    assert_eq!(status().await, ("retrying", json!("retrying")));
     world.calls.list_accounts(&[retell_eu()].into()).await.unwrap();
     world.wait(MINUTE * 12).await;
     assert_eq!(world.call(&call_id).await.plan.unwrap().providers, [retell_eu()]);
     assert_eq!(world.attention(AttentionKind::Retrying).await, []);
+    assert_eq!(status().await, ("applied", json!("processed")), "although the note has its failed tries");
 }

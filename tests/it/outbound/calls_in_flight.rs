@@ -10,7 +10,7 @@ use switchhook_aws::shards::Shards;
 use switchhook_domain::{Call, CallId, NewCall, PhoneNumber, Provider};
 use switchhook_local::CloudOptions;
 use switchhook_local::fake::{Dial, Mode, RequestResult};
-use switchhook_tests::{CALL_RETENTION, MINUTE, World, dial_rates, options};
+use switchhook_tests::{MINUTE, World, dial_rates, options};
 
 use super::provider_health::{plan, policy, schedule};
 use super::providers::all_accounts;
@@ -245,7 +245,7 @@ async fn store_open_calls(world: &World, calls: usize) {
         let claimed = new.call.claim("token", Provider::Twilio, lease, true, &policy(), now).unwrap();
         let dialled = claimed.call.start_dial("token", "dial", Provider::Twilio, &policy(), now).unwrap().transition;
         for transition in [new, claimed, dialled] {
-            assert_eq!(world.calls.store(&transition, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+            assert_eq!(world.calls.store(&transition).await.unwrap(), StoreOutcome::Committed);
         }
     }
 }

@@ -13,7 +13,7 @@ use switchhook_local::connector::{Fault, RequestInfo};
 use switchhook_local::fake::{CrashPoint, DeliveryFaults, Mode};
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{CALL_RETENTION, MINUTE, World, down, is_request_to};
+use switchhook_tests::{MINUTE, World, down, is_request_to};
 
 use super::provider_health::{plan, policy, schedule, schedule_plan};
 use super::providers::all_accounts;
@@ -196,7 +196,7 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
         let call = world.call("booked").await;
         assert_eq!(call.job.as_str(), "IN_PROGRESS");
         assert_eq!(
-            world.calls.store(&call.call_off(&policy(), world.now()).unwrap(), CALL_RETENTION).await.unwrap(),
+            world.calls.store(&call.call_off(&policy(), world.now()).unwrap()).await.unwrap(),
             StoreOutcome::Committed
         );
         let (reason, now) = (StopReason::BookingChanged, world.now());
@@ -204,7 +204,7 @@ async fn call_that_is_resumed_while_its_dial_is_refused_is_placed_later() {
         world.wait(Duration::from_millis(400)).await;
         world.inbox.lift_cancellation(&call_id).await.unwrap();
         let resumed = world.call("booked").await.resume(None, &policy(), world.now()).unwrap();
-        assert_eq!(world.calls.store(&resumed, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+        assert_eq!(world.calls.store(&resumed).await.unwrap(), StoreOutcome::Committed);
     };
     tokio::join!(dialer.handle(claims), changes);
     world.clear_faults();

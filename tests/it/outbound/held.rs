@@ -10,10 +10,12 @@ use switchhook_aws::inbox::AttentionKind;
 use switchhook_domain::{CallId, EventId, Job, Provider};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::fake::DeliveryFaults;
+use switchhook_operate::calls::{StuckKind, stuck};
 use switchhook_operate::dead_letters::{LetterFilter, plan_discard};
 use switchhook_operate::plan::Plan;
 use switchhook_operate::replay::{ReplayFilter, Selected};
 use switchhook_operate::run::{RunOptions, start};
+use switchhook_operate::status::{self, Level};
 use switchhook_operate::verify::{Problem, VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal};
 use switchhook_tests::{MINUTE, World, down, generic, reads_calls_to_fold, text};
@@ -163,6 +165,40 @@ async fn call_with_a_dead_letter_is_dialled_again_once_an_operator_has_discarded
     assert_eq!(world.cloud.fake().dials().len(), 2);
     assert_eq!(world.cloud.fake().dials()[1].call_id, call_id);
     assert!(world.inbox.unfolded_events(&[CallId::new(call_id)].into()).await.unwrap().is_empty());
+}
+
+/// Nothing in the queue tells of the dead letter: its message has expired.
+#[tokio::test(start_paused = true)]
+async fn held_call_and_a_dead_letter_without_a_message_are_named_until_the_discard() {
+    let (world, call_id, provider_call_id) = dialled("busy,confirms").await;
+    let id = dead_letter(&world, &call_id).await;
+    assert!(world.dead_letters().is_empty());
+    let stack = stack_of(&world);
+    let held = async || {
+        let mut calls = stuck(&stack, HOUR * 24).await.unwrap().calls;
+        calls.retain(|call| call.kind == StuckKind::Held);
+        calls
+    };
+    assert_eq!(held().await, [], "its attempt goes on");
+    world.accept(Provider::Retell, &busy(&provider_call_id, &call_id)).await;
+    world.wait(MINUTE * 8).await;
+    let calls = held().await;
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    let call = &calls[0];
+    assert_eq!(call.call_id.as_str(), call_id);
+    assert!(call.why.contains(id.as_str()) && call.next.ends_with("switchhook dlq list"), "{call:?}");
+    let dead_letters = async || {
+        let [_, _, poison] = status::status(&stack).await.questions;
+        let line = poison.evidence.into_iter().find(|line| line.name == "dead letters").unwrap();
+        (line.level, line.text)
+    };
+    assert_eq!(dead_letters().await, (Level::Act, "1 listed, 0 in the queue".to_owned()));
+
+    let filter = LetterFilter { keys: vec![id.to_string()], ..LetterFilter::default() };
+    let plan = plan_discard(&stack, &filter, 10).await.unwrap();
+    let allowed = RunOptions { allow_ringing: true, ..options() };
+    drop(start(&stack, &plan.id, plan.verb, allowed, &mut |_| ControlFlow::Continue(())).await.unwrap());
+    assert_eq!((held().await, dead_letters().await), (Vec::new(), (Level::Ok, "0".to_owned())));
 }
 
 /// The row of the call is lost after the discard. Then somebody replays the event, and the row is lost again.

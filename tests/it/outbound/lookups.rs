@@ -7,7 +7,7 @@ use http::StatusCode;
 use insta::assert_snapshot;
 use serde_json::json;
 use switchhook_aws::calls::AliasOutcome;
-use switchhook_domain::{AttemptRecord, CallId, EventKind, Job, Provider};
+use switchhook_domain::{AttemptRecord, CallId, EventKind, Job, Provider, Timestamp};
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_local::{Cloud, CloudOptions, EVENTS_QUEUE};
 use switchhook_reconciler::limits;
@@ -248,6 +248,26 @@ async fn dial_in_doubt_is_not_looked_up_under_the_id_of_another_sender() {
     assert_snapshot!(call_state(&world, &call_id).await, @"job COMPLETED, appointment Confirmed, attempts [completed]");
     let id = fake.dials()[0].provider_call_id.clone();
     assert_eq!(world.call(&call_id).await.attempt_records[0].provider_call_id, Some(id));
+}
+
+/// The team called the person itself an hour ago, and numbers its calls. A late report about its first call does not end Switchhook's first dial.
+#[tokio::test(start_paused = true)]
+async fn numbered_report_about_an_earlier_call_makes_the_phone_ring_no_second_time() {
+    let world = World::new();
+    let fake = world.cloud.fake();
+    fake.set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let call_id = create(&world, &call_request("confirms")).await;
+    world.wait(MINUTE).await;
+    assert_eq!(fake.dials().len(), 1);
+    let an_hour_ago = Timestamp::from_millis(world.now().as_millis() - 3_600_000).to_string();
+    let missed = json!({
+        "event_id": "missed", "type": "NO_ANSWER", "call_id": call_id, "occurred_at": an_hour_ago, "meta": {"attempt": 1},
+    });
+    world.accept(Provider::Generic, &missed.to_string()).await;
+    world.wait(INACTIVITY_TIMEOUT + MINUTE * 4).await;
+    assert_eq!(fake.dials().len(), 1);
+    let state = call_state(&world, &call_id).await;
+    assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [no_answer, completed]");
 }
 
 /// Creates a call whose dial gets no answer and is not carried out. After nine minutes it is still in doubt.

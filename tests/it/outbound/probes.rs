@@ -11,7 +11,7 @@ use switchhook_domain::{CallId, CallingWindow, Job, PROVIDER_HEALTH_PREFIX, Phon
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode};
 use switchhook_scheduler::ClaimOutcome;
-use switchhook_tests::{CALL_RETENTION, MINUTE, World, down};
+use switchhook_tests::{MINUTE, World, down};
 
 use super::provider_health::{open, plan, policy, provider_events, schedule, schedule_plan};
 use super::{HOUR, call_request, create, send};
@@ -157,7 +157,7 @@ async fn call_that_is_called_off_as_a_probe_is_followed_by_another_one_at_once()
         let call = world.call(id).await;
         if !call.is_pending() {
             let off = call.call_off(&policy(), world.now()).unwrap();
-            assert_eq!(world.calls.store(&off, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+            assert_eq!(world.calls.store(&off).await.unwrap(), StoreOutcome::Committed);
             probe = Some(id);
         }
     }
@@ -261,7 +261,7 @@ async fn trigger_that_loses_its_claim_leaves_the_probe_to_another_call() {
             let health = world.calls.provider_health(Provider::Retell).await.unwrap();
             assert!(!health.needs_probe(world.now()), "the call is the probe");
             let canceled = world.call("probe").await.cancel(&policy(), world.now()).unwrap();
-            assert_eq!(world.calls.store(&canceled, CALL_RETENTION).await.unwrap(), StoreOutcome::Committed);
+            assert_eq!(world.calls.store(&canceled).await.unwrap(), StoreOutcome::Committed);
         };
         let (triggered, ()) = tokio::join!(scheduler.trigger(&call_id, "by hand"), cancellation);
         assert!(matches!(triggered, Ok(ClaimOutcome::NotPending("CANCELED"))), "{triggered:?}");

@@ -12,7 +12,7 @@ use switchhook_domain::{
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
 use switchhook_local::fake::{DeliveryFaults, Mode, RequestResult};
-use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
+use switchhook_tests::{INACTIVITY_TIMEOUT, KEY, MINUTE, World, all_providers, text};
 
 use super::providers::all_accounts;
 use super::{HOUR, call_request, call_state, create, post_stored_only, report_drift, send};
@@ -359,7 +359,7 @@ pub(super) async fn schedule_plan(world: &World, id: &str, plan: Plan) {
         plan,
     };
     let call = switchhook_domain::Call::schedule(new, &policy(), world.now());
-    let stored = world.calls.store(&call, CALL_RETENTION).await.unwrap();
+    let stored = world.calls.store(&call).await.unwrap();
     assert_eq!(stored, switchhook_aws::calls::StoreOutcome::Committed);
 }
 

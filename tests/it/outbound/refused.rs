@@ -114,7 +114,7 @@ async fn pauses_after_refusals_do_not_grow_overnight() {
 
 /// The person confirms by text message, because no call comes. The report of that names no attempt.
 #[tokio::test(start_paused = true)]
-async fn person_who_confirmed_is_not_dialled_after_a_dial_that_reached_nobody() {
+async fn person_who_confirmed_is_not_dialled_after_a_dial_that_was_not_made() {
     for behaviour in ["over_capacity,confirms", "forgotten,confirms"] {
         let world = World::new();
         let call_id = create(&world, &call_request(behaviour)).await;
@@ -124,8 +124,8 @@ async fn person_who_confirmed_is_not_dialled_after_a_dial_that_reached_nobody() 
         world.accept(Provider::Generic, &wish).await;
         world.wait(HOUR).await;
         let dials = world.cloud.fake().dials();
-        let reached_nobody = |dial: &Dial| matches!(dial.behaviour, Behaviour::OverCapacity | Behaviour::Forgotten);
-        assert!(dials.len() <= 1 && dials.iter().all(reached_nobody), "{behaviour}: {dials:?}");
+        let was_not_made = |dial: &Dial| matches!(dial.behaviour, Behaviour::OverCapacity | Behaviour::Forgotten);
+        assert!(dials.len() <= 1 && dials.iter().all(was_not_made), "{behaviour}: {dials:?}");
         let state = call_state(&world, &call_id).await;
         assert_eq!(state, "job COMPLETED, appointment Confirmed, attempts [completed]", "{behaviour}");
         let types = world.published_types(&call_id);

@@ -18,7 +18,6 @@ fn dialer_of(world: &World) -> Dialer {
     Dialer {
         inbox: shared.inbox.clone(),
         calls: shared.calls.clone(),
-        call_retention: shared.call_retention,
         queue: shared.queue.clone(),
         dial_accounts: DialAccounts::fixed(options(&all_providers()).providers.dial_accounts().clone()),
         api: shared.api.clone(),

@@ -373,6 +373,21 @@ async fn number_of_no_call_stays_on_the_do_not_call_list_and_the_plan_warns_of_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn number_without_its_country_code_finds_nobody_and_the_plan_warns_of_it() {
+    let world = World::new();
+    finished_call(&world, "c1").await;
+    world.wait(MINUTE).await;
+    let named = |text: &str| ForgetFilter::Number(PhoneNumber::new(text));
+    let plan = plan_of_last_hour(&world, named("07700 900123")).await;
+    assert!(plan.found() == 0 && plan.warnings[0].contains("country code"), "{plan:#?}");
+    assert!(!serde_json::to_string(&plan).unwrap().contains("07700"), "{plan:#?}");
+    for text in ["447700900123", "+447700900124", "00447700900124"] {
+        let plan = plan_of_last_hour(&world, named(text)).await;
+        assert_eq!(plan.warnings, [""; 0], "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn number_stays_on_the_do_not_call_list_if_its_calls_cannot_be_found() {
     let world = World::new();
     finished_call(&world, "c1").await;

@@ -130,6 +130,16 @@ async fn stopped_copy_goes_on_at_the_part_that_it_had_reached() {
     assert_eq!(keys(&world, CALLS_TABLE).await.len(), 1_200);
 }
 
+/// Only the record of the result is left then.
+#[tokio::test(start_paused = true)]
+async fn copy_that_is_stopped_in_its_last_page_is_finished() {
+    let world = World::stopped();
+    let stack = stack(&world);
+    let plan = planned(&stack, &restored(&world, 6).await).await;
+    let run = run::start(&stack, &plan.id, Verb::Copy, options(50), &mut |_| ControlFlow::Break(())).await.unwrap();
+    assert_eq!((run.state, run.position, run.items), (RunState::Finished, 1, 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn copy_that_is_killed_at_any_request_copies_everything() {
     let mut requests = 0;
@@ -159,6 +169,14 @@ async fn tables_that_must_not_be_copied_are_refused() {
     assert!(matches!(refusal(copy::plan(&stack, &itself, MAX, &|_| {}).await), Refusal::SameTable(_)));
     let nothing = CopyFrom::default();
     assert!(matches!(refusal(copy::plan(&stack, &nothing, MAX, &|_| {}).await), Refusal::EmptyFilter(_)));
+    make_table(&world, "inbox-restored", "event_id", Vec::new()).await;
+    let inbox = Some("inbox-restored".to_owned());
+    let swapped = CopyFrom { inbox: from.calls.clone(), calls: inbox.clone() };
+    let refused = refusal(copy::plan(&stack, &swapped, MAX, &|_| {}).await);
+    assert_eq!(refused, Refusal::OtherKey { table: RESTORED.to_owned(), key: "event_id" });
+    let events_as_calls = CopyFrom { inbox: None, calls: inbox };
+    let refused = refusal(copy::plan(&stack, &events_as_calls, MAX, &|_| {}).await);
+    assert_eq!(refused, Refusal::OtherKey { table: "inbox-restored".to_owned(), key: "call_id" });
     let large = refusal(copy::plan(&stack, &from, 4, &|_| {}).await);
     assert_eq!(large, Refusal::LargeTable { table: RESTORED.to_owned(), most: 4 });
     let plan = planned(&stack, &from).await;

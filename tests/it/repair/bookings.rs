@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 
 use serde_json::Value;
-use switchhook_domain::{Job, StopReason};
-use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
+use switchhook_domain::{EventId, Job, StopReason, Timestamp};
+use switchhook_local::{CALLS_TABLE, EVENTS_DEAD_LETTER_QUEUE, INBOX_TABLE};
 use switchhook_operate::Stack;
 use switchhook_operate::dead_letters::{LetterFilter, plan_redrive};
+use switchhook_operate::events::{self, Filter};
 use switchhook_operate::plan::Plan;
-use switchhook_operate::replay::ReplayFilter;
+use switchhook_operate::replay::{ReplayFilter, Selected};
 use switchhook_operate::run::{self, Run, RunOptions};
 use switchhook_operate::verify::{Problem, VerifyFilter, VerifyReport, plan_repair, verify};
 use switchhook_tests::{World, down, is_request_to};
@@ -110,6 +111,39 @@ async fn replay_and_verify_create_the_call_of_a_booking() {
         assert!(verified(&stack).await.is_clean(), "{:?}", verified(&stack).await);
         assert_eq!(plan_replay(&stack, &everything()).await.items.len(), 0);
     }
+}
+
+/// The row has the event, and the call that the event is about is missing. The queue of the dead letters is lost too.
+#[tokio::test(start_paused = true)]
+async fn event_whose_call_is_missing_is_listed_as_a_dead_letter_and_replayed_as_not_folded() {
+    let world = without_call().await;
+    assert!(world.cloud.services().sqs().purge(EVENTS_DEAD_LETTER_QUEUE).unwrap() >= 1);
+    let stack = stack(&world);
+    let dead_letters = async || -> Vec<String> {
+        let filter = Filter {
+            status: Some("dead_lettered".to_owned()),
+            provider: None,
+            event_type: None,
+            call: None,
+            since: everything().since.unwrap(),
+            until: Timestamp::MAX,
+            limit: 10,
+        };
+        let page = events::list(&stack, &filter).await.unwrap();
+        page.events.into_iter().map(|line| line.event_id).collect()
+    };
+    let status = async || world.status(&EventId::new(CREATED)).await["status"].clone();
+    assert_eq!((dead_letters().await, status().await), (vec![CREATED.to_owned()], "dead_lettered".into()));
+
+    let not_folded = ReplayFilter { disposition: Some(Selected::NotFolded), ..everything() };
+    let plan = plan_replay(&stack, &not_folded).await;
+    assert_eq!((plan.items.len(), plan.phones), (1, 1), "{plan:?}");
+    assert_eq!(carry_out(&stack, &plan).await.result(), "1 done, 0 unchanged, 0 skipped");
+    world.quiesce().await;
+    assert_scheduled(&world).await;
+    // Its note still tells of the failed tries.
+    assert_eq!((dead_letters().await, status().await), (Vec::new(), "processed".into()));
+    assert_eq!(plan_replay(&stack, &not_folded).await.items.len(), 0);
 }
 
 /// The consumer makes the calls agree whatever event of the booking it gets.

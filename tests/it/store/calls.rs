@@ -5,7 +5,7 @@ use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{Call, EventKind, ProviderEvent};
 use switchhook_local::CALLS_TABLE;
 use switchhook_local::connector::Fault;
-use switchhook_tests::{CALL_RETENTION, World};
+use switchhook_tests::World;
 
 use super::{folded, provider_event, store, unannounced};
 use crate::traffic::at;
@@ -77,7 +77,7 @@ async fn failure_of_the_database_is_no_lost_race() {
     for code in ["ThrottlingException", "InternalServerError", "TransactionConflictException", "ValidationException"] {
         let fault = Fault::ErrorBefore { status: 400, code: code.to_owned() };
         world.inject_fault("PutItem", CALLS_TABLE, 3, fault);
-        let written = world.calls.store(&unannounced(&call), CALL_RETENTION).await;
+        let written = world.calls.store(&unannounced(&call)).await;
         assert!(matches!(written, Err(Error::WriteCall(_))), "{code}: {written:?}");
     }
     world.clear_faults();
@@ -91,7 +91,7 @@ async fn outage_of_one_stack_takes_no_retries_from_another() {
     let fault = || Fault::ErrorBefore { status: 500, code: "InternalServerError".to_owned() };
     down.inject_fault("PutItem", CALLS_TABLE, u64::MAX, fault());
     for _ in 0..200 {
-        assert!(down.calls.store(&unannounced(&call), CALL_RETENTION).await.is_err());
+        assert!(down.calls.store(&unannounced(&call)).await.is_err());
     }
     let requests = down.requests()["PutItem"];
     assert!(requests < 3 * 200, "the first stack must have used up its own retry quota, but sent {requests} requests");

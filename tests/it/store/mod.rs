@@ -15,7 +15,7 @@ use switchhook_domain::{
     AttemptKey, Call, CallEvent, CallId, EventId, EventKind, Origin, Policy, Provider, ProviderEvent, ProviderSet,
     Transition, fold,
 };
-use switchhook_tests::{CALL_RETENTION, INACTIVITY_TIMEOUT, World};
+use switchhook_tests::{INACTIVITY_TIMEOUT, World};
 
 use crate::traffic::at;
 
@@ -23,32 +23,12 @@ const POLICY: Policy = Policy { inactivity_timeout: INACTIVITY_TIMEOUT, outcome_
 
 /// A provider event with one call event, both at `second` seconds after the start of the test.
 fn provider_event(call_id: &str, event_id: &str, kind: EventKind, second: u64) -> ProviderEvent {
+    let (event_id, origin) = (EventId::new(event_id), Origin::Provider(Provider::Generic));
     ProviderEvent {
-        event_id: EventId::new(event_id),
-        origin: Origin::Provider(Provider::Generic),
-        event_type: kind.as_str().to_owned(),
-        call_id: CallId::new(call_id),
         attempt: Some(AttemptKey::new("a1")),
         provider_call_id: Some("a1".to_owned()),
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at: at(second),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: Some(at(second)),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
+        call_events: vec![CallEvent::new(kind, Some(at(second)))],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new(call_id), at(second))
     }
 }
 
@@ -58,7 +38,7 @@ fn folded(call: Option<&Call>, events: &[ProviderEvent], second: u64) -> Call {
 }
 
 async fn store(world: &World, call: &Call) -> StoreOutcome {
-    world.calls.store(&unannounced(call), CALL_RETENTION).await.unwrap()
+    world.calls.store(&unannounced(call)).await.unwrap()
 }
 
 /// A transition to this call that announces nothing.

@@ -46,25 +46,18 @@ prop_compose! {
         of_switchhook in proptest::bool::weighted(0.1),
     ) -> ProviderEvent {
         let (from, to) = numbers.unzip();
+        let origin = if of_switchhook { Origin::Switchhook } else { Origin::Provider(Provider::Twilio) };
+        let received_at = Timestamp::from_millis(received_at);
         ProviderEvent {
             trace_id: TraceId::new(&event_id),
-            event_id: EventId::new(event_id),
-            origin: if of_switchhook { Origin::Switchhook } else { Origin::Provider(Provider::Twilio) },
-            event_type: String::new(),
-            call_id: CallId::new("any"),
             attempt: attempt.map(AttemptKey::new),
             provider_call_id: provider_call,
             appointment_id,
             direction,
             from: from.map(PhoneNumber::new),
             to: to.map(PhoneNumber::new),
-            block_number: false,
-            entity: None,
-            booking: None,
-            dialled_provider: None,
-            forgotten_at: None,
-            received_at: Timestamp::from_millis(received_at),
             call_events,
+            ..ProviderEvent::new(EventId::new(event_id), origin, "", CallId::new("any"), received_at)
         }
     }
 }

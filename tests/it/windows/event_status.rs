@@ -72,7 +72,7 @@ async fn status_of_a_dead_letter_says_so_until_it_is_redriven() {
     let attempts = world.status(&id).await["attempts"].as_u64().unwrap();
     assert_eq!(attempts, world.logged("retried").len() as u64);
     world.clear_faults();
-    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
+    assert_eq!(world.cloud.services().sqs().redrive(EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE).unwrap(), 1);
     world.quiesce().await;
     assert_snapshot!(status(&world, &id, &["status", "disposition"]).await, @r"
     status: processed

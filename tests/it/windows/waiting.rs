@@ -157,7 +157,7 @@ async fn event_is_tried_for_two_hours_and_then_put_aside() {
 
     // A redriven dead letter has all its tries again.
     let sqs = world.cloud.services().sqs();
-    assert_eq!(sqs.redrive(EVENTS_DEAD_LETTER_QUEUE, Some(EVENTS_QUEUE)).unwrap(), 1);
+    assert_eq!(sqs.redrive(EVENTS_DEAD_LETTER_QUEUE, EVENTS_QUEUE).unwrap(), 1);
     world.wait(MINUTE * 4).await;
     assert_eq!(world.dead_letters(), NOTHING);
     assert!(world.logged("retried").len() >= tries.len() + 5);

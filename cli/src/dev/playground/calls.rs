@@ -7,8 +7,9 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use switchhook_domain::Timestamp;
 
-use super::{Done, LocalPlayground, PUMP, PlaygroundError, count};
+use super::{Done, LocalPlayground, PUMP, PlaygroundError};
 use crate::paths::encoded;
+use crate::words::counted;
 
 /// Time that a dial, or the fold of a webhook, may take.
 pub(super) const SOON: Duration = Duration::from_secs(10);
@@ -141,7 +142,7 @@ pub(super) fn next_step(shown: &Value, now: Timestamp) -> String {
 }
 
 fn are(held: usize) -> String {
-    format!("{} {}", count(held, "webhook"), if held == 1 { "is" } else { "are" })
+    format!("{} {}", counted(held, "webhook"), if held == 1 { "is" } else { "are" })
 }
 
 /// Sets a field of an object.

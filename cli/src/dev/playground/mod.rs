@@ -26,6 +26,7 @@ use switchhook_local::fake::{Behaviour, CrashPoint, DeliveryFaults, Mode};
 use switchhook_operate::Stack;
 
 use crate::data_dir::DataDir;
+use crate::words::counted;
 
 /// Lines that the log keeps.
 const LOG_MAX: usize = 8;
@@ -154,10 +155,7 @@ impl LocalPlayground {
             PlaygroundAction::Release { numbers, how } => self.release(numbers, how).await,
             PlaygroundAction::RunScheduler => {
                 let report = self.cloud.schedule().await??;
-                Ok(Done::new(format!(
-                    "The scheduler ran and claimed {}.",
-                    count(usize::try_from(report.claimed).unwrap_or(usize::MAX), "call")
-                )))
+                Ok(Done::new(format!("The scheduler ran and claimed {}.", counted(report.claimed, "call"))))
             }
             PlaygroundAction::RunReconciler => {
                 self.cloud.reconcile().await??;
@@ -213,7 +211,7 @@ impl LocalPlayground {
             }
         }
         tokio::time::sleep(PUMP).await;
-        let webhooks = count(numbers.len(), "webhook");
+        let webhooks = counted(numbers.len(), "webhook");
         let text = match how {
             Release::Once => format!("{webhooks} arrived."),
             Release::Twice => format!("{webhooks} arrived twice."),
@@ -290,8 +288,4 @@ impl LocalPlayground {
             log: self.log.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect(),
         }
     }
-}
-
-fn count(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

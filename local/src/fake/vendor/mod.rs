@@ -10,6 +10,7 @@ mod retell;
 mod signalwire;
 mod telnyx;
 mod twilio;
+mod twiml;
 mod vapi;
 mod vonage;
 
@@ -206,6 +207,16 @@ impl State {
 /// Parameters of a query or a form. Of a parameter that occurs several times, the last one counts.
 fn parameters(text: &[u8]) -> BTreeMap<String, String> {
     form_urlencoded::parse(text).into_owned().collect()
+}
+
+/// The query of a URL. Empty if it has none.
+fn query_of(url: &str) -> &str {
+    url.split_once('?').map_or("", |(_, query)| query)
+}
+
+/// The metadata of a call, which is in the query of this URL.
+fn metadata_of(url: &str) -> Value {
+    parameters(query_of(url).as_bytes()).into_iter().collect()
 }
 
 /// Page `number` (counted from 0) of a list, and whether another one follows.

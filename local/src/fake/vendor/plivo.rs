@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Order, Request, Webhook, number, page, parameters};
+use super::{Order, Request, Webhook, metadata_of, number, page, parameters, query_of, twiml};
 use crate::fake::behaviour::Ending;
 use crate::fake::call::FakeCall;
 use crate::fake::response::{ApiResponse, error, respond};
@@ -16,19 +16,14 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
         return None;
     }
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
-    let query = |url: &Value| {
-        let url = url.as_str().unwrap_or_default();
-        let url = url.split('#').next().unwrap_or_default();
-        url.split_once('?').map_or("", |(_, query)| query).to_owned()
-    };
-    let metadata = parameters(query(&body["answer_url"]).as_bytes());
+    let url = |name: &str| body[name].as_str().unwrap_or_default().split('#').next().unwrap_or_default();
     Some(Order {
         provider: request.provider,
         from: body["from"].clone(),
         to: body["to"].clone(),
-        metadata: metadata.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+        metadata: metadata_of(url("answer_url")),
         idempotency_key: None,
-        echoed: json!({"query": query(&body["hangup_url"])}),
+        echoed: json!({"query": query_of(url("hangup_url"))}),
     })
 }
 
@@ -97,12 +92,7 @@ fn show(call: &FakeCall, id: &str, now: i64) -> Value {
             "from": call.from, "to": call.to, "session_start": time(call.created_ms),
         });
     }
-    let (code, name) = match call.behaviour.ending() {
-        Ending::Conversation | Ending::Voicemail => (4000, "Normal Hangup"),
-        Ending::Busy => (3010, "Busy Line"),
-        Ending::NoAnswer => (3000, "No Answer"),
-        Ending::Failed | Ending::WrongNumber => (2000, "Invalid Destination Address"),
-    };
+    let (code, name) = hangup_cause(call);
     let zoned = |at: i64| format!("{}+00:00", time(at));
     json!({
         "call_uuid": id, "call_direction": "outbound", "from_number": call.from, "to_number": call.to,
@@ -110,6 +100,17 @@ fn show(call: &FakeCall, id: &str, now: i64) -> Value {
         "end_time": zoned(call.ended_ms), "bill_duration": billed_seconds(call), "parent_call_uuid": null,
         "hangup_cause_code": code, "hangup_cause_name": name,
     })
+}
+
+/// Code and name of the hangup cause.
+fn hangup_cause(call: &FakeCall) -> (u32, &'static str) {
+    match call.behaviour.ending() {
+        Ending::Conversation | Ending::Voicemail => (4000, "Normal Hangup"),
+        Ending::Busy => (3010, "Busy Line"),
+        Ending::NoAnswer => (3000, "No Answer"),
+        Ending::Failed => (3090, "Network congestion from carrier"),
+        Ending::WrongNumber => (2000, "Invalid Destination Address"),
+    }
 }
 
 fn billed_seconds(call: &FakeCall) -> i64 {
@@ -132,16 +133,13 @@ pub(super) fn webhooks(call: &FakeCall, id: &str) -> Vec<Webhook> {
             form.append_pair("StartTime", &time(call.created_ms))
                 .append_pair("AnswerTime", &call.answered_ms.map(time).unwrap_or_default())
                 .append_pair("EndTime", &time(call.ended_ms))
-                .append_pair("BillDuration", &billed_seconds(call).to_string());
+                .append_pair("BillDuration", &billed_seconds(call).to_string())
+                .append_pair("HangupCauseCode", &hangup_cause(call).0.to_string());
         }
         Webhook { event, at, body: form.finish() }
     };
-    let ending = match call.behaviour.ending() {
-        Ending::Conversation | Ending::Voicemail => "completed",
-        Ending::Busy => "busy",
-        Ending::NoAnswer => "no-answer",
-        Ending::Failed | Ending::WrongNumber => "failed",
-    };
+    // Plivo has Twilio's words for the end of a call.
+    let ending = twiml::status(call, call.ended_ms);
     let rang = call.rang_ms().map(|at| callback("ringing", "Ring", at));
     rang.into_iter().chain([callback(ending, "Hangup", call.ended_ms)]).collect()
 }

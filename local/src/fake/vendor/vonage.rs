@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Order, Request, Webhook, millis_of, number, page, parameters, rfc3339};
+use super::{Order, Request, Webhook, metadata_of, millis_of, number, page, parameters, rfc3339};
 use crate::fake::behaviour::Ending;
 use crate::fake::call::FakeCall;
 use crate::fake::response::{ApiResponse, error, respond};
@@ -20,13 +20,11 @@ pub(super) fn order(request: &Request<'_>) -> Option<Order> {
     let body: Value = serde_json::from_slice(request.body).unwrap_or_default();
     // The metadata of a call is in the query of the URL that the application answers. No webhook repeats it.
     let answer_url = body["answer_url"][0].as_str().unwrap_or_default();
-    let query = answer_url.split_once('?').map_or("", |(_, query)| query);
-    let metadata = parameters(query.as_bytes());
     Some(Order {
         provider: request.provider,
         from: body["from"]["number"].clone(),
         to: ["number", "uri"].into_iter().find_map(|name| body["to"][0].get(name).cloned()).unwrap_or_default(),
-        metadata: metadata.into_iter().map(|(name, value)| (name, Value::String(value))).collect(),
+        metadata: metadata_of(answer_url),
         idempotency_key: None,
         echoed: json!({"detects_machines": !body["advanced_machine_detection"].is_null()}),
     })

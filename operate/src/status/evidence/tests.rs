@@ -100,6 +100,9 @@ fn what_cannot_be_read_is_unknown_and_hides_nothing_else() {
     assert_eq!(evidence(&unread, "quarantined").level, Level::Ok);
     let poisoned = Sources { relay_failures: Ok(1), ..unread };
     assert_eq!(answers(&poisoned)[2], Level::Act, "a known failure is worse than an unknown one");
+    let unlisted = |depth| Sources { dead_letters: Ok(depth), dead_lettered: Err(denied()), ..fine() };
+    let level = |depth| evidence(&unlisted(depth), "dead letters").level;
+    assert_eq!([0, 1].map(level), [Level::Unknown, Level::Act]);
     assert_eq!(answers(&Sources { alarms: Some(Ok(Vec::new())), ..fine() })[0], Level::Unknown);
 }
 
@@ -162,6 +165,8 @@ fn each_limit_is_breached_above_it_and_not_at_it() {
         (Sources { swept: Ok(Some(ago(901))), ..fine() }, "sweep lag", Level::Watch),
         (Sources { swept: Ok(None), ..fine() }, "sweep lag", Level::Unknown),
         (Sources { dead_letters: Ok(1), ..fine() }, "dead letters", Level::Act),
+        // Its message is gone, and it holds its call.
+        (Sources { dead_lettered: Ok(Count { number: 1, ..Count::default() }), ..fine() }, "dead letters", Level::Act),
         (Sources { relay_failures: Ok(1), ..fine() }, "relay gave up", Level::Act),
         (Sources { quarantined: Ok(Count { number: 1, ..Count::default() }), ..fine() }, "quarantined", Level::Watch),
     ] {
@@ -242,6 +247,15 @@ fn late_events_lead_to_the_queue_in_which_they_waited() {
     assert_eq!(advice.command, "switchhook event list --status queued");
 }
 
+/// The list of stuck calls is of now, and may be empty meanwhile.
+#[test]
+fn number_of_stuck_calls_is_that_of_the_last_count() {
+    let mut sources = fine();
+    assert_eq!(evidence(&sources, "calls stuck in dialling").text, "not counted in the last half hour");
+    sources.metrics.as_mut().unwrap().stuck = series(&[(600, 1.0)]);
+    assert_eq!(evidence(&sources, "calls stuck in dialling").text, "1 at the last count, every ten minutes");
+}
+
 #[test]
 fn age_of_a_queue_counts_only_while_it_holds_messages() {
     let mut sources = fine();
@@ -264,7 +278,7 @@ fn counts_stop_and_name_the_first() {
     let line = evidence(&sources, "due calls");
     assert_eq!((line.level, line.text.as_str()), (Level::Watch, "1,000+, longest overdue by 11 min"));
     let line = evidence(&sources, "dead letters");
-    assert_eq!((line.text.as_str(), line.first.len()), ("2", 2));
+    assert_eq!((line.text.as_str(), line.first.len()), ("1,000+ listed, 2 in the queue", 2));
 }
 
 #[test]

@@ -95,16 +95,24 @@ pub enum AliasOutcome {
 pub struct Calls {
     pub(crate) client: Client,
     pub(crate) table: String,
+    retention: Duration,
     index_numbers: bool,
     shards: Shards,
     pub(super) known_accounts: KnownAccounts,
 }
 
 impl Calls {
-    /// Client that writes the numbers of calls into the index `by_party`.
+    /// Client that keeps the row of a call for `retention`, and writes the numbers of calls into the index `by_party`.
     #[must_use]
-    pub fn new(client: Client, table: String) -> Self {
-        Self { client, table, index_numbers: true, shards: Shards::default(), known_accounts: KnownAccounts::default() }
+    pub fn new(client: Client, table: String, retention: Duration) -> Self {
+        let (shards, known_accounts) = (Shards::default(), KnownAccounts::default());
+        Self { client, table, retention, index_numbers: true, shards, known_accounts }
+    }
+
+    /// Returns the time for which the client keeps the row of a call after its last change.
+    #[must_use]
+    pub const fn retention(&self) -> Duration {
+        self.retention
     }
 
     /// The same client, for a stack with these shards.
@@ -212,14 +220,13 @@ impl Calls {
         self.resolve_found(self.get(call_id, false).await?, false).await
     }
 
-    /// Writes the call of a transition, if the row still has the version that the transition started from. The row is
-    /// kept for `retention`.
+    /// Writes the call of a transition, if the row still has the version that the transition started from.
     ///
     /// # Errors
     /// [`Error::WriteCall`], [`Error::EncodeCall`].
-    pub async fn store(&self, transition: &Transition, retention: Duration) -> Result<StoreOutcome, Error> {
+    pub async fn store(&self, transition: &Transition) -> Result<StoreOutcome, Error> {
         let Transition { call, new_announcements } = transition;
-        let row = CallRow::encode(call, *new_announcements, retention, self.index_numbers, &self.shards);
+        let row = CallRow::encode(call, *new_announcements, self.retention, self.index_numbers, &self.shards);
         let item: Item = serde_dynamo::to_item(row).map_err(|error| Error::EncodeCall(Box::new(error)))?;
         outcome(ConditionalWrite::from_result(self.put(item, call.version - 1).send().await))
     }

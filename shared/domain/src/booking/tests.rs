@@ -1,6 +1,7 @@
 use super::*;
 use crate::booking_report::BookingRule;
-use crate::entity::{Entity, fold_entity};
+use crate::call::Disposition;
+use crate::entity::{Entity, EntityFate, fold_entity};
 use crate::entity_report::EntityReport;
 use crate::event::{EventId, Origin};
 use crate::number::PhoneNumber;
@@ -27,20 +28,9 @@ fn event(id: u32, second: i64, starts_at: Option<i64>) -> ProviderEvent {
         window: None,
     };
     let booked = |starts_at| BookingReport::Booked(Booked { starts_at: Some(at(starts_at)), replaces: None, rule });
+    let (event_id, origin) = (EventId::new(format!("generic:{id}")), Origin::Provider(Provider::Generic));
     ProviderEvent {
-        event_id: EventId::new(format!("generic:{id}")),
-        origin: Origin::Provider(Provider::Generic),
-        event_type: "booking".to_owned(),
-        call_id: CallId::new(KEY),
-        attempt: None,
-        provider_call_id: None,
-        dialled_provider: None,
-        appointment_id: None,
-        direction: None,
-        from: None,
         to: Some(PhoneNumber::new("+14155550123")),
-        received_at: at(1_000),
-        call_events: Vec::new(),
         entity: Some(EntityReport {
             id: Some("b1".to_owned()),
             occurred_at: Some(at(second)),
@@ -48,9 +38,7 @@ fn event(id: u32, second: i64, starts_at: Option<i64>) -> ProviderEvent {
             data: BTreeMap::new(),
         }),
         booking: Some(Box::new(starts_at.map_or(BookingReport::CANCELED, booked))),
-        block_number: false,
-        forgotten_at: None,
-        trace_id: None,
+        ..ProviderEvent::new(event_id, origin, "booking", CallId::new(KEY), at(1_000))
     }
 }
 
@@ -136,6 +124,27 @@ fn booking_that_comes_back_to_a_start_has_the_same_call() {
     assert_ne!(id_of(&first), id_of(&other_number));
     let spelled = ProviderEvent { to: Some(PhoneNumber::new("+1 415 555 0123")), ..first.clone() };
     assert_eq!(id_of(&first), id_of(&spelled));
+}
+
+/// Until then, an operator sees that the consumer is not done with it.
+#[test]
+fn event_that_decides_a_booking_is_done_once_the_calls_agree() {
+    let (first, second) = (event(1, 1, Some(100)), event(2, 2, Some(200)));
+    let mut model = Model::default();
+    let fate = |model: &Model, event: &ProviderEvent| {
+        let position = EntityPosition::of(event).expect("an entity");
+        model.entity.as_ref().map(|entity| entity.fate(&position))
+    };
+    let (done, open) = (
+        Some(EntityFate::Folded(Some(Disposition::Applied))),
+        Some(EntityFate::CallsDisagree(Some(Disposition::Applied))),
+    );
+    model.fold(std::slice::from_ref(&first), false);
+    assert_eq!(fate(&model, &first), done);
+    model.fold(std::slice::from_ref(&second), true);
+    assert_eq!((fate(&model, &first), fate(&model, &second)), (done, open));
+    model.fold(std::slice::from_ref(&second), false);
+    assert_eq!(fate(&model, &second), done);
 }
 
 #[test]

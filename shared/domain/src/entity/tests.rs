@@ -6,30 +6,17 @@ const SECOND: i64 = 1_000;
 
 /// Event of an entity. `at` is its time in seconds, `counter` the sender's counter; it is received at second 100.
 fn event(id: &str, at: Option<i64>, counter: Option<u32>) -> ProviderEvent {
+    let (event_id, origin) = (EventId::new(format!("generic:{id}")), Origin::Provider(Provider::Generic));
+    let received_at = Timestamp::from_millis(100 * SECOND);
     ProviderEvent {
-        event_id: EventId::new(format!("generic:{id}")),
-        origin: Origin::Provider(Provider::Generic),
-        event_type: "payment.changed".to_owned(),
-        call_id: CallId::new(KEY),
-        attempt: None,
-        provider_call_id: None,
-        dialled_provider: None,
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        received_at: Timestamp::from_millis(100 * SECOND),
-        call_events: Vec::new(),
         entity: Some(EntityReport {
             id: Some("pay_1".to_owned()),
             occurred_at: at.map(|at| Timestamp::from_millis(at * SECOND)),
             sequence: counter,
             data: BTreeMap::from([("amount".to_owned(), Scalar::Integer(5))]),
         }),
-        booking: None,
-        block_number: false,
-        forgotten_at: None,
         trace_id: TraceId::new("trace"),
+        ..ProviderEvent::new(event_id, origin, "payment.changed", CallId::new(KEY), received_at)
     }
 }
 

@@ -39,33 +39,11 @@ fn event(letter: Letter, name: &str, second: i64) -> ProviderEvent {
         true => ("switchhook", Origin::Switchhook),
         false => ("retell", Origin::Provider(Provider::Retell)),
     };
-    let call_event = CallEvent {
-        kind,
-        implied: false,
-        occurred_at: Some(at(second)),
-        sequence: None,
-        permanent: false,
-        never_dialled,
-    };
+    let event_id = EventId::new(format!("{sender}:{name}"));
     ProviderEvent {
-        event_id: EventId::new(format!("{sender}:{name}")),
-        origin,
-        event_type: kind.to_string(),
-        call_id: CallId::new("call-1"),
         attempt: attempt.map(AttemptKey::new),
-        provider_call_id: None,
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        received_at: at(second),
-        call_events: vec![call_event],
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
+        call_events: vec![CallEvent { never_dialled, ..CallEvent::new(kind, Some(at(second))) }],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("call-1"), at(second))
     }
 }
 

@@ -21,32 +21,13 @@ fn event(n: usize, kind: EventKind, attempt: Option<&str>, occurred: Option<i64>
     let (sender, origin) =
         if is_own { ("switchhook", Origin::Switchhook) } else { ("retell", Origin::Provider(Provider::Retell)) };
     let occurred_at = if is_own { Some(at(received)) } else { occurred.map(at) };
+    let event_id = EventId::new(format!("{sender}:e{n}"));
     ProviderEvent {
-        event_id: EventId::new(format!("{sender}:e{n}")),
-        origin,
-        event_type: kind.to_string(),
-        call_id: CallId::new("retell:c"),
         attempt: attempt.map(AttemptKey::new),
         provider_call_id: attempt.map(str::to_owned),
         appointment_id: Some("apt".to_owned()),
-        direction: None,
-        from: None,
-        to: None,
-        received_at: at(received),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at,
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
+        call_events: vec![CallEvent::new(kind, occurred_at)],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new("retell:c"), at(received))
     }
 }
 

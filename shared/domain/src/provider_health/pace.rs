@@ -33,9 +33,9 @@ const RESERVATION: Duration = Duration::from_secs(10);
 const WAITING: Duration = Duration::from_secs(90);
 /// Rest of that time from which the note is written anew.
 const WAITING_REST_MIN: Duration = Duration::from_secs(60);
-/// Age from which a stored count is not used any more. It is so much less than [`RESERVATION`] that every claim is either reserved or
-/// counted.
-const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
+/// Age from which a count of the calls in flight is not used any more. It is so much less than the time for which the place of a claim is
+/// reserved that every claim is either reserved or counted.
+pub const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 /// Limits by which places are booked at a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

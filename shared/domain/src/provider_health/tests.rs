@@ -258,7 +258,7 @@ fn late_refusals_because_of_the_account_open_the_circuit_like_early_ones() {
 
 /// No call of this provider was reported as not dialled before, so its acceptance of the probe closed the circuit.
 #[test]
-fn report_that_the_accepted_probe_reached_nobody_opens_the_circuit_again() {
+fn report_that_the_accepted_probe_was_not_dialled_opens_the_circuit_again() {
     let mut health = ProviderHealth::new(Provider::Retell);
     for second in 0..3 {
         health = health.after_dial(&call(second), failed(DialFailure::AccountProblem), at(second)).expect("changes");

@@ -57,32 +57,12 @@ fn dialled(call: &Call, now: i64) -> Call {
 
 /// A webhook about an attempt of the call.
 fn event(id: &str, attempt: &str, kind: EventKind, now: i64) -> ProviderEvent {
+    let (event_id, origin) = (EventId::new(format!("retell:{id}")), Origin::Provider(Provider::Retell));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:{id}")),
-        origin: Origin::Provider(Provider::Retell),
-        event_type: id.to_owned(),
-        call_id: CallId::new("call-1"),
         attempt: Some(AttemptKey::new(attempt)),
         provider_call_id: Some(format!("call_{attempt}")),
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        received_at: at(now),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: Some(at(now)),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
-        block_number: false,
-        entity: None,
-        booking: None,
-        trace_id: None,
-        dialled_provider: None,
-        forgotten_at: None,
+        call_events: vec![CallEvent::new(kind, Some(at(now)))],
+        ..ProviderEvent::new(event_id, origin, id, CallId::new("call-1"), at(now))
     }
 }
 

@@ -158,7 +158,7 @@ fn call_without_an_attempt_announces_that_it_waits_again() {
 
 /// The provider accepted a dial, and reports that it dialled nobody. Meanwhile the booking has moved.
 #[test]
-fn announced_dial_that_reached_nobody_ends_when_its_booking_changes() {
+fn announced_dial_that_was_not_made_ends_when_its_booking_changes() {
     let call = dialled(&call_with(RETRY), 10);
     let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("1"), "p1", at(11)));
     let off = call.call_off(&POLICY, at(12)).expect("under way").call;
@@ -179,9 +179,9 @@ fn announced_dial_that_reached_nobody_ends_when_its_booking_changes() {
     assert_eq!(types(&back)[6..], expected);
 }
 
-/// The second dial was announced and reached nobody. The appointment has the status of the first attempt again.
+/// The second dial was announced and not made. The appointment has the status of the first attempt again.
 #[test]
-fn announced_second_dial_that_reached_nobody_does_not_stay_the_status_of_the_appointment() {
+fn announced_second_dial_that_was_not_made_does_not_stay_the_status_of_the_appointment() {
     let key = AttemptKey::new("2");
     let missed = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::NoAnswer, 30));
     let again = dialled(&missed, 200);

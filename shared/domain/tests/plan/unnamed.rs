@@ -1,4 +1,4 @@
-//! Events that name no attempt, of calls whose dials reached nobody: a person who has decided is not dialled.
+//! Events that name no attempt, of calls whose dials were not made: a person who has decided is not dialled.
 
 use switchhook_domain::{NeverDialled, explain_all};
 
@@ -52,7 +52,7 @@ fn count(call: &Call, event_type: &str) -> usize {
 }
 
 #[test]
-fn decision_without_attempt_ends_a_call_whose_dial_reached_nobody_in_every_order() {
+fn decision_without_attempt_ends_a_call_whose_dial_was_not_made_in_every_order() {
     let call = dialled(&call_with(RETRY), 10);
     let key = AttemptKey::new("1");
     let accepted = call.dial_accepted_event(&key, "p1", at(11));
@@ -96,7 +96,7 @@ fn decision_takes_the_claim_of_the_next_dial_away() {
     assert_eq!(decided.start_dial("token", "dial", Provider::Retell, &POLICY, at(1_002)), None);
 }
 
-/// A call goes on after a dial that reached nobody and an attempt of another system. No later dial takes the event over.
+/// A call goes on after a dial that was not made and an attempt of another system. No later dial takes the event over.
 #[test]
 fn event_without_attempt_stays_with_the_latest_dial_before_it() {
     let first = dialled(&call_with(RETRY), 10);
@@ -251,6 +251,33 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
         for other in &calls {
             assert_eq!(states(other), states(&calls[0]));
             assert!(other.matches_history());
+        }
+    }
+}
+
+/// A report about an earlier call makes an attempt, which comes before the dial. It takes nothing away from the dial.
+#[test]
+fn older_report_without_attempt_leaves_the_dial_what_it_had() {
+    let call = dialled(&call_with(RETRY), 200);
+    let missed = unnamed_late("missed", EventKind::NoAnswer, 20, 230);
+    // The clock of the sender is two seconds behind.
+    let rang = unnamed_late("rang", EventKind::Ringing, 198, 210);
+    let answered = unnamed_late("answered", EventKind::InProgress, 199, 211);
+    let mut ended = unnamed_late("ended", EventKind::Completed, 220, 222);
+    ended.call_events.retain(|call_event| !call_event.implied);
+    let decided = unnamed_late("wish", EventKind::UserConfirmed, 100, 212);
+    for (events, job, dial) in [
+        (vec![rang.clone(), missed.clone()], "IN_PROGRESS", "(\"ringing\", \"dialing\")]"),
+        (vec![rang, answered, ended, missed.clone()], "COMPLETED", "(\"completed\", \"connected\")]"),
+        (vec![decided, missed], "COMPLETED", "(\"in_progress\", \"confirmed\")]"),
+    ] {
+        for other in in_every_order(&call, &events) {
+            let states = states(&other);
+            assert!(states.starts_with(job) && states.ends_with(dial), "{states}");
+            assert_eq!(other.attempts().len(), 2, "{states}");
+            assert!(other.matches_history());
+            let types = types(&other);
+            assert!(count(&other, "appointment.confirmed") <= 1, "{types:?}");
         }
     }
 }

@@ -465,7 +465,7 @@ fn timeout_events_are_dated_by_its_start_or_its_detection() {
 }
 
 #[test]
-fn dial_that_reached_nobody_must_not_be_shown() {
+fn dial_that_was_not_made_must_not_be_shown() {
     complains_while_down("/attempts/1 is", |placed| {
         let attempts = call_of(placed)["attempts"].as_array_mut().unwrap();
         attempts.push(attempts[0].clone());

@@ -1,4 +1,4 @@
-//! Dials that reached nobody: the provider accepted them and then did not make them.
+//! Dials that were not made, although the provider had accepted them.
 
 use switchhook_domain::{NeverDialled, WITHDRAWN_DIALS_MAX, explain_all};
 
@@ -122,7 +122,7 @@ fn late_report_of_a_dial_that_was_not_made_is_none_of_the_next_dial() {
 }
 
 /// Returns the call after another dial that its provider accepted and did not make.
-fn dialled_in_vain(call: &Call, now: i64) -> Call {
+fn dial_not_made(call: &Call, now: i64) -> Call {
     let call = dialled(call, now);
     let attempt = call.attempt_records.last().and_then(|record| record.key.clone()).expect("a dial has a key");
     let mut report = reports(&format!("report-{attempt}"), attempt.as_str(), EventKind::Failed, now + 1);
@@ -139,12 +139,12 @@ fn years(from: i64, until: Timestamp) -> i64 {
 
 /// The room for dials bounds the row. It must not end a call, however long its provider dials nobody.
 #[test]
-fn no_number_of_dials_that_reached_nobody_ends_a_call() {
+fn no_number_of_dials_that_were_not_made_ends_a_call() {
     let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
     let mut now = 10;
     let mut pauses = Vec::new();
     while call.has_room_for_dial() {
-        call = dialled_in_vain(&call, now);
+        call = dial_not_made(&call, now);
         pauses.push(due_at(&call).millis_since(at(now + 1)) / 1_000);
         let waited = now + 1 - 10;
         assert!(*pauses.last().unwrap() <= waited + 30, "a pause after {waited} seconds of waiting: {pauses:?}");
@@ -166,7 +166,7 @@ fn no_number_of_dials_that_reached_nobody_ends_a_call() {
 fn triggers_use_up_the_room_for_dials_and_do_not_end_the_call() {
     let mut call = call_with(RETRY);
     for now in 0..WITHDRAWN_DIALS_MAX as i64 {
-        call = dialled_in_vain(&call.trigger(&POLICY, at(100 + now * 10)).unwrap().call, 100 + now * 10);
+        call = dial_not_made(&call.trigger(&POLICY, at(100 + now * 10)).unwrap().call, 100 + now * 10);
     }
     assert!(!call.has_room_for_dial());
     let triggered = call.trigger(&POLICY, at(900)).unwrap().call;
@@ -187,7 +187,7 @@ fn call_of(providers: &[Provider]) -> Call {
 }
 
 /// Returns the call after a dial through this provider, which accepted it and did not make it.
-fn in_vain_through(call: &Call, provider: Provider, now: i64) -> Call {
+fn dial_not_made_through(call: &Call, provider: Provider, now: i64) -> Call {
     let claim = call.claim("token", provider, LEASE, true, &POLICY, at(now)).expect("pending").call;
     let started = claim.start_dial("token", "dial", provider, &POLICY, at(now)).expect("claimed");
     folded(&started.transition.call, &started.transition.call.not_dialled_event(&started.attempt, "p", at(now)))
@@ -195,18 +195,18 @@ fn in_vain_through(call: &Call, provider: Provider, now: i64) -> Call {
 
 #[test]
 fn next_provider_is_asked_at_once_if_one_accepts_a_dial_and_does_not_make_it() {
-    let call = dialled_in_vain(&call_of(&[Provider::Vapi, Provider::Retell]), 10);
+    let call = dial_not_made(&call_of(&[Provider::Vapi, Provider::Retell]), 10);
     assert!(call.is_due(at(11)));
     assert_eq!(call.dial_providers(), [Provider::Retell, Provider::Vapi]);
     // Both have refused. They are asked in turn, and each dial has a pause.
-    let mut call = dialled_in_vain(&call, 12);
+    let mut call = dial_not_made(&call, 12);
     for (due, provider, next) in [
         (43, Provider::Vapi, Provider::Retell),
         (43 + 61, Provider::Retell, Provider::Vapi),
         (104 + 121, Provider::Vapi, Provider::Retell),
     ] {
         assert_eq!((due_at(&call), call.dial_providers()), (at(due), vec![provider, next]));
-        call = dialled_in_vain(&call, due);
+        call = dial_not_made(&call, due);
     }
     assert_eq!(call.attempts().len(), 0);
     // A phone rang after all, so the next attempt begins anew.
@@ -219,7 +219,7 @@ fn next_provider_is_asked_at_once_if_one_accepts_a_dial_and_does_not_make_it() {
 fn each_provider_is_asked_once_before_a_call_pauses() {
     let call = call_of(&[Provider::Vapi, Provider::Retell, Provider::Twilio]);
     for vapi_answers_first in [true, false] {
-        let vapi = |call: &Call, now| in_vain_through(call, Provider::Vapi, now);
+        let vapi = |call: &Call, now| dial_not_made_through(call, Provider::Vapi, now);
         let retell = |call: &Call, now| {
             let claim = call.claim("token", Provider::Retell, LEASE, true, &POLICY, at(now)).unwrap().call;
             let dial = claim.start_dial("token", "429", Provider::Retell, &POLICY, at(now)).unwrap().transition.call;
@@ -228,7 +228,7 @@ fn each_provider_is_asked_once_before_a_call_pauses() {
         let both = if vapi_answers_first { retell(&vapi(&call, 10), 11) } else { vapi(&retell(&call, 10), 11) };
         assert!(both.is_due(at(11)), "{:?}", both.job);
         assert_eq!(both.dial_provider(), Some(Provider::Twilio));
-        let all = in_vain_through(&both, Provider::Twilio, 12);
+        let all = dial_not_made_through(&both, Provider::Twilio, 12);
         assert_eq!((due_at(&all), all.dial_provider()), (at(42), Some(Provider::Vapi)));
     }
 }
@@ -236,18 +236,18 @@ fn each_provider_is_asked_once_before_a_call_pauses() {
 /// The second provider is unavailable, so only the first one is asked.
 #[test]
 fn provider_that_is_asked_alone_is_asked_with_pauses() {
-    let once = in_vain_through(&call_of(&[Provider::Vapi, Provider::Retell]), Provider::Vapi, 10);
-    let twice = in_vain_through(&once, Provider::Vapi, 12);
-    let again = in_vain_through(&twice, Provider::Vapi, 100);
+    let once = dial_not_made_through(&call_of(&[Provider::Vapi, Provider::Retell]), Provider::Vapi, 10);
+    let twice = dial_not_made_through(&once, Provider::Vapi, 12);
+    let again = dial_not_made_through(&twice, Provider::Vapi, 100);
     assert_eq!((due_at(&twice), due_at(&again)), (at(42), at(160)));
     assert_eq!(again.dial_provider(), Some(Provider::Retell));
-    let both = in_vain_through(&again, Provider::Retell, 200);
+    let both = dial_not_made_through(&again, Provider::Retell, 200);
     assert_eq!((due_at(&both), both.dial_provider()), (at(320), Some(Provider::Vapi)));
 }
 
 #[test]
 fn second_report_of_a_dial_does_not_begin_its_pause_anew() {
-    let call = in_vain_through(&call_with(RETRY), Provider::Retell, 10);
+    let call = dial_not_made_through(&call_with(RETRY), Provider::Retell, 10);
     let mut report = reports("late", "1", EventKind::Failed, 25);
     report.call_events.retain(|event| !event.implied);
     report.call_events[0].never_dialled = Some(NeverDialled::Capacity);
@@ -260,20 +260,20 @@ fn pauses_begin_anew_after_an_attempt() {
     let mut call = call_of(&[Provider::Retell]);
     for (round, pause) in [30, 60, 120, 240, 480, 960].into_iter().enumerate() {
         let now = 10_000 * (round as i64 + 1);
-        call = in_vain_through(&call, Provider::Retell, now);
+        call = dial_not_made_through(&call, Provider::Retell, now);
         assert_eq!(due_at(&call), at(now + pause));
     }
     call = folded(&dialled(&call, 70_000), &reports("rang", "7", EventKind::NoAnswer, 70_010));
     let now = 80_000;
-    call = in_vain_through(&call, Provider::Retell, now);
+    call = dial_not_made_through(&call, Provider::Retell, now);
     assert_eq!((call.attempts().len(), due_at(&call)), (1, at(now + 30)));
-    call = in_vain_through(&call, Provider::Retell, now + 30);
+    call = dial_not_made_through(&call, Provider::Retell, now + 30);
     assert_eq!(due_at(&call), at(now + 90));
 }
 
 /// Before each attempt, several providers accept the call and do not make it. That must not use up the room for dials.
 #[test]
-fn attempts_between_dials_that_reached_nobody_leave_room_for_others() {
+fn attempts_between_dials_that_were_not_made_leave_room_for_others() {
     for providers in [&[Provider::Retell][..], &[Provider::Vapi, Provider::Retell, Provider::Twilio]] {
         let mut call = call_of(providers);
         let (mut now, mut dials) = (10, 0);
@@ -287,7 +287,7 @@ fn attempts_between_dials_that_reached_nobody_leave_room_for_others() {
                 folded(&call, &reports(&format!("end-{key}"), key.as_str(), EventKind::NoAnswer, now))
             } else {
                 let provider = call.dial_provider().unwrap();
-                in_vain_through(&call, provider, now)
+                dial_not_made_through(&call, provider, now)
             };
             now = now.max(due_at(&call).as_millis() / 1_000 + 1);
         }
@@ -296,10 +296,10 @@ fn attempts_between_dials_that_reached_nobody_leave_room_for_others() {
 
 /// Attempts have their own room.
 #[test]
-fn dials_that_reached_nobody_take_no_attempt_away() {
+fn dials_that_were_not_made_take_no_attempt_away() {
     let mut call = call_with(RetryPolicy { attempts_max: 16, ..RETRY });
     for now in 1..WITHDRAWN_DIALS_MAX as i64 {
-        call = dialled_in_vain(&call.trigger(&POLICY, at(now * 10)).unwrap().call, now * 10);
+        call = dial_not_made(&call.trigger(&POLICY, at(now * 10)).unwrap().call, now * 10);
     }
     for attempt in 1..=16 {
         let now = 1_000 * attempt;
@@ -319,17 +319,17 @@ fn dials_that_reached_nobody_take_no_attempt_away() {
 fn pause_ends_when_the_call_is_too_late() {
     let mut call = call_with(RETRY);
     call.plan.as_mut().expect("a placed call has a plan").not_after = Some(at(100));
-    let call = dialled_in_vain(&call, 10);
+    let call = dial_not_made(&call, 10);
     assert_eq!(due_at(&call), at(41));
     let refused = dialled(&call, 45).withdraw("dial", at(5_000), &POLICY, at(46)).unwrap().call;
     assert_eq!(due_at(&refused), at(100));
-    let call = dialled_in_vain(&call, 45);
+    let call = dial_not_made(&call, 45);
     assert_eq!(due_at(&call), at(100));
 }
 
 /// The accepted dial was announced. Each time, subscribers learn that nobody is called.
 #[test]
-fn accepted_dial_that_reached_nobody_is_announced_to_be_made_again() {
+fn accepted_dial_that_was_not_made_is_announced_to_be_made_again() {
     let mut call = call_with(RETRY);
     for (round, now) in [(1, 10), (2, 100)] {
         let key = AttemptKey::new(round.to_string());
@@ -349,9 +349,9 @@ fn accepted_dial_that_reached_nobody_is_announced_to_be_made_again() {
     }
 }
 
-/// The second dial was accepted, and reached nobody. The retry is announced once, and another one if a phone rang after all.
+/// The second dial was accepted, and not made. The retry is announced once, and another one if a phone rang after all.
 #[test]
-fn retry_after_a_dial_that_reached_nobody_is_announced_once() {
+fn retry_after_a_dial_that_was_not_made_is_announced_once() {
     let busy = folded(&dialled(&call_with(RETRY), 10), &reports("1", "1", EventKind::Busy, 12));
     let call = dialled(&busy, 100);
     let call = folded(&call, &call.dial_accepted_event(&AttemptKey::new("2"), "p2", at(101)));
@@ -375,7 +375,7 @@ fn retry_after_a_dial_that_reached_nobody_is_announced_once() {
     assert_eq!(types(&folded(&rang, &reports("5", "2", EventKind::Busy, 111))), types(&rang));
 }
 
-/// The user cancels a call after a dial that reached nobody. A late event shows that a phone rang after all.
+/// The user cancels a call after a dial that was not made. A late event shows that a phone rang after all.
 #[test]
 fn cancellation_is_announced_once_whatever_arrives_later() {
     let call = dialled(&call_with(RETRY), 10);
@@ -396,7 +396,7 @@ fn call_due_tomorrow() -> Call {
 }
 
 #[test]
-fn dial_that_reached_nobody_leaves_a_trigger_in_force() {
+fn dial_that_was_not_made_leaves_a_trigger_in_force() {
     let triggered = call_due_tomorrow().claim("token", Provider::Retell, LEASE, true, &POLICY, at(10)).unwrap().call;
     let started = triggered.start_dial("token", "dial", Provider::Retell, &POLICY, at(11)).unwrap();
     let call = started.transition.call;

@@ -1,0 +1,52 @@
+//! Events that name no attempt, of calls that other systems place.
+
+use EventKind::{Completed, InProgress, NoAnswer, RetryScheduled, Ringing, UserConfirmed};
+
+use super::*;
+
+/// A confirmation without attempt, and later reports of two attempts: the second of them began before everything.
+fn taken_by_an_earlier_attempt() -> Call {
+    let mut confirmed = event("1", None, UserConfirmed, Some(500), 600);
+    let implied = |kind| CallEvent { implied: true, ..CallEvent::new(kind, None) };
+    confirmed.call_events.splice(0..0, [implied(Ringing), implied(InProgress)]);
+    let all = [
+        confirmed,
+        event("2", Some("d"), Ringing, Some(795), 800),
+        event("3", Some("d"), NoAnswer, Some(800), 801),
+        event("4", Some("c"), Ringing, Some(430), 802),
+        event("5", Some("c"), InProgress, Some(440), 803),
+        event("6", Some("c"), Completed, Some(560), 804),
+    ];
+    one_by_one(&all).unwrap()
+}
+
+#[test]
+fn confirmation_that_belongs_to_an_earlier_attempt_after_all_is_announced_once() {
+    let call = taken_by_an_earlier_attempt();
+    let attempts: Vec<_> = call.attempts().iter().map(|it| (it.lifecycle_label(), it.outcome_label())).collect();
+    assert_eq!(attempts, [("completed", "confirmed"), ("no_answer", "no_answer")]);
+    let types = types(&call);
+    assert_eq!(types.iter().filter(|name| *name == "appointment.confirmed").count(), 1, "{types:?}");
+}
+
+#[test]
+fn attempt_that_loses_an_event_to_an_earlier_one_announces_its_ending() {
+    let call = taken_by_an_earlier_attempt();
+    let endings: Vec<_> =
+        call.domain_events_from(1).into_iter().filter(|event| event.event_type == "call.no_answer").collect();
+    assert_eq!(endings.len(), 1, "{:?}", types(&call));
+    assert!(call.domain_events_from(1).iter().any(|event| event.event_type == "call.completed"));
+}
+
+/// The promise of another attempt is no sign of life of the last one.
+#[test]
+fn promised_retry_does_not_bring_an_inconclusive_attempt_back() {
+    let call = one_by_one(&[event("1", Some("a"), InProgress, Some(1), 1)]).unwrap();
+    let passed = call.deadline_passed_events(&POLICY, at(901));
+    let call = fold(Some(&call), &passed, &POLICY, at(901)).transition.unwrap().call;
+    assert_eq!((call.attempts()[0].lifecycle_label(), call.is_settled()), ("inconclusive", true));
+    let retry = event("2", None, RetryScheduled, Some(950), 950);
+    let call = fold(Some(&call), &[retry], &POLICY, at(950)).transition.unwrap().call;
+    assert_eq!((call.attempts()[0].lifecycle_label(), call.job.as_str()), ("inconclusive", "IN_PROGRESS"));
+    assert_eq!((call.appointment_status().as_str(), call.next_wake_at(&POLICY)), ("Retrying", Some(at(1_850))));
+}
