@@ -18,27 +18,13 @@ impl CallEventSet {
 
     /// A set for a provider that numbers no events.
     pub(crate) fn reporting(kind: EventKind, occurred_at: Option<Timestamp>) -> Self {
-        Self::new(Some(CallEvent {
-            kind,
-            implied: false,
-            occurred_at,
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }))
+        Self::new(Some(CallEvent::new(kind, occurred_at)))
     }
 
     /// Adds an implied event, unless the set already has one of this kind.
     pub(crate) fn imply(&mut self, kind: EventKind, occurred_at: Option<Timestamp>, sequence: Option<u32>) {
         if self.reported.iter().chain(&self.implied).all(|event| event.kind != kind) {
-            self.implied.push(CallEvent {
-                kind,
-                implied: true,
-                occurred_at,
-                sequence,
-                permanent: false,
-                never_dialled: None,
-            });
+            self.implied.push(CallEvent { implied: true, sequence, ..CallEvent::new(kind, occurred_at) });
         }
     }
 

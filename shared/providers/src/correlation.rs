@@ -1,5 +1,7 @@
 //! The call and the attempt that an event belongs to. The event alone decides, without reading any table.
 
+use std::fmt::Display;
+
 use serde::Deserialize;
 use switchhook_domain::{AttemptKey, CallId, DO_NOT_CALL_PREFIX, ENTITY_PREFIX, PROVIDER_HEALTH_PREFIX, Provider};
 
@@ -75,6 +77,12 @@ pub(crate) fn correlate(
         provider_call_id: provider_call_id.map(|id| bounded("", id)),
         appointment_id: appointment_id.as_deref().map(|id| bounded("", id)),
     }
+}
+
+/// Returns the key of an attempt that its sender numbers itself. It differs from the keys of Switchhook's dials, which are numbers: the first call
+/// of another system must not end the first dial.
+pub(crate) fn numbered_attempt(provider: Provider, number: impl Display) -> AttemptKey {
+    AttemptKey::new(format!("{provider}#{number}"))
 }
 
 /// Returns the id that the call of an appointment has, if its sender gives it no id of its own.

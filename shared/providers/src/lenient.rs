@@ -59,7 +59,7 @@ pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
     })
 }
 
-/// Reads one name of an enum that has a variant for unknown names.
+/// Reads one name of an enum. An unknown name counts as missing, unless the enum has a variant for it.
 pub(crate) fn word<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -5,6 +5,7 @@
 //! of an ended call give the same event. If the id of the provider's own webhook can be predicted (Retell, Vapi), the
 //! event gets that id.
 
+use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, ProviderEvent, Timestamp};
 
 use crate::api::{ApiRequest, query};
@@ -41,6 +42,14 @@ impl Lookup<'_> {
     /// and not how they compare SIP addresses.
     pub(crate) fn is_filtered_by_numbers(&self) -> bool {
         [self.from, self.to].into_iter().flatten().all(PhoneNumber::is_e164)
+    }
+
+    /// Time in which our call was created, by the provider's clock, unless it waited in the provider's queue. `None` if the time of the dial is
+    /// unknown.
+    pub(crate) fn period(&self) -> Option<Period> {
+        let dialled_at = self.dialled_at?;
+        let until = Timestamp::from_millis(dialled_at.as_millis().saturating_add(CREATED_AFTER_MS));
+        Some(Period { from: created_from(dialled_at), until })
     }
 
     /// True if the echoed ids are those of exactly this attempt.
@@ -112,6 +121,13 @@ pub(crate) enum ParsedAnswer {
     Unreadable,
 }
 
+impl ParsedAnswer {
+    /// Ending of a call, with a webhook that has no query and a body of JSON.
+    pub(crate) fn ended(body: &Value) -> Self {
+        Self::Ended { others: Vec::new(), query: String::new(), body: body.to_string().into_bytes() }
+    }
+}
+
 /// Answer of a search by numbers that found no call of a [SIP address](Lookup::is_filtered_by_numbers).
 pub(crate) const SIP_ADDRESS: ParsedAnswer = ParsedAnswer::Undecided("sip_address");
 
@@ -122,12 +138,6 @@ pub(crate) const NO_PHONE_CALL: ParsedAnswer = ParsedAnswer::Undecided("no_phone
 /// First time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock.
 pub(crate) fn created_from(dialled_at: Timestamp) -> Timestamp {
     Timestamp::from_millis(dialled_at.as_millis().saturating_sub(CREATED_BEFORE_MS))
-}
-
-/// Last time at which a call that was dialled at `dialled_at` may have been created, by the provider's clock, unless it waited in the
-/// provider's queue.
-pub(crate) fn created_until(dialled_at: Timestamp) -> Timestamp {
-    Timestamp::from_millis(dialled_at.as_millis().saturating_add(CREATED_AFTER_MS))
 }
 
 /// Time in which calls were created, from its first millisecond to its last.

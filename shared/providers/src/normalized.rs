@@ -87,24 +87,8 @@ pub(crate) fn of_entity(
     };
     let occurred_at = report.occurred_at.filter(|at| is_plausible(*at));
     ProviderEvent {
-        event_id,
-        origin: Origin::Provider(provider),
-        event_type: ids::event_type(event_type),
-        call_id: key,
-        attempt: None,
-        provider_call_id: None,
-        appointment_id: None,
-        direction: None,
-        from: None,
-        to: None,
-        block_number: false,
         entity: Some(EntityReport { occurred_at, ..report }),
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
-        received_at,
-        call_events: Vec::new(),
+        ..ProviderEvent::new(event_id, Origin::Provider(provider), ids::event_type(event_type), key, received_at)
     }
 }
 

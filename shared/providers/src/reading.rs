@@ -3,6 +3,8 @@
 use switchhook_domain::{CallId, EventId, Origin, ProviderEvent};
 use thiserror::Error;
 
+use crate::ids;
+
 /// Label of every event type that is not folded.
 const OTHER_EVENT_TYPE: &str = "other";
 
@@ -21,6 +23,11 @@ pub enum Reading {
 }
 
 impl Reading {
+    /// Reading of a webhook that changes no call. A long event type is cut.
+    pub(crate) fn recorded(event_id: EventId, event_type: &str, call_id: Option<CallId>) -> Self {
+        Self::Recorded { event_id, event_type: ids::event_type(event_type), call_id }
+    }
+
     #[must_use]
     pub fn event_id(&self) -> &EventId {
         match self {

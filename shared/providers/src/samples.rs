@@ -1,321 +1,89 @@
 //! Sample bodies of webhooks.
 
-macro_rules! sample {
-    ($name:literal, $extension:literal) => {
-        ($name, include_str!(concat!("../fixtures/", $name, ".", $extension)))
+macro_rules! samples {
+    ($($provider:ident: $($name:ident.$extension:ident)+;)+) => {
+        &[$($((
+            concat!(stringify!($provider), "/", stringify!($name)),
+            include_str!(concat!("../fixtures/", stringify!($provider), "/", stringify!($name), ".", stringify!($extension))),
+        )),+),+]
     };
 }
 
-const SAMPLES: &[(&str, &str)] = &[
-    sample!("retell/call_started", "json"),
-    sample!("retell/call_ended", "json"),
-    sample!("retell/call_analyzed", "json"),
-    sample!("retell/call_analyzed_declined", "json"),
-    sample!("retell/call_ended_voicemail", "json"),
-    sample!("retell/call_analyzed_voicemail", "json"),
-    sample!("retell/call_ended_no_answer", "json"),
-    sample!("retell/call_analyzed_no_answer", "json"),
-    sample!("retell/call_ended_busy", "json"),
-    sample!("retell/call_ended_failed", "json"),
-    sample!("retell/transcript_updated", "json"),
-    sample!("retell/call_inbound", "json"),
-    sample!("retell/chat_inbound", "json"),
-    sample!("retell/transfer_started", "json"),
-    sample!("retell/transfer_bridged", "json"),
-    sample!("retell/transfer_cancelled", "json"),
-    sample!("retell/transfer_ended", "json"),
-    sample!("retell/chat_started", "json"),
-    sample!("retell/chat_ended", "json"),
-    sample!("retell/chat_analyzed", "json"),
-    sample!("twilio/initiated", "form"),
-    sample!("twilio/ringing", "form"),
-    sample!("twilio/in_progress", "form"),
-    sample!("twilio/completed", "form"),
-    sample!("twilio/completed_json", "json"),
-    sample!("twilio/completed_voicemail", "form"),
-    sample!("twilio/busy", "form"),
-    sample!("twilio/no_answer", "form"),
-    sample!("twilio/failed", "form"),
-    sample!("twilio/canceled", "form"),
-    sample!("twilio/amd_human", "form"),
-    sample!("twilio/amd_machine", "form"),
-    sample!("twilio/child_leg", "form"),
-    sample!("twilio/inbound_request", "form"),
-    sample!("twilio/recording", "form"),
-    sample!("twilio/queued", "form"),
-    sample!("vapi/status_queued", "json"),
-    sample!("vapi/status_ringing", "json"),
-    sample!("vapi/status_in_progress", "json"),
-    sample!("vapi/transcript", "json"),
-    sample!("vapi/status_forwarding", "json"),
-    sample!("vapi/status_ended", "json"),
-    sample!("vapi/end_of_call_report", "json"),
-    sample!("vapi/end_of_call_report_declined", "json"),
-    sample!("vapi/end_of_call_report_voicemail", "json"),
-    sample!("vapi/end_of_call_report_no_answer", "json"),
-    sample!("vapi/end_of_call_report_busy", "json"),
-    sample!("vapi/end_of_call_report_misdialed", "json"),
-    sample!("vapi/end_of_call_report_fault", "json"),
-    sample!("vapi/end_of_call_report_inbound", "json"),
-    sample!("vapi/assistant_request", "json"),
-    sample!("vapi/status_scheduled", "json"),
-    sample!("vapi/status_not_found", "json"),
-    sample!("vapi/status_deletion_failed", "json"),
-    sample!("vapi/assistant_started", "json"),
-    sample!("vapi/assistant_speech", "json"),
-    sample!("vapi/speech_update", "json"),
-    sample!("vapi/conversation_update", "json"),
-    sample!("vapi/model_output", "json"),
-    sample!("vapi/voice_input", "json"),
-    sample!("vapi/voice_request", "json"),
-    sample!("vapi/user_interrupted", "json"),
-    sample!("vapi/language_change_detected", "json"),
-    sample!("vapi/endpointing_request", "json"),
-    sample!("vapi/knowledge_base_request", "json"),
-    sample!("vapi/tool_calls", "json"),
-    sample!("vapi/function_call", "json"),
-    sample!("vapi/transfer_destination_request", "json"),
-    sample!("vapi/handoff_destination_request", "json"),
-    sample!("vapi/transfer_update", "json"),
-    sample!("vapi/phone_call_control", "json"),
-    sample!("vapi/hang", "json"),
-    sample!("vapi/call_deleted", "json"),
-    sample!("vapi/call_delete_failed", "json"),
-    sample!("vapi/chat_created", "json"),
-    sample!("vapi/chat_deleted", "json"),
-    sample!("vapi/session_created", "json"),
-    sample!("vapi/session_updated", "json"),
-    sample!("vapi/session_deleted", "json"),
-    sample!("telnyx/initiated", "json"),
-    sample!("telnyx/answered", "json"),
-    sample!("telnyx/detection_human", "json"),
-    sample!("telnyx/bridged", "json"),
-    sample!("telnyx/hangup", "json"),
-    sample!("telnyx/recording_saved", "json"),
-    sample!("telnyx/detection_started", "json"),
-    sample!("telnyx/detection_machine", "json"),
-    sample!("telnyx/greeting_beep", "json"),
-    sample!("telnyx/hangup_busy", "json"),
-    sample!("telnyx/hangup_rejected", "json"),
-    sample!("telnyx/hangup_timeout", "json"),
-    sample!("telnyx/hangup_canceled", "json"),
-    sample!("telnyx/hangup_not_found", "json"),
-    sample!("telnyx/hangup_unspecified", "json"),
-    sample!("telnyx/initiated_incoming", "json"),
-    sample!("telnyx/detection_not_sure", "json"),
-    sample!("telnyx/detection_premium_human", "json"),
-    sample!("telnyx/detection_fax", "json"),
-    sample!("telnyx/greeting_ended", "json"),
-    sample!("telnyx/greeting_not_sure", "json"),
-    sample!("telnyx/greeting_no_beep", "json"),
-    sample!("telnyx/screening", "json"),
-    sample!("telnyx/analyzed", "json"),
-    sample!("telnyx/analyzed_declined", "json"),
-    sample!("telnyx/analyzed_undecided", "json"),
-    sample!("telnyx/conversation_ended", "json"),
-    sample!("telnyx/insights_generated", "json"),
-    sample!("telnyx/cost", "json"),
-    sample!("telnyx/dtmf_received", "json"),
-    sample!("telnyx/gather_ended", "json"),
-    sample!("telnyx/speak_started", "json"),
-    sample!("telnyx/playback_ended", "json"),
-    sample!("telnyx/streaming_started", "json"),
-    sample!("telnyx/hold", "json"),
-    sample!("telnyx/refer_started", "json"),
-    sample!("telnyx/conversation_created", "json"),
-    sample!("telnyx/conversation_start_failed", "json"),
-    sample!("telnyx/ai_gather_partial_results", "json"),
-    sample!("telnyx/ai_gather_message_history_updated", "json"),
-    sample!("telnyx/ai_gather_ended", "json"),
-    sample!("telnyx/transcription", "json"),
-    sample!("telnyx/deepfake_detection_result", "json"),
-    sample!("telnyx/deepfake_detection_error", "json"),
-    sample!("telnyx/speak_ended", "json"),
-    sample!("telnyx/playback_started", "json"),
-    sample!("telnyx/streaming_stopped", "json"),
-    sample!("telnyx/streaming_failed", "json"),
-    sample!("telnyx/fork_started", "json"),
-    sample!("telnyx/fork_stopped", "json"),
-    sample!("telnyx/siprec_started", "json"),
-    sample!("telnyx/siprec_stopped", "json"),
-    sample!("telnyx/siprec_failed", "json"),
-    sample!("telnyx/unhold", "json"),
-    sample!("telnyx/refer_completed", "json"),
-    sample!("telnyx/refer_failed", "json"),
-    sample!("telnyx/enqueued", "json"),
-    sample!("telnyx/dequeued", "json"),
-    sample!("telnyx/payment_progress", "json"),
-    sample!("telnyx/payment_completed", "json"),
-    sample!("telnyx/recording_error", "json"),
-    sample!("telnyx/recording_transcription_saved", "json"),
-    sample!("telnyx/conference_created", "json"),
-    sample!("telnyx/conference_participant_joined", "json"),
-    sample!("telnyx/conference_floor_changed", "json"),
-    sample!("telnyx/conference_participant_playback_started", "json"),
-    sample!("telnyx/conference_participant_playback_ended", "json"),
-    sample!("telnyx/conference_participant_speak_started", "json"),
-    sample!("telnyx/conference_participant_speak_ended", "json"),
-    sample!("telnyx/conference_playback_started", "json"),
-    sample!("telnyx/conference_playback_ended", "json"),
-    sample!("telnyx/conference_speak_started", "json"),
-    sample!("telnyx/conference_speak_ended", "json"),
-    sample!("telnyx/conference_participant_left", "json"),
-    sample!("telnyx/conference_ended", "json"),
-    sample!("telnyx/conference_recording_saved", "json"),
-    sample!("elevenlabs/post_call_transcription", "json"),
-    sample!("elevenlabs/post_call_audio", "json"),
-    sample!("elevenlabs/voice_removal_notice", "json"),
-    sample!("elevenlabs/voice_removal_notice_withdrawn", "json"),
-    sample!("elevenlabs/voice_removed", "json"),
-    sample!("elevenlabs/post_call_transcription_declined", "json"),
-    sample!("elevenlabs/post_call_transcription_voicemail", "json"),
-    sample!("elevenlabs/post_call_transcription_no_answer", "json"),
-    sample!("elevenlabs/post_call_transcription_busy", "json"),
-    sample!("elevenlabs/post_call_transcription_failed", "json"),
-    sample!("elevenlabs/post_call_transcription_cut_off", "json"),
-    sample!("elevenlabs/post_call_transcription_inbound", "json"),
-    sample!("elevenlabs/call_initiation_failure_busy", "json"),
-    sample!("elevenlabs/call_initiation_failure_no_answer", "json"),
-    sample!("elevenlabs/call_initiation_failure_unknown", "json"),
-    sample!("plivo/ring", "form"),
-    sample!("plivo/start_app", "form"),
-    sample!("plivo/machine_detection_human", "form"),
-    sample!("plivo/hangup", "form"),
-    sample!("plivo/machine_detection_machine", "form"),
-    sample!("plivo/hangup_busy", "form"),
-    sample!("plivo/hangup_no_answer", "form"),
-    sample!("plivo/hangup_failed", "form"),
-    sample!("plivo/hangup_timeout", "form"),
-    sample!("plivo/hangup_cancel", "form"),
-    sample!("plivo/hangup_inbound", "form"),
-    sample!("plivo/other_leg", "form"),
-    sample!("plivo/record_stop", "form"),
-    sample!("vonage/started", "json"),
-    sample!("vonage/ringing", "json"),
-    sample!("vonage/answered", "json"),
-    sample!("vonage/human", "json"),
-    sample!("vonage/transfer", "json"),
-    sample!("vonage/record", "json"),
-    sample!("vonage/completed", "json"),
-    sample!("vonage/machine", "json"),
-    sample!("vonage/busy", "json"),
-    sample!("vonage/completed_busy", "json"),
-    sample!("vonage/unanswered", "json"),
-    sample!("vonage/timeout", "json"),
-    sample!("vonage/rejected", "json"),
-    sample!("vonage/rejected_invalid_number", "json"),
-    sample!("vonage/failed", "json"),
-    sample!("vonage/cancelled", "json"),
-    sample!("vonage/disconnected", "json"),
-    sample!("vonage/input", "json"),
-    sample!("vonage/started_inbound", "json"),
-    sample!("vonage/completed_inbound", "json"),
-    sample!("vonage/error", "json"),
-    sample!("livekit/room_started", "json"),
-    sample!("livekit/participant_joined", "json"),
-    sample!("livekit/track_published", "json"),
-    sample!("livekit/participant_joined_agent", "json"),
-    sample!("livekit/participant_left", "json"),
-    sample!("livekit/room_finished", "json"),
-    sample!("livekit/participant_joined_active", "json"),
-    sample!("livekit/participant_left_room_deleted", "json"),
-    sample!("livekit/participant_left_rejected", "json"),
-    sample!("livekit/participant_left_unavailable", "json"),
-    sample!("livekit/participant_left_trunk_failure", "json"),
-    sample!("livekit/participant_left_media_failure", "json"),
-    sample!("livekit/participant_left_unclear", "json"),
-    sample!("livekit/participant_left_migration", "json"),
-    sample!("livekit/participant_connection_aborted", "json"),
-    sample!("livekit/participant_joined_inbound", "json"),
-    sample!("livekit/participant_left_inbound", "json"),
-    sample!("livekit/track_unpublished", "json"),
-    sample!("livekit/egress_started", "json"),
-    sample!("livekit/egress_updated", "json"),
-    sample!("livekit/egress_ended", "json"),
-    sample!("livekit/ingress_started", "json"),
-    sample!("livekit/ingress_ended", "json"),
-    sample!("livekit/agent_job_pending", "json"),
-    sample!("livekit/agent_job_started", "json"),
-    sample!("livekit/agent_job_ended", "json"),
-    sample!("daily/dialout_connected", "json"),
-    sample!("daily/dialout_answered", "json"),
-    sample!("daily/dialout_stopped", "json"),
-    sample!("daily/dialout_warning", "json"),
-    sample!("daily/dialout_error", "json"),
-    sample!("daily/dialout_sip_answered", "json"),
-    sample!("daily/dialin_ready", "json"),
-    sample!("daily/dialin_connected", "json"),
-    sample!("daily/dialin_stopped", "json"),
-    sample!("daily/dialin_warning", "json"),
-    sample!("daily/dialin_error", "json"),
-    sample!("daily/meeting_started", "json"),
-    sample!("daily/participant_joined", "json"),
-    sample!("daily/recording_ready", "json"),
-    sample!("daily/test", "json"),
-    sample!("daily/calltransfer_triggered", "json"),
-    sample!("daily/calltransfer_answered", "json"),
-    sample!("daily/meeting_ended", "json"),
-    sample!("daily/participant_left", "json"),
-    sample!("daily/waiting_participant_joined", "json"),
-    sample!("daily/waiting_participant_left", "json"),
-    sample!("daily/recording_started", "json"),
-    sample!("daily/recording_error", "json"),
-    sample!("daily/transcript_started", "json"),
-    sample!("daily/transcript_ready", "json"),
-    sample!("daily/transcript_error", "json"),
-    sample!("daily/streaming_started", "json"),
-    sample!("daily/streaming_updated", "json"),
-    sample!("daily/streaming_ended", "json"),
-    sample!("daily/streaming_warning", "json"),
-    sample!("daily/streaming_error", "json"),
-    sample!("daily/batch_processor_finished", "json"),
-    sample!("daily/batch_processor_error", "json"),
-    sample!("bland/post_call", "json"),
-    sample!("bland/call_event", "json"),
-    sample!("bland/queue_event", "json"),
-    sample!("bland/latency_event", "json"),
-    sample!("bland/tool_event", "json"),
-    sample!("bland/dynamic_data_event", "json"),
-    sample!("bland/webhook_event", "json"),
-    sample!("bland/post_call_declined", "json"),
-    sample!("bland/post_call_voicemail", "json"),
-    sample!("bland/post_call_no_answer", "json"),
-    sample!("bland/post_call_busy", "json"),
-    sample!("bland/post_call_failed", "json"),
-    sample!("bland/post_call_queue_error", "json"),
-    sample!("bland/post_call_cut_off", "json"),
-    sample!("bland/post_call_webhook_error", "json"),
-    sample!("bland/post_call_unclear", "json"),
-    sample!("bland/post_call_inbound", "json"),
-    sample!("signalwire/initiated", "form"),
-    sample!("signalwire/ringing", "form"),
-    sample!("signalwire/in_progress", "form"),
-    sample!("signalwire/amd_human", "form"),
-    sample!("signalwire/completed", "form"),
-    sample!("signalwire/amd_machine", "form"),
-    sample!("signalwire/completed_voicemail", "form"),
-    sample!("signalwire/busy", "form"),
-    sample!("signalwire/no_answer", "form"),
-    sample!("signalwire/failed", "form"),
-    sample!("signalwire/canceled", "form"),
-    sample!("signalwire/child_leg", "form"),
-    sample!("signalwire/completed_inbound", "form"),
-    sample!("signalwire/queued", "form"),
-    sample!("signalwire/swml_call_state", "json"),
-    sample!("generic/call_initiated", "json"),
-    sample!("generic/ringing", "json"),
-    sample!("generic/in_progress", "json"),
-    sample!("generic/user_confirmed", "json"),
-    sample!("generic/user_declined", "json"),
-    sample!("generic/voicemail_detected", "json"),
-    sample!("generic/completed", "json"),
-    sample!("generic/failed", "json"),
-    sample!("generic/busy", "json"),
-    sample!("generic/no_answer", "json"),
-    sample!("generic/canceled", "json"),
-    sample!("generic/retry_scheduled", "json"),
-    sample!("generic/unknown_type", "json"),
-];
+const SAMPLES: &[(&str, &str)] = samples! {
+    retell: call_started.json call_ended.json call_analyzed.json call_analyzed_declined.json call_ended_voicemail.json
+        call_analyzed_voicemail.json call_ended_no_answer.json call_analyzed_no_answer.json call_ended_busy.json
+        call_ended_failed.json transcript_updated.json call_inbound.json chat_inbound.json transfer_started.json
+        transfer_bridged.json transfer_cancelled.json transfer_ended.json chat_started.json chat_ended.json
+        chat_analyzed.json;
+    twilio: initiated.form ringing.form in_progress.form completed.form completed_json.json completed_voicemail.form
+        busy.form no_answer.form failed.form canceled.form amd_human.form amd_machine.form child_leg.form
+        inbound_request.form recording.form queued.form;
+    vapi: status_queued.json status_ringing.json status_in_progress.json transcript.json status_forwarding.json
+        status_ended.json end_of_call_report.json end_of_call_report_declined.json end_of_call_report_voicemail.json
+        end_of_call_report_no_answer.json end_of_call_report_busy.json end_of_call_report_misdialed.json
+        end_of_call_report_fault.json end_of_call_report_inbound.json assistant_request.json status_scheduled.json
+        status_not_found.json status_deletion_failed.json assistant_started.json assistant_speech.json
+        speech_update.json conversation_update.json model_output.json voice_input.json voice_request.json
+        user_interrupted.json language_change_detected.json endpointing_request.json knowledge_base_request.json
+        tool_calls.json function_call.json transfer_destination_request.json handoff_destination_request.json
+        transfer_update.json phone_call_control.json hang.json call_deleted.json call_delete_failed.json
+        chat_created.json chat_deleted.json session_created.json session_updated.json session_deleted.json;
+    telnyx: initiated.json answered.json detection_human.json bridged.json hangup.json recording_saved.json
+        detection_started.json detection_machine.json greeting_beep.json hangup_busy.json hangup_rejected.json
+        hangup_timeout.json hangup_canceled.json hangup_not_found.json hangup_unspecified.json initiated_incoming.json
+        detection_not_sure.json detection_premium_human.json detection_fax.json greeting_ended.json
+        greeting_not_sure.json greeting_no_beep.json screening.json analyzed.json analyzed_declined.json
+        analyzed_undecided.json conversation_ended.json insights_generated.json cost.json dtmf_received.json
+        gather_ended.json speak_started.json playback_ended.json streaming_started.json hold.json refer_started.json
+        conversation_created.json conversation_start_failed.json ai_gather_partial_results.json
+        ai_gather_message_history_updated.json ai_gather_ended.json transcription.json deepfake_detection_result.json
+        deepfake_detection_error.json speak_ended.json playback_started.json streaming_stopped.json
+        streaming_failed.json fork_started.json fork_stopped.json siprec_started.json siprec_stopped.json
+        siprec_failed.json unhold.json refer_completed.json refer_failed.json enqueued.json dequeued.json
+        payment_progress.json payment_completed.json recording_error.json recording_transcription_saved.json
+        conference_created.json conference_participant_joined.json conference_floor_changed.json
+        conference_participant_playback_started.json conference_participant_playback_ended.json
+        conference_participant_speak_started.json conference_participant_speak_ended.json
+        conference_playback_started.json conference_playback_ended.json conference_speak_started.json
+        conference_speak_ended.json conference_participant_left.json conference_ended.json
+        conference_recording_saved.json;
+    elevenlabs: post_call_transcription.json post_call_audio.json voice_removal_notice.json
+        voice_removal_notice_withdrawn.json voice_removed.json post_call_transcription_declined.json
+        post_call_transcription_voicemail.json post_call_transcription_no_answer.json post_call_transcription_busy.json
+        post_call_transcription_failed.json post_call_transcription_cut_off.json post_call_transcription_inbound.json
+        call_initiation_failure_busy.json call_initiation_failure_no_answer.json call_initiation_failure_unknown.json;
+    plivo: ring.form start_app.form machine_detection_human.form hangup.form machine_detection_machine.form
+        hangup_busy.form hangup_no_answer.form hangup_failed.form hangup_timeout.form hangup_cancel.form
+        hangup_inbound.form other_leg.form record_stop.form;
+    vonage: started.json ringing.json answered.json human.json transfer.json record.json completed.json machine.json
+        busy.json completed_busy.json unanswered.json timeout.json rejected.json rejected_invalid_number.json
+        failed.json cancelled.json disconnected.json input.json started_inbound.json completed_inbound.json error.json;
+    livekit: room_started.json participant_joined.json track_published.json participant_joined_agent.json
+        participant_left.json room_finished.json participant_joined_active.json participant_left_room_deleted.json
+        participant_left_rejected.json participant_left_unavailable.json participant_left_trunk_failure.json
+        participant_left_media_failure.json participant_left_unclear.json participant_left_migration.json
+        participant_connection_aborted.json participant_joined_inbound.json participant_left_inbound.json
+        track_unpublished.json egress_started.json egress_updated.json egress_ended.json ingress_started.json
+        ingress_ended.json agent_job_pending.json agent_job_started.json agent_job_ended.json;
+    daily: dialout_connected.json dialout_answered.json dialout_stopped.json dialout_warning.json dialout_error.json
+        dialout_sip_answered.json dialin_ready.json dialin_connected.json dialin_stopped.json dialin_warning.json
+        dialin_error.json meeting_started.json participant_joined.json recording_ready.json test.json
+        calltransfer_triggered.json calltransfer_answered.json meeting_ended.json participant_left.json
+        waiting_participant_joined.json waiting_participant_left.json recording_started.json recording_error.json
+        transcript_started.json transcript_ready.json transcript_error.json streaming_started.json
+        streaming_updated.json streaming_ended.json streaming_warning.json streaming_error.json
+        batch_processor_finished.json batch_processor_error.json;
+    bland: post_call.json call_event.json queue_event.json latency_event.json tool_event.json dynamic_data_event.json
+        webhook_event.json post_call_declined.json post_call_voicemail.json post_call_no_answer.json post_call_busy.json
+        post_call_failed.json post_call_queue_error.json post_call_cut_off.json post_call_webhook_error.json
+        post_call_unclear.json post_call_inbound.json;
+    signalwire: initiated.form ringing.form in_progress.form amd_human.form completed.form amd_machine.form
+        completed_voicemail.form busy.form no_answer.form failed.form canceled.form child_leg.form
+        completed_inbound.form queued.form swml_call_state.json;
+    generic: call_initiated.json ringing.json in_progress.json user_confirmed.json user_declined.json
+        voicemail_detected.json completed.json failed.json busy.json no_answer.json canceled.json retry_scheduled.json
+        unknown_type.json;
+};
 
 /// Names and bodies of realistic webhooks. A name is, for example, `retell/call_ended`. They are grouped by provider,
 /// in the order in which they arrive during a call.

@@ -7,17 +7,19 @@
 //! **A search never proves that there was no call.** The list shows the calls that Bland has dispatched, and nothing says how long a
 //! call may wait before that, nor how the filter compares numbers. So a search that finds nothing is undecided, and the dial is not
 //! repeated.
+//!
+//! The call to a colleague during a warm transfer is left out of searches and of discovery.
 
 use serde_json::{Map, Value, json};
 use switchhook_domain::Timestamp;
 
 use super::payload::{CALL_RECORD, Call};
 use crate::api::{ApiRequest, Login, echoed_ids, encoded, error_messages, json_object, object, objects, query, text};
-use crate::config::{Account, AccountConfig, BlandAccount, BlandAgent};
+use crate::config::{AccountConfig, BlandAccount, BlandAgent};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lenient;
-use crate::lookup::{Lookup, ParsedAnswer, Period, Step, created_from, created_until};
+use crate::lookup::{Lookup, ParsedAnswer, Period, Step};
 
 const CALLS_PATH: &str = "/v1/calls";
 /// Calls per page of a list.
@@ -27,7 +29,7 @@ const FROM: [&str; 8] =
     ["`from`", "'from'", "\"from\"", "from number", "from phone", "from parameter", "from field", "from must"];
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = BlandAccount::of(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let mut body = Map::new();
     body.insert("phone_number".to_owned(), request.to.as_str().into());
@@ -115,7 +117,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = BlandAccount::of(config)?;
     match lookup.provider_call_id {
         Some(id) => Some((call_request(account, id), Search::ById)),
         None => {
@@ -134,7 +136,7 @@ pub(crate) fn next_step(
     body: Option<&[u8]>,
 ) -> Step<Search> {
     let unreadable = Step::Answer(ParsedAnswer::Unreadable);
-    let Some(account) = account(config) else { return unreadable };
+    let Some(account) = BlandAccount::of(config) else { return unreadable };
     match search {
         Search::ById => match body.map(object) {
             None => Step::Answer(ParsedAnswer::Gone),
@@ -142,11 +144,10 @@ pub(crate) fn next_step(
             Some(Some(_) | None) => unreadable,
         },
         Search::List { index, mut found } => {
-            let (Some(to), Some(dialled_at)) = (lookup.to, lookup.dialled_at) else { return unreadable };
+            let (Some(to), Some(period)) = (lookup.to, lookup.period()) else { return unreadable };
             let Some(rows) = body.and_then(parse_list) else { return unreadable };
-            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
             let next = next_index(index, &rows, period);
-            for row in rows {
+            for row in rows.into_iter().filter(|row| !is_proxy_agent_call(&row.fields)) {
                 if lookup.matches(&echoed_ids(row.fields.get("metadata"))) {
                     return ask_about(account, row.id, found);
                 }
@@ -163,6 +164,7 @@ pub(crate) fn next_step(
         }
         Search::Listed { mut found } => {
             match body.map(object) {
+                Some(Some(call)) if is_proxy_agent_call(&call) => {}
                 Some(Some(call)) if lookup.matches(&echoed_ids(call.get("metadata"))) => {
                     return Step::Answer(parse_call(call));
                 }
@@ -191,7 +193,7 @@ fn ask_about(account: &BlandAccount, id: String, found: Found) -> Step<Search> {
 /// Lists all calls, the newest first. `page` is the number of calls before it.
 pub(crate) fn discovery_request(config: &AccountConfig, _: Period, page: Option<&str>) -> Option<ApiRequest> {
     let index = page.map_or(Some(0), |page| page.parse().ok())?;
-    Some(list_request(account(config)?, None, index))
+    Some(list_request(BlandAccount::of(config)?, None, index))
 }
 
 /// Ids of the calls of the period that have ended, and the next page. A call that arrives while the list is read moves the others to later
@@ -200,7 +202,9 @@ pub(crate) fn parse_page(body: &[u8], period: Period, page: Option<&str>) -> Opt
     let index = page.map_or(Some(0), |page| page.parse().ok())?;
     let rows = parse_list(body)?;
     let next = next_index(index, &rows, period);
-    let wanted = rows.into_iter().filter(|row| row.may_be_over && row.created_at.is_none_or(|at| period.contains(at)));
+    let is_of_period = |row: &Row| row.created_at.is_none_or(|at| period.contains(at));
+    let wanted =
+        rows.into_iter().filter(|row| row.may_be_over && is_of_period(row) && !is_proxy_agent_call(&row.fields));
     Some((wanted.map(|row| row.id).collect(), next.map(|index| index.to_string())))
 }
 
@@ -226,6 +230,11 @@ fn parse_list(body: &[u8]) -> Option<Vec<Row>> {
     (rows.len() == count).then_some(rows)
 }
 
+/// True if a call of the API is the one to a colleague during a warm transfer. It is never ours, although it may repeat our ids.
+fn is_proxy_agent_call(fields: &Map<String, Value>) -> bool {
+    fields.get("is_proxy_agent_call").is_some_and(|flag| lenient::flag(flag).is_ok_and(|flag| flag == Some(true)))
+}
+
 /// Index of the next page. `None` if this page is the last one, or if it reaches back before the period.
 fn next_index(index: usize, rows: &[Row], period: Period) -> Option<usize> {
     let is_past = rows.iter().any(|row| row.created_at.is_some_and(|at| at < period.from));
@@ -247,8 +256,9 @@ fn call_request(account: &BlandAccount, id: &str) -> ApiRequest {
 /// Converts an ended call into a webhook. It leaves out what may change from one request to the next: the transcript, the URL of the
 /// recording and the price.
 fn parse_call(fields: Map<String, Value>) -> ParsedAnswer {
-    const KEPT: [&str; 18] = [
+    const KEPT: [&str; 19] = [
         "call_id",
+        "is_proxy_agent_call",
         "to",
         "from",
         "inbound",
@@ -276,11 +286,7 @@ fn parse_call(fields: Map<String, Value>) -> ParsedAnswer {
             let mut body: Map<String, Value> =
                 fields.into_iter().filter(|(name, _)| KEPT.contains(&name.as_str())).collect();
             body.insert("event".to_owned(), json!(CALL_RECORD));
-            ParsedAnswer::Ended {
-                others: Vec::new(),
-                query: String::new(),
-                body: Value::Object(body).to_string().into_bytes(),
-            }
+            ParsedAnswer::ended(&Value::Object(body))
         }
         (Some(false), _) => ParsedAnswer::Alive { provider_call_id: bounded("", &id) },
         (None, Some(field)) => ParsedAnswer::UnknownValue(field),
@@ -295,8 +301,4 @@ fn get(account: &BlandAccount, path: String) -> ApiRequest {
 /// Bland wants the bare key.
 fn login(account: &BlandAccount) -> Login {
     Login::Header("authorization", account.api_key.as_str().to_owned())
-}
-
-fn account(config: &AccountConfig) -> Option<&BlandAccount> {
-    if let Account::Bland(account) = config.account() { Some(account) } else { None }
 }

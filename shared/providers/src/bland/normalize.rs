@@ -1,7 +1,7 @@
 //! Meaning of Bland's webhooks.
 //!
-//! Bland sends one webhook per call, after its end. It sends no event id. Nothing reports the beginning of a call, so the webhook
-//! implies what came before.
+//! Bland sends one webhook with the call, after its end. It sends no event id. Nothing reports the beginning of a call, so the webhook
+//! implies what came before. A second webhook may follow, with citations or a transcript.
 //!
 //! **A call counts as unanswered only if a field has a word for that.** `completed` with a length says that somebody or a machine answered. The
 //! meaning of a length without that word is not documented. So where no field proves an answer or its absence, the ending stays unclear,
@@ -34,13 +34,10 @@ pub(crate) fn read(
     let echoed = call.metadata.clone().unwrap_or_default();
     let correlation = correlate(webhook.provider(), &echoed, call.call_id.as_deref(), notes);
     notes.unknown_value = call.unknown_value();
-    // A call that goes on is shown in an answer of the API at most. It changes nothing.
-    if call.is_message() || call.is_over() != Some(true) {
-        return Ok(Reading::Recorded {
-            event_id,
-            event_type: ids::event_type(&event_type),
-            call_id: correlation.call_id,
-        });
+    // A call that goes on is shown in an answer of the API at most. It changes nothing. The call to a colleague may have the
+    // metadata of the call that is transferred, and an ending of its own.
+    if call.message_type().is_some() || call.is_proxy_agent_call() || call.is_over() != Some(true) {
+        return Ok(Reading::recorded(event_id, &event_type, correlation.call_id));
     }
     let normalized = NormalizedEvent {
         provider: webhook.provider(),
@@ -57,8 +54,8 @@ pub(crate) fn read(
 }
 
 fn event_type(call: &Call) -> Result<&str, ReadError> {
-    if call.is_message() {
-        call.category.as_deref().ok_or(ReadError::MissingEventType)
+    if let Some(message_type) = call.message_type() {
+        Ok(message_type)
     } else if !call.shows_a_call() {
         Err(ReadError::MissingEventType)
     } else if call.event.as_deref() == Some(CALL_RECORD) {
@@ -69,13 +66,15 @@ fn event_type(call: &Call) -> Result<&str, ReadError> {
 }
 
 /// Makes an event id, because Bland sends none. The hash of the call's meaning is part of it: a webhook that is sent again by hand is the
-/// same event, unless the analysis has changed since. A message of `webhook_events` is identified by the hash of its body.
+/// same event, unless the analysis has changed since. A webhook that shows no call, or the call to a colleague, is identified by the hash of
+/// its body.
 fn event_id(call: &Call, event_type: &str, webhook: &VerifiedWebhook) -> EventId {
     let (provider, body) = (webhook.provider(), webhook.body());
     let Some(call_id) = &call.call_id else {
         return ids::event_id_of_body(provider, body);
     };
-    let hash = if call.is_message() { ids::short_hash(body) } else { call.meaning_hash() };
+    let is_known_by_its_body = call.message_type().is_some() || call.is_proxy_agent_call();
+    let hash = if is_known_by_its_body { ids::short_hash(body) } else { call.meaning_hash() };
     ids::event_id(provider, &format!("{call_id}:{event_type}:{hash}"))
 }
 

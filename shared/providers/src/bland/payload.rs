@@ -1,5 +1,5 @@
 //! Bland's names. The post-call webhook is the call itself, as the API shows it. A webhook of `webhook_events` has a category and a
-//! message instead.
+//! message instead. A second webhook about a call, for example with its citations, may show no call either.
 //!
 //! The words of `queue_status` and `answered_by` are those of Bland's SDK (`bland` 0.3.0, `calls/types/call_details_response.py`).
 //! Those of `status` are on <https://docs.bland.ai/api-v1/get/calls-id> and in programs that read Bland's webhooks.
@@ -27,7 +27,13 @@ pub(super) struct Call {
     pub(super) event: Option<String>,
     /// Category of a webhook of `webhook_events`.
     #[serde(deserialize_with = "lenient::text")]
-    pub(super) category: Option<String>,
+    category: Option<String>,
+    /// Content of a second webhook, for example `citations`. A webhook that shows the call may name it too.
+    #[serde(deserialize_with = "lenient::text")]
+    event_type: Option<String>,
+    /// True if this is the second call of a warm transfer, in which Bland's agent briefs a colleague of yours.
+    #[serde(deserialize_with = "lenient::flag")]
+    is_proxy_agent_call: Option<bool>,
     #[serde(deserialize_with = "lenient::text")]
     pub(super) from: Option<String>,
     #[serde(deserialize_with = "lenient::text")]
@@ -60,9 +66,15 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// True if this is a webhook of `webhook_events`, which shows no call.
-    pub(super) fn is_message(&self) -> bool {
-        self.category.is_some() && !self.shows_a_call()
+    /// Type of a webhook that shows no call: the category of `webhook_events`, or the content of a second webhook. `None` if the webhook
+    /// shows the call, or has no type.
+    pub(super) fn message_type(&self) -> Option<&str> {
+        if self.shows_a_call() { None } else { self.category.as_deref().or(self.event_type.as_deref()) }
+    }
+
+    /// True if this is the call to a colleague during a warm transfer. It may repeat the metadata of the call that is transferred.
+    pub(super) fn is_proxy_agent_call(&self) -> bool {
+        self.is_proxy_agent_call == Some(true)
     }
 
     /// True if the body says whether the call is over.

@@ -27,10 +27,6 @@ pub struct AccountConfig {
 }
 
 impl AccountConfig {
-    pub(crate) fn account(&self) -> &Account {
-        &self.account
-    }
-
     /// Base URL of the account's API, without a slash at the end. `None` for the one that accounts of the provider have by default.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.base_url.as_deref()
@@ -95,8 +91,25 @@ impl fmt::Debug for AccountConfig {
     }
 }
 
-#[derive(Clone)]
-pub(crate) enum Account {
+macro_rules! accounts {
+    ($($name:ident($account:ident),)+) => {
+        #[derive(Clone)]
+        pub(super) enum Account {
+            $($name($account),)+
+        }
+
+        $(
+            impl $account {
+                /// Account of a configuration. `None` if it is another provider's.
+                pub(crate) fn of(config: &AccountConfig) -> Option<&Self> {
+                    if let Account::$name(account) = &config.account { Some(account) } else { None }
+                }
+            }
+        )+
+    };
+}
+
+accounts! {
     Retell(RetellAccount),
     Twilio(TwilioAccount),
     Vapi(VapiAccount),

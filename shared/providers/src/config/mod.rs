@@ -37,7 +37,7 @@ pub use question::QuestionConfig;
 pub use webhook::{DEDUPE_RETENTION, WINDOW_MAX, WebhookConfig};
 
 pub(crate) use account::{
-    Account, BlandAccount, BlandAgent, ElevenLabsAccount, LiveKitAccount, PlivoAccount, RetellAccount,
-    SignalWireAccount, TelnyxAccount, TwilioAccount, VapiAccount, VonageAccount,
+    BlandAccount, BlandAgent, ElevenLabsAccount, LiveKitAccount, PlivoAccount, RetellAccount, SignalWireAccount,
+    TelnyxAccount, TwilioAccount, VapiAccount, VonageAccount,
 };
 pub(crate) use scheme::SharedKey;

@@ -2,13 +2,12 @@
 
 use serde_json::{Map, Value};
 use switchhook_domain::{
-    AttemptKey, Booked, BookingReport, CallEvent, EntityReport, EventId, EventKind, PhoneNumber, ProviderEvent,
-    Timestamp,
+    Booked, BookingReport, CallEvent, EntityReport, EventId, EventKind, PhoneNumber, ProviderEvent, Timestamp,
 };
 
 use super::mapping::{EventMapping, Meaning, Place};
 use crate::call_events::CallEventSet;
-use crate::correlation::{EchoedIds, correlate};
+use crate::correlation::{EchoedIds, correlate, numbered_attempt};
 use crate::form::{Form, canonical_form};
 use crate::ids::{self, bounded};
 use crate::lenient;
@@ -52,7 +51,7 @@ pub(crate) fn read(
     let mut correlation = correlate(provider, &echoed, text(&mapping.call_id).as_deref(), notes);
     let attempt_number = || mapping.attempt.as_ref()?.number(&body);
     correlation.attempt =
-        correlation.attempt.or_else(|| attempt_number().map(|number| AttemptKey::new(number.to_string())));
+        correlation.attempt.or_else(|| attempt_number().map(|number| numbered_attempt(provider, number)));
 
     let Some(rule) = mapping.rule(&body) else {
         // A webhook that names no call keeps the key of its entity. So it is erased with the entity.
@@ -136,14 +135,8 @@ fn call_events(
     occurred_at: Option<Timestamp>,
     sequence: Option<u32>,
 ) -> Vec<CallEvent> {
-    let mut call_events = CallEventSet::new(Some(CallEvent {
-        kind,
-        implied: false,
-        occurred_at,
-        sequence,
-        permanent: false,
-        never_dialled: None,
-    }));
+    let reported = CallEvent { sequence, ..CallEvent::new(kind, occurred_at) };
+    let mut call_events = CallEventSet::new(Some(reported));
     let is_late = matches!(
         kind,
         EventKind::VoicemailDetected | EventKind::UserConfirmed | EventKind::UserDeclined | EventKind::RetryScheduled

@@ -33,7 +33,7 @@ pub(crate) fn read(
         Some(name) => name,
         None if event.test.is_some() => {
             let event_id = ids::event_id_of_body(webhook.provider(), webhook.body());
-            return Ok(Reading::Recorded { event_id, event_type: TEST.to_owned(), call_id: None });
+            return Ok(Reading::recorded(event_id, TEST, None));
         }
         None => return Err(ReadError::MissingEventType),
     };
@@ -63,7 +63,7 @@ pub(crate) fn read(
     let is_failure_alone =
         session_id.is_none() && matches!(event_type, EventType::DialOutError | EventType::DialInError);
     if call_events.is_empty() || is_failure_alone {
-        return Ok(Reading::Recorded { event_id, event_type: ids::event_type(&name), call_id: correlation.call_id });
+        return Ok(Reading::recorded(event_id, &name, correlation.call_id));
     }
     let (from, to) = match direction {
         Some(Direction::Inbound) => (payload.sip_from, None),

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::payload::{LOOKED_UP, Metadata, Status, may_be_call};
 use crate::api::{ApiRequest, Login, echoed_ids, encoded, json_object, object, objects, query, text};
-use crate::config::{Account, AccountConfig, ElevenLabsAccount};
+use crate::config::{AccountConfig, ElevenLabsAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::{bounded, short_hash};
 use crate::lenient;
@@ -27,7 +27,7 @@ const DISCOVERED_MAX: usize = 100;
 const DIAL_ID: &str = "switchhook_dial";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = ElevenLabsAccount::of(config)?;
     // Names that begin with `system__` are ElevenLabs' own.
     let mut variables = request.metadata_to_echo();
     variables.retain(|name, _| !name.starts_with("system__"));
@@ -89,7 +89,7 @@ pub(crate) enum Search {
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = ElevenLabsAccount::of(config)?;
     if let Some(id) = lookup.provider_call_id {
         return Some((conversation_request(account, id), Search::ById));
     }
@@ -132,7 +132,7 @@ pub(crate) fn next_step(
         }
     };
     let mut ids = ids.into_iter();
-    match (ids.next(), account(config)) {
+    match (ids.next(), ElevenLabsAccount::of(config)) {
         (Some(id), Some(account)) => {
             Step::Ask(conversation_request(account, &id), Search::Listed { others: ids.collect(), is_incomplete })
         }
@@ -154,7 +154,7 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
         ("page_size", &limit),
     ];
     let query = query(pairs.into_iter().chain(page.map(|cursor| ("cursor", cursor))));
-    Some(get(account(config)?, format!("{CONVERSATIONS}?{query}")))
+    Some(get(ElevenLabsAccount::of(config)?, format!("{CONVERSATIONS}?{query}")))
 }
 
 /// Ids of the listed calls that have ended, and the next page.
@@ -225,18 +225,11 @@ fn parse_conversation(conversation: Map<String, Value>) -> ParsedAnswer {
         Some(Status::Initiated | Status::InProgress | Status::Processing) => {
             ParsedAnswer::Alive { provider_call_id: bounded("", id) }
         }
-        Some(Status::Done | Status::Failed) => ParsedAnswer::Ended {
-            others: Vec::new(),
-            query: String::new(),
-            body: json!({"type": "post_call_transcription", LOOKED_UP: true, "data": conversation})
-                .to_string()
-                .into_bytes(),
-        },
+        Some(Status::Done | Status::Failed) => {
+            let body = json!({"type": "post_call_transcription", LOOKED_UP: true, "data": conversation});
+            ParsedAnswer::ended(&body)
+        }
         Some(Status::Other) => ParsedAnswer::UnknownValue("status"),
         None => ParsedAnswer::Unreadable,
     }
-}
-
-fn account(config: &AccountConfig) -> Option<&ElevenLabsAccount> {
-    if let Account::ElevenLabs(account) = config.account() { Some(account) } else { None }
 }

@@ -50,14 +50,10 @@ pub(crate) fn read(
         }
         Event::CallInitiationFailure => initiation_failure(&conversation).reported(times),
         Event::PostCallTranscription | Event::Ignored | Event::Other => {
-            return Ok(Reading::Recorded {
-                event_id,
-                event_type: ids::event_type(&event_type),
-                call_id: correlation.call_id,
-            });
+            return Ok(Reading::recorded(event_id, &event_type, correlation.call_id));
         }
     };
-    let direction = conversation.phone_call().and_then(|call| direction(call.direction?));
+    let direction = conversation.phone_call().and_then(|call| call.direction);
     let numbers = conversation.phone_call().map(|call| (call.agent_number.clone(), call.external_number.clone()));
     let (agent, person) = numbers.unwrap_or_default();
     let (from, to) = match direction {
@@ -113,14 +109,6 @@ fn unknown_value(event: Event, conversation: &Conversation) -> Option<&'static s
         Some("failure_reason")
     } else {
         None
-    }
-}
-
-fn direction(direction: payload::Direction) -> Option<Direction> {
-    match direction {
-        payload::Direction::Inbound => Some(Direction::Inbound),
-        payload::Direction::Outbound => Some(Direction::Outbound),
-        payload::Direction::Other => None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use switchhook_domain::Timestamp;
+use switchhook_domain::{Direction, Timestamp};
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
@@ -219,15 +219,6 @@ pub(super) struct PhoneCall {
     pub(super) external_number: Option<String>,
     #[serde(deserialize_with = "lenient::word")]
     pub(super) call_result: Option<CallResult>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Direction {
-    Inbound,
-    Outbound,
-    #[serde(other)]
-    Other,
 }
 
 /// Status of a conversation, in a webhook and in a response of the API.

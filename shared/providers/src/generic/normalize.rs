@@ -1,11 +1,11 @@
 //! Meaning of generic events. Each event of a known type reports one call event. It also implies what must have happened before:
 //! `ANSWERED` implies that the phone rang, and a decision implies that the person answered.
 
-use switchhook_domain::{AttemptKey, Direction, EventKind, Timestamp};
+use switchhook_domain::{EventKind, Timestamp};
 
-use super::payload::{self, Event, Proof, meaning};
+use super::payload::{Event, Proof, meaning};
 use crate::call_events::CallEventSet;
-use crate::correlation::correlate;
+use crate::correlation::{correlate, numbered_attempt};
 use crate::ids;
 use crate::lenient;
 use crate::normalized::NormalizedEvent;
@@ -26,24 +26,19 @@ pub(crate) fn read(
     let (occurred_at, echoed, attempt_number) = (event.occurred_at(), event.echoed_ids(), event.attempt_number());
     let call = event.call.unwrap_or_default();
     let mut correlation = correlate(webhook.provider(), &echoed, call.sid.as_deref(), notes);
-    // The keys of attempts that Switchhook dialled are numbers too, so a sender can name one of them by its number.
     correlation.attempt =
-        correlation.attempt.or_else(|| attempt_number.map(|number| AttemptKey::new(number.to_string())));
+        correlation.attempt.or_else(|| attempt_number.map(|number| numbered_attempt(webhook.provider(), number)));
 
     let Some((kind, proof)) = meaning(&event_type) else {
         notes.unknown_value = Some("event_type");
-        return Ok(Reading::Recorded {
-            event_id,
-            event_type: ids::event_type(&event_type),
-            call_id: correlation.call_id,
-        });
+        return Ok(Reading::recorded(event_id, &event_type, correlation.call_id));
     };
     let normalized = NormalizedEvent {
         provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
-        direction: call.direction.and_then(direction),
+        direction: call.direction,
         from: call.from,
         to: call.to,
         call_events: call_events(kind, proof, occurred_at).into_sorted(),
@@ -67,12 +62,4 @@ fn call_events(kind: EventKind, proof: Proof, occurred_at: Option<Timestamp>) ->
         }
     }
     call_events
-}
-
-fn direction(direction: payload::Direction) -> Option<Direction> {
-    match direction {
-        payload::Direction::Inbound => Some(Direction::Inbound),
-        payload::Direction::Outbound => Some(Direction::Outbound),
-        payload::Direction::Other => None,
-    }
 }

@@ -1,7 +1,7 @@
 //! Names of the generic provider. Most of them have two spellings.
 
 use serde::Deserialize;
-use switchhook_domain::{EventKind, Timestamp};
+use switchhook_domain::{Direction, EventKind, Timestamp};
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
@@ -72,15 +72,6 @@ pub(super) struct Call {
     pub(super) to: Option<String>,
     #[serde(deserialize_with = "lenient::word")]
     pub(super) direction: Option<Direction>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Direction {
-    Inbound,
-    Outbound,
-    #[serde(other)]
-    Other,
 }
 
 impl Event {

@@ -15,7 +15,7 @@ use switchhook_domain::{AttemptKey, CallId};
 
 use super::payload::{Kind, Participant};
 use crate::api::{ApiRequest, Login, object, text};
-use crate::config::{Account, AccountConfig, LiveKitAccount};
+use crate::config::{AccountConfig, LiveKitAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::jwt::TokenLogin;
@@ -27,7 +27,7 @@ const LIST_PATH: &str = "/twirp/livekit.RoomService/ListParticipants";
 const ROOM_DIGITS: usize = 32;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = LiveKitAccount::of(config)?;
     let mut body = Map::new();
     body.insert("sip_trunk_id".to_owned(), account.sip_trunk_id.clone().into());
     body.insert("sip_call_to".to_owned(), request.to.as_str().into());
@@ -75,7 +75,7 @@ pub(crate) struct Search;
 
 /// Starts a search for a call that Switchhook placed. The rooms of other calls are not known.
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = LiveKitAccount::of(config)?;
     lookup.dialled_at?;
     let room = room_name(account, lookup.call_id, lookup.attempt);
     let login = login(account, json!({"video": {"roomAdmin": true, "room": room}}));
@@ -136,8 +136,4 @@ fn login(account: &LiveKitAccount, grants: Value) -> Login {
     };
     claims.insert("iss".to_owned(), account.api_key.clone().into());
     Login::Token(TokenLogin::hs256(account.api_secret.clone(), claims))
-}
-
-fn account(config: &AccountConfig) -> Option<&LiveKitAccount> {
-    if let Account::LiveKit(account) = config.account() { Some(account) } else { None }
 }

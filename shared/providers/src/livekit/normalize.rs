@@ -35,7 +35,7 @@ pub(crate) fn read(
     };
     let created_at = event.created_at();
     let Some(participant) = event.participant.filter(|_| kind == Some(Kind::Sip)) else {
-        return Ok(Reading::Recorded { event_id, event_type: ids::event_type(&name), call_id: None });
+        return Ok(Reading::recorded(event_id, &name, None));
     };
     let (reason, joined_at) = (participant.disconnect_reason(), participant.joined_at());
     let attributes = participant.into_attributes();
@@ -49,7 +49,7 @@ pub(crate) fn read(
     };
     let call_events = call_events.into_sorted();
     if call_events.is_empty() {
-        return Ok(Reading::Recorded { event_id, event_type: ids::event_type(&name), call_id: correlation.call_id });
+        return Ok(Reading::recorded(event_id, &name, correlation.call_id));
     }
     let direction = direction(&attributes);
     let (person, own) = (attributes.phone_number.map(with_plus), attributes.trunk_phone_number.map(with_plus));

@@ -19,13 +19,11 @@ use switchhook_domain::{PhoneNumber, Timestamp};
 
 use super::payload::{CallStatus, is_canceled_by_plivo};
 use crate::api::{ApiRequest, basic, encoded, error_messages, object, objects, query, text};
-use crate::config::{Account, AccountConfig, PlivoAccount};
+use crate::config::{AccountConfig, PlivoAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lenient;
-use crate::lookup::{
-    Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, created_until, endings,
-};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, endings};
 use crate::normalized::without_plus;
 use crate::times::{has_offset, parse_time};
 
@@ -39,7 +37,7 @@ const PAGE_SIZE: usize = 20;
 const CALL_RECORD: &str = "CallRecord";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = PlivoAccount::of(config)?;
     let echo = request.metadata_to_echo();
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
@@ -166,7 +164,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = PlivoAccount::of(config)?;
     match lookup.provider_call_id {
         Some(id) => Some((call_request(account, id, Kind::Live), Search::ById(Kind::Live))),
         None => first_list(account, lookup),
@@ -187,7 +185,7 @@ pub(crate) fn next_step(
     search: Search,
     body: Option<&[u8]>,
 ) -> Step<Search> {
-    let Some(account) = account(config) else { return Step::Answer(ParsedAnswer::Unreadable) };
+    let Some(account) = PlivoAccount::of(config) else { return Step::Answer(ParsedAnswer::Unreadable) };
     match search {
         Search::ById(kind) => by_id(account, lookup, kind, body),
         Search::List { list, offset, mut found } => {
@@ -287,7 +285,7 @@ impl Found {
         let (from, to) = (["from_number", "from"], ["to_number", "to"]);
         let created = text(&call, "initiation_time").or_else(|| text(&call, "session_start"));
         let created_at = created.and_then(parse_time);
-        let period = lookup.dialled_at.map(|at| Period { from: created_from(at), until: created_until(at) });
+        let period = lookup.period();
         let is_in_period = match (created_at, period) {
             (Some(at), Some(period)) if period.contains(at) => Some(true),
             (Some(_), Some(_)) if created.is_some_and(has_offset) => Some(false),
@@ -340,7 +338,7 @@ fn has_id(call: &Map<String, Value>, id: &str) -> bool {
 
 /// Lists the records of the calls that ended since the start of the period.
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = PlivoAccount::of(config)?;
     let since = list_time(period.from);
     let (limit, offset) = (PAGE_SIZE.to_string(), page.unwrap_or("0"));
     let filters = query([("end_time__gte", since.as_str()), ("limit", &limit), ("offset", offset)]);
@@ -425,7 +423,7 @@ fn parse_call(kind: Kind, call: &Map<String, Value>, ids: String) -> ParsedAnswe
 /// `CallStatus` of a record, which has none. A call that nobody answered ended for the reason in its hangup cause: see
 /// <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
 fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
-    let cause = call.get("hangup_cause_code").and_then(Value::as_u64);
+    let cause = hangup_cause(call);
     let is_billed = billed_seconds(call).is_some();
     // Plivo or its network ended the call. The callback of such a call says `failed`.
     if is_billed && cause.is_some_and(|cause| is_canceled_by_plivo(cause) || (5000..6000).contains(&cause)) {
@@ -450,6 +448,10 @@ fn record_status(call: &Map<String, Value>) -> Option<CallStatus> {
     }
 }
 
+fn hangup_cause(call: &Map<String, Value>) -> Option<u64> {
+    call.get("hangup_cause_code")?.as_u64()
+}
+
 /// Seconds that Plivo bills. `None` if it bills none.
 fn billed_seconds(call: &Map<String, Value>) -> Option<String> {
     let seconds = match call.get("bill_duration")? {
@@ -468,6 +470,10 @@ fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
     if let Some(seconds) = billed_seconds(call) {
         form.append_pair("BillDuration", &seconds);
     }
+    // Of the other statuses, the cause says no more.
+    if let Some(cause) = hangup_cause(call).filter(|_| status == CallStatus::Failed) {
+        form.append_pair("HangupCauseCode", &cause.to_string());
+    }
     for (name, field) in
         [("CallUUID", "call_uuid"), ("Direction", "call_direction"), ("From", "from_number"), ("To", "to_number")]
     {
@@ -481,8 +487,4 @@ fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
         }
     }
     form.finish()
-}
-
-fn account(config: &AccountConfig) -> Option<&PlivoAccount> {
-    if let Account::Plivo(account) = config.account() { Some(account) } else { None }
 }

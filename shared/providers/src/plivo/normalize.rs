@@ -1,12 +1,12 @@
 //! Meaning of Plivo's callbacks.
 //!
 //! Plivo posts one callback when the phone rings (`ring_url`), one after the call (`hangup_url`), and one with the verdict about an
-//! answering machine. Each implies the earlier events. `CallStatus` says how the call ended. The hangup cause counts for `cancel` alone: it
-//! says whether somebody called the call off, or Plivo did.
+//! answering machine. Each implies the earlier events. `CallStatus` says how the call ended. The hangup cause counts for two statuses: for
+//! `cancel`, it says whether somebody called the call off or Plivo did, and for `failed`, whether another attempt can help.
 
 use switchhook_domain::{Direction, EventId, EventKind, Provider, Timestamp};
 
-use super::payload::{CallStatus, Callback, is_canceled_by_plivo};
+use super::payload::{CallStatus, Callback, failure, is_canceled_by_plivo};
 use crate::call_events::CallEventSet;
 use crate::correlation::{EchoedIds, correlate};
 use crate::ending::{CallTimes, Ending};
@@ -46,11 +46,7 @@ pub(crate) fn read(
         Kind::OtherLeg | Kind::Other => Vec::new(),
     };
     if call_events.is_empty() {
-        return Ok(Reading::Recorded {
-            event_id,
-            event_type: ids::event_type(event_type),
-            call_id: correlation.call_id,
-        });
+        return Ok(Reading::recorded(event_id, event_type, correlation.call_id));
     }
     let (event_type, direction) = (event_type.to_owned(), direction(&callback));
     let normalized = NormalizedEvent {
@@ -156,8 +152,9 @@ fn call_events(callback: &Callback, status: CallStatus) -> CallEventSet {
         (CallStatus::Busy, true) => answered(EventKind::Busy),
         (CallStatus::Failed, true) => answered(EventKind::Failed),
         (CallStatus::Busy, false) => Some(Ending::BUSY),
+        (CallStatus::Failed, false) => Some(failure(callback.hangup_cause())),
         // Plivo's timeout is one of connecting the call, so nothing says that a phone rang.
-        (CallStatus::Failed | CallStatus::Timeout, false) => Some(Ending::FAILED),
+        (CallStatus::Timeout, false) => Some(Ending::FAILED),
         (CallStatus::NoAnswer, _) => Some(Ending::NO_ANSWER),
         (CallStatus::Cancel, false) => Some(Ending::CANCELED),
         (CallStatus::Ended, false) => Some(Ending::Unclear),

@@ -1,8 +1,9 @@
 //! Plivo's names: the parameters of a callback. Every value is a text, and Plivo may add parameters at any time.
 
 use serde::Deserialize;
-use switchhook_domain::Timestamp;
+use switchhook_domain::{NeverDialled, Timestamp};
 
+use crate::ending::Ending;
 use crate::lenient;
 use crate::times::{has_offset, parse_time};
 
@@ -110,6 +111,20 @@ pub(super) enum CallStatus {
 /// <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
 pub(super) const fn is_canceled_by_plivo(hangup_cause: u64) -> bool {
     matches!(hangup_cause, 1010 | 1020)
+}
+
+/// Ending of a call that failed before anybody answered. The hangup cause tells whether another attempt can help, and whether Plivo dialled:
+/// see <https://www.plivo.com/docs/voice/troubleshooting/hangup-causes/>.
+///
+/// Plivo may give the causes 1010 and 1020 to a call whose phone rings. So they do not say that nobody was dialled.
+pub(super) const fn failure(hangup_cause: Option<u64>) -> Ending {
+    match hangup_cause {
+        // There is no such number.
+        Some(2000 | 3050 | 3120) => Ending::FAILED_PERMANENTLY,
+        // The account may not call the country, the number, or numbers with its beginning.
+        Some(2030 | 2040 | 2050) => Ending::NeverDialled(NeverDialled::Unclear),
+        Some(_) | None => Ending::FAILED,
+    }
 }
 
 impl CallStatus {

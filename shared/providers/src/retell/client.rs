@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, text};
-use crate::config::{Account, AccountConfig, RetellAccount};
+use crate::config::{AccountConfig, RetellAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::lookup::{Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Step, endings};
@@ -17,7 +17,7 @@ use crate::lookup::{Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Ste
 const LISTED_MAX: u32 = 10;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = RetellAccount::of(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let mut body = Map::new();
     body.insert("from_number".to_owned(), request.from.as_str().into());
@@ -95,7 +95,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
         return Some((list_request(config, lookup, None)?, Search::List));
     };
     let path = format!("/v2/get-call/{}", encoded(id));
-    Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById))
+    Some((ApiRequest::get(path, bearer(&RetellAccount::of(config)?.api_key)), Search::ById))
 }
 
 fn list_request(config: &AccountConfig, lookup: &Lookup<'_>, pagination_key: Option<&str>) -> Option<ApiRequest> {
@@ -111,7 +111,7 @@ fn list_request(config: &AccountConfig, lookup: &Lookup<'_>, pagination_key: Opt
     if let (Some(key), Value::Object(body)) = (pagination_key, &mut body) {
         body.insert("pagination_key".to_owned(), key.into());
     }
-    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&account(config)?.api_key), &body))
+    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&RetellAccount::of(config)?.api_key), &body))
 }
 
 /// Reads a response. `body` is `None` if Retell does not know the call.
@@ -160,7 +160,7 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
     if let (Some(key), Value::Object(body)) = (page, &mut body) {
         body.insert("pagination_key".to_owned(), key.into());
     }
-    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&account(config)?.api_key), &body))
+    Some(ApiRequest::post_json("/v3/list-calls".to_owned(), bearer(&RetellAccount::of(config)?.api_key), &body))
 }
 
 pub(crate) fn parse_page(body: &[u8]) -> Option<ParsedPage> {
@@ -181,17 +181,9 @@ fn parse_call(call: Map<String, Value>) -> ParsedAnswer {
         Some("ended" | "error" | "not_connected") => {
             let analysed = call.get("call_analysis").and_then(Value::as_object).is_some_and(|data| !data.is_empty());
             let event = if analysed { "call_analyzed" } else { "call_ended" };
-            ParsedAnswer::Ended {
-                others: Vec::new(),
-                query: String::new(),
-                body: json!({"event": event, "call": call}).to_string().into_bytes(),
-            }
+            ParsedAnswer::ended(&json!({"event": event, "call": call}))
         }
         Some(_) => ParsedAnswer::UnknownValue("call_status"),
         None => ParsedAnswer::Unreadable,
     }
-}
-
-fn account(config: &AccountConfig) -> Option<&RetellAccount> {
-    if let Account::Retell(account) = config.account() { Some(account) } else { None }
 }

@@ -38,20 +38,14 @@ pub(crate) fn read(
         Event::CallStarted => started(&call),
         Event::CallEnded => ended(&call),
         Event::CallAnalyzed => analyzed(&call, webhook.decision()),
-        Event::Ignored | Event::Other => {
-            return Ok(Reading::Recorded {
-                event_id,
-                event_type: ids::event_type(&event_type),
-                call_id: correlation.call_id,
-            });
-        }
+        Event::Ignored | Event::Other => return Ok(Reading::recorded(event_id, &event_type, correlation.call_id)),
     };
     let normalized = NormalizedEvent {
         provider: webhook.provider(),
         event_id,
         event_type,
         correlation,
-        direction: direction(&call),
+        direction: call.direction,
         from: call.from_number,
         to: call.to_number,
         call_events: call_events.into_sorted(),
@@ -83,7 +77,7 @@ fn event_id(event: Event, event_type: &str, call: &Call, webhook: &VerifiedWebho
 fn correlation(provider: Provider, call: &Call, notes: &mut ReadNotes) -> Correlation {
     let metadata = call.metadata.clone().unwrap_or_default();
     // Retell fills the variables of an inbound call from SIP headers too, which the caller chooses.
-    let is_inbound = matches!(call.direction, Some(payload::Direction::Inbound));
+    let is_inbound = call.direction == Some(Direction::Inbound);
     let variables: EchoedIds = call.retell_llm_dynamic_variables.clone().filter(|_| !is_inbound).unwrap_or_default();
     let (echoed, call_id) = (metadata.or(variables), call.call_id.as_deref());
     match call.call_type {
@@ -102,14 +96,6 @@ fn unknown_value(event: Event, call: &Call) -> Option<&'static str> {
         Some("call_status")
     } else {
         None
-    }
-}
-
-fn direction(call: &Call) -> Option<Direction> {
-    match call.direction? {
-        payload::Direction::Inbound => Some(Direction::Inbound),
-        payload::Direction::Outbound => Some(Direction::Outbound),
-        payload::Direction::Other => None,
     }
 }
 

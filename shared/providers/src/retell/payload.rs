@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use switchhook_domain::Direction;
 
 use crate::correlation::EchoedIds;
 use crate::lenient;
@@ -107,15 +108,6 @@ pub(super) enum CallStatus {
     Ongoing,
     Ended,
     Error,
-    #[serde(other)]
-    Other,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Direction {
-    Inbound,
-    Outbound,
     #[serde(other)]
     Other,
 }

@@ -15,10 +15,10 @@ use serde_json::{Map, Value};
 use switchhook_domain::PhoneNumber;
 
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
-use crate::config::{Account, AccountConfig, SignalWireAccount};
+use crate::config::{AccountConfig, SignalWireAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, endings};
 use crate::normalized::without_plus;
 use crate::twiml::{created_at, parse_call};
 
@@ -28,7 +28,7 @@ const API_PATH: &str = "/api/laml/2010-04-01/Accounts/";
 const PAGE_SIZE: &str = "50";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = SignalWireAccount::of(config)?;
     let echo = request.metadata_to_echo();
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
@@ -101,7 +101,7 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = SignalWireAccount::of(config)?;
     if let Some(sid) = lookup.provider_call_id {
         let path = calls_path(account, &format!("/{}.json", encoded(sid)));
         return Some((get(account, path), Search::ById));
@@ -122,7 +122,7 @@ pub(crate) fn next_step(
     body: Option<&[u8]>,
 ) -> Step<Search> {
     let unreadable = Step::Answer(ParsedAnswer::Unreadable);
-    let Some(account) = account(config) else { return unreadable };
+    let Some(account) = SignalWireAccount::of(config) else { return unreadable };
     match search {
         Search::ById => match body.map(object) {
             None => Step::Answer(ParsedAnswer::Gone),
@@ -132,9 +132,8 @@ pub(crate) fn next_step(
             Some(Some(_) | None) => unreadable,
         },
         Search::List { mut found } => {
-            let Some(dialled_at) = lookup.dialled_at else { return unreadable };
+            let Some(period) = lookup.period() else { return unreadable };
             let Some((calls, next_page)) = body.and_then(parse_list) else { return unreadable };
-            let period = Period { from: created_from(dialled_at), until: created_until(dialled_at) };
             for call in calls {
                 found.consider(lookup, period, call);
             }
@@ -184,7 +183,7 @@ impl Found {
 
 /// Lists the calls that started on the days of the period.
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = SignalWireAccount::of(config)?;
     if let Some(path) = page {
         return path.starts_with(API_PATH).then(|| get(account, path.to_owned()));
     }
@@ -225,8 +224,4 @@ fn calls_path(account: &SignalWireAccount, suffix: &str) -> String {
 
 fn get(account: &SignalWireAccount, path: String) -> ApiRequest {
     ApiRequest::get(path, basic(&account.project_id, &account.api_token))
-}
-
-fn account(config: &AccountConfig) -> Option<&SignalWireAccount> {
-    if let Account::SignalWire(account) = config.account() { Some(account) } else { None }
 }

@@ -25,11 +25,8 @@ pub(crate) fn read(
         return twiml::read(webhook, received_at, notes);
     }
     let event: Event = lenient::from_body(webhook.body())?;
-    Ok(Reading::Recorded {
-        event_id: ids::event_id_of_body(webhook.provider(), webhook.body()),
-        event_type: ids::event_type(event.event_type.as_deref().unwrap_or(UNNAMED)),
-        call_id: None,
-    })
+    let event_id = ids::event_id_of_body(webhook.provider(), webhook.body());
+    Ok(Reading::recorded(event_id, event.event_type.as_deref().unwrap_or(UNNAMED), None))
 }
 
 /// True if the body begins like a JSON object. No form of a callback does.

@@ -22,7 +22,7 @@ use switchhook_domain::Timestamp;
 
 use super::payload::EventType;
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, json_object, object, query, text};
-use crate::config::{Account, AccountConfig, TelnyxAccount};
+use crate::config::{AccountConfig, TelnyxAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::DialRequest;
 use crate::ids::bounded;
@@ -30,8 +30,9 @@ use crate::json;
 use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, SIP_ADDRESS, Step, created_from, endings};
 
 const HANGUP: &str = "call.hangup";
-/// Webhooks that Telnyx is to send again if they are not accepted: those that change the state of a call.
-const RETRIED_EVENTS: [&str; 7] = [
+/// Webhooks that Telnyx is to send again if they are not accepted: those that change the state of a call. A screened call is left out,
+/// because `call.answered` says as much.
+const RETRIED_EVENTS: [&str; 8] = [
     "call.initiated",
     "call.answered",
     HANGUP,
@@ -39,6 +40,7 @@ const RETRIED_EVENTS: [&str; 7] = [
     "call.machine.greeting.ended",
     "call.machine.premium.detection.ended",
     "call.machine.premium.greeting.ended",
+    "call.analyzed",
 ];
 /// Delays before these retries. Telnyx allows five, of at most 60 seconds together.
 const RETRIES_MS: [u32; 5] = [1_000, 3_000, 8_000, 18_000, 30_000];
@@ -48,7 +50,7 @@ const PAGE_SIZE: u32 = 100;
 const EVENTS_KEPT_MS: i64 = 23 * 60 * 60 * 1000;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = TelnyxAccount::of(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let mut body = json!({
         "connection_id": account.connection_id,
@@ -151,7 +153,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
-    Some(ApiRequest::get(path, bearer(&account(config)?.api_key)))
+    Some(ApiRequest::get(path, bearer(&TelnyxAccount::of(config)?.api_key)))
 }
 
 /// Filters for the webhooks of all calls between both numbers, since our dial if the call has one.
@@ -175,7 +177,7 @@ fn active_calls_request(config: &AccountConfig, page: &ActivePage) -> Option<Api
     let limit = ("page[limit]", PAGE_SIZE.to_string());
     let parameters: Vec<_> = page.into_iter().chain([limit]).collect();
     let parameters = query(parameters.iter().map(|(name, value)| (*name, value.as_str())));
-    let connection_id = encoded(&account(config)?.connection_id);
+    let connection_id = encoded(&TelnyxAccount::of(config)?.connection_id);
     get(config, format!("/v2/connections/{connection_id}/active_calls?{parameters}"))
 }
 
@@ -451,8 +453,4 @@ fn cursor_of(path: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let cursor = pairs.find_map(|(name, cursor)| (decoded(name)? == "page[after]").then(|| decoded(cursor))?)?;
     (!cursor.is_empty()).then(|| cursor.into_owned())
-}
-
-fn account(config: &AccountConfig) -> Option<&TelnyxAccount> {
-    if let Account::Telnyx(account) = config.account() { Some(account) } else { None }
 }

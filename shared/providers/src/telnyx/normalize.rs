@@ -36,19 +36,17 @@ pub(crate) fn read(
     let call_events = match event_type {
         EventType::Initiated => CallEventSet::reporting(EventKind::Initiated, occurred_at),
         EventType::Answered => answered(Some(EventKind::InProgress), occurred_at),
-        EventType::MachineDetection => {
+        EventType::MachineDetection if correlation.attempt.is_some() => {
             let machine = call.detection() == Detection::Machine;
             answered(machine.then_some(EventKind::VoicemailDetected), occurred_at)
         }
         EventType::Analyzed => analyzed(&call, webhook.decision(), occurred_at),
         EventType::Hangup => ending(&call)
             .reported(CallTimes { started_at: call.started_at(), ended_at: call.ended_at().or(occurred_at) }),
-        EventType::Ignored | EventType::Other => {
-            return Ok(Reading::Recorded {
-                event_id,
-                event_type: ids::event_type(&name),
-                call_id: correlation.call_id,
-            });
+        // A machine event that names no attempt would count for every earlier attempt of its call. Telnyx's examples of some have no
+        // `call_control_id`. Other events tell the same: `call.answered`, and the end of the detection.
+        EventType::MachineDetection | EventType::Ignored | EventType::Other => {
+            return Ok(Reading::recorded(event_id, &name, correlation.call_id));
         }
     };
     let normalized = NormalizedEvent {

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use switchhook_domain::{PhoneNumber, Timestamp};
 
 use crate::api::{ApiRequest, basic, encoded, object, objects, query, text};
-use crate::config::{Account, AccountConfig, TwilioAccount};
+use crate::config::{AccountConfig, TwilioAccount};
 use crate::correlation::EchoedIds;
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
@@ -41,7 +41,7 @@ const REQUESTS_LISTED_AFTER: Duration = Duration::from_secs(20 * 60);
 const CALLBACK_RETRIES: &str = "rc=5&rp=all";
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = TwilioAccount::of(config)?;
     let echo = request.metadata_to_echo();
     let ids = ["switchhook_call_id", "switchhook_attempt", "appointment_id"];
     let ids = query(ids.into_iter().filter_map(|name| Some((name, *echo.get(name)?))));
@@ -80,15 +80,17 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 }
 
 /// Reads the `code` of an error. A code that is not listed counts as one of the account, for example 20003 (login).
-/// 21210, 21212 and 21213 are about the calling number.
+/// 21210, 21212 and 21213 are about the calling number. So is 573002: a trial account has a calling number for each verified recipient, and
+/// must call others from another one (<https://www.twilio.com/docs/api/errors/573002>).
 ///
 /// Some codes are about the called number, and an operator can still make calls to it possible:
 /// - 21216 means that Twilio blocked the call, as 13225 does for the verb `<Dial>`. The causes are a destination that is fraudulent
 ///   or forbidden, and, for calls to +1 alone, an account without a Primary Customer Profile:
 ///   <https://www.twilio.com/docs/errors/21216>. Every call to +1 of such an account meets it, so there it ends none.
-/// - 21215 means that the account may not call this country, or these numbers of it. 13227 and 32205 are the same for `<Dial>` and for
-///   trunks.
+/// - 21215 means that the account may not call this country, or these numbers of it. So does the older 21203. 13227 and 32205 are the same
+///   for `<Dial>` and for trunks.
 /// - 21219 and 573005 mean that a trial account has not verified this number.
+/// - 21226 means that the account may not call SIP addresses. 21227, 21228 and 21229 blame the headers of such an address, so no retry can help.
 ///
 /// 13224 means that the number is invalid. In an outage of the networks there, Twilio answers it too:
 /// <https://www.twilio.com/docs/api/errors/13224>. It counts for the number, because that is the usual cause. Otherwise calls to numbers
@@ -96,16 +98,17 @@ pub(crate) fn dialled_call_id(body: &[u8]) -> Option<String> {
 pub(crate) fn refusal(body: &[u8], to: &PhoneNumber) -> Option<Refusal> {
     match object(body)?.get("code")?.as_u64()? {
         // Invalid, not reachable, a premium number, or a number that Twilio does not support.
-        13_223 | 13_224 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_401 => {
+        13_223 | 13_224 | 13_226 | 21_201 | 21_202 | 21_211 | 21_214 | 21_217 | 21_227 | 21_228 | 21_229 | 21_401 => {
             Some(Refusal::Number("invalid_number"))
         }
         10_004 => Some(Refusal::Capacity("concurrency_limit")),
         20_003 => Some(Refusal::Account("unauthorized")),
-        21_210 | 21_212 | 21_213 => Some(Refusal::CallingNumber("invalid_calling_number")),
+        21_210 | 21_212 | 21_213 | 573_002 => Some(Refusal::CallingNumber("invalid_calling_number")),
         13_225 | 21_216 if to.as_str().starts_with("+1") => Some(Refusal::NumberOrAccount("call_blocked")),
         13_225 | 21_216 => Some(Refusal::Number("call_blocked")),
-        13_227 | 21_215 | 32_205 => Some(Refusal::NumberOrAccount("country_not_enabled")),
+        13_227 | 21_203 | 21_215 | 32_205 => Some(Refusal::NumberOrAccount("country_not_enabled")),
         21_219 | 573_005 => Some(Refusal::NumberOrAccount("trial_account")),
+        21_226 => Some(Refusal::NumberOrAccount("destination_forbidden")),
         _ => None,
     }
 }
@@ -165,16 +168,16 @@ fn list_request(config: &AccountConfig, lookup: &Lookup<'_>, list: List) -> Opti
         List::Started => ("StartTime>", day.split('T').next()?),
     };
     let filters = query([("To", lookup.to?.as_str()), ("From", lookup.from?.as_str()), state, ("PageSize", PAGE_SIZE)]);
-    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&account(config)?.account_sid)))
+    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&TwilioAccount::of(config)?.account_sid)))
 }
 
 fn get(config: &AccountConfig, path: String) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = TwilioAccount::of(config)?;
     Some(ApiRequest::get(path, basic(&account.user, &account.password)))
 }
 
 fn call_request(config: &AccountConfig, sid: &str, suffix: &str) -> Option<ApiRequest> {
-    let account_sid = encoded(&account(config)?.account_sid);
+    let account_sid = encoded(&TwilioAccount::of(config)?.account_sid);
     get(config, format!("{API_PATH}{account_sid}/Calls/{}{suffix}", encoded(sid)))
 }
 
@@ -346,7 +349,7 @@ pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Op
     }
     let day = period.from.to_string();
     let filters = query([("StartTime>", day.split('T').next()?), ("PageSize", PAGE_SIZE)]);
-    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&account(config)?.account_sid)))
+    get(config, format!("{API_PATH}{}/Calls.json?{filters}", encoded(&TwilioAccount::of(config)?.account_sid)))
 }
 
 /// Reads one page, the newest calls first. Calls that another call dialled are left out. The ids that we gave to a call
@@ -361,8 +364,4 @@ pub(crate) fn parse_page(body: &[u8], period: Period) -> Option<ParsedPage> {
         text(call, "parent_call_sid").is_none() && created_at(call).is_some_and(|at| period.contains(at))
     });
     Some((endings(wanted.map(|call| parse_call(String::new(), call))), next_page))
-}
-
-fn account(config: &AccountConfig) -> Option<&TwilioAccount> {
-    if let Account::Twilio(account) = config.account() { Some(account) } else { None }
 }

@@ -59,13 +59,7 @@ pub(crate) fn read(
         }
         Kind::Status(kind) => call_events(&callback, Some(kind), times),
         Kind::AnsweringMachineDetection => call_events(&callback, None, times),
-        Kind::ChildLeg | Kind::Other => {
-            return Ok(Reading::Recorded {
-                event_id,
-                event_type: ids::event_type(event_type),
-                call_id: correlation.call_id,
-            });
-        }
+        Kind::ChildLeg | Kind::Other => return Ok(Reading::recorded(event_id, event_type, correlation.call_id)),
     };
     let normalized = NormalizedEvent {
         provider,
@@ -238,14 +232,8 @@ fn call_events(callback: &Callback, status: Option<EventKind>, times: Times) -> 
         callback.answered_by.is_some() || matches!(reported, Some(EventKind::InProgress | EventKind::Completed));
     let rang = answered || matches!(reported, Some(EventKind::Busy | EventKind::NoAnswer));
 
-    let mut call_events = CallEventSet::new(reported.map(|kind| CallEvent {
-        kind,
-        implied: false,
-        occurred_at,
-        sequence,
-        permanent: false,
-        never_dialled: None,
-    }));
+    let mut call_events =
+        CallEventSet::new(reported.map(|kind| CallEvent { sequence, ..CallEvent::new(kind, occurred_at) }));
     if rang {
         call_events.imply(EventKind::Ringing, began_at, sequence);
     }

@@ -10,19 +10,17 @@ use switchhook_domain::Timestamp;
 
 use super::payload::{CallStatus, LOOKED_UP};
 use crate::api::{ApiRequest, bearer, echoed_ids, encoded, error_messages, json_object, object, objects, query, text};
-use crate::config::{Account, AccountConfig, VapiAccount};
+use crate::config::{AccountConfig, VapiAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::json;
-use crate::lookup::{
-    Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings,
-};
+use crate::lookup::{Lookup, NO_PHONE_CALL, ParsedAnswer, ParsedPage, Period, Step, endings};
 
 /// Calls per page. Each one includes its whole transcript, some hundred KB, and a response may have 4 MB.
 const LISTED_MAX: usize = 10;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = VapiAccount::of(config)?;
     let echo = json_object(&request.metadata_to_echo());
     let field = if request.to.is_e164() { "number" } else { "sipUri" };
     // Webhooks echo the metadata. The assistant sees only the variables.
@@ -83,10 +81,9 @@ pub(crate) enum Search {
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
     if let Some(id) = lookup.provider_call_id {
         let path = format!("/call/{}", encoded(id));
-        return Some((ApiRequest::get(path, bearer(&account(config)?.api_key)), Search::ById));
+        return Some((ApiRequest::get(path, bearer(&VapiAccount::of(config)?.api_key)), Search::ById));
     }
-    let dialled_at = lookup.dialled_at?;
-    let (from, until) = (created_from(dialled_at), created_until(dialled_at));
+    let Period { from, until } = lookup.period()?;
     Some((created_in(config, from, until)?, Search::List { from, until, is_unclear: false }))
 }
 
@@ -94,7 +91,7 @@ pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Optio
 fn created_in(config: &AccountConfig, from: Timestamp, until: Timestamp) -> Option<ApiRequest> {
     let (ge, le, limit) = (from.to_string(), until.to_string(), LISTED_MAX.to_string());
     let pairs = [("createdAtGe", ge.as_str()), ("createdAtLe", le.as_str()), ("limit", limit.as_str())];
-    Some(ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&account(config)?.api_key)))
+    Some(ApiRequest::get(format!("/call?{}", query(pairs)), bearer(&VapiAccount::of(config)?.api_key)))
 }
 
 /// Reads a response. `body` is `None` if Vapi does not know the call.
@@ -222,17 +219,9 @@ fn parse_call(mut call: Map<String, Value>) -> ParsedAnswer {
                 message.extend(fields.map(|(name, value)| (name.to_owned(), value.into())));
             }
             message.insert("call".to_owned(), Value::Object(call));
-            ParsedAnswer::Ended {
-                others: Vec::new(),
-                query: String::new(),
-                body: json!({"message": message}).to_string().into_bytes(),
-            }
+            ParsedAnswer::ended(&json!({"message": message}))
         }
         Some(CallStatus::Other) => ParsedAnswer::UnknownValue("status"),
         Some(CallStatus::NotFound) | None => ParsedAnswer::Unreadable,
     }
-}
-
-fn account(config: &AccountConfig) -> Option<&VapiAccount> {
-    if let Account::Vapi(account) = config.account() { Some(account) } else { None }
 }

@@ -7,7 +7,8 @@
 //!
 //! **A missing start time means something only in a message that has the times of the whole call.** The status update `ended`
 //! repeats the call as it was created, without them. So it says neither that somebody answered nor that nobody did; the report does. If
-//! the reason of such an update is a failure before the answer and another one after it, the update is only recorded.
+//! the reason of such an update is a failure before the answer and another one after it, the update is only recorded. So it is if the reason may
+//! mean that nobody was dialled.
 
 use switchhook_domain::{Direction, EventId, EventKind, NeverDialled, Timestamp};
 
@@ -59,13 +60,7 @@ pub(crate) fn read(
         Kind::Forwarding => forwarding(message.occurred_at()),
         Kind::Ended => ending(&message, message.ended_at().is_some()).reported(call_times(&message)),
         Kind::Report => report(&message, webhook.decision()),
-        Kind::Other => {
-            return Ok(Reading::Recorded {
-                event_id,
-                event_type: ids::event_type(&event_type),
-                call_id: correlation.call_id,
-            });
-        }
+        Kind::Other => return Ok(Reading::recorded(event_id, &event_type, correlation.call_id)),
     };
     let direction = call_type.and_then(direction);
     let (from, to) = match direction {
@@ -162,9 +157,9 @@ fn direction(call_type: CallType) -> Option<Direction> {
     }
 }
 
-/// True if the reason means one failure before the answer and another one after it, and no time says which. A bare `completed` would be evidence
-/// against the report: that nobody was dialled, or that the conversation broke off. No report may come after the answer to a lookup, so that
-/// answer ends the call.
+/// True if the reason means one failure before the answer and another one after it, or that nobody was dialled unless somebody answered, and no
+/// time says which. A bare `completed` would be evidence against the report: that nobody was dialled, or that the conversation broke off. No
+/// report may come after the answer to a lookup, so that answer ends the call.
 fn is_undecided(message: &Message) -> bool {
     let reason = message.ended_reason().map(EndedReason::from_name);
     let depends = matches!(reason, Some(EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused));
@@ -237,12 +232,10 @@ fn ending(message: &Message, has_times: bool) -> Ending {
         (EndedReason::NeverConnected, _) => Ending::FAILED,
         // Without the times, it may have been a transfer. With a start, the dial may still have failed.
         (EndedReason::DialOrTransfer(_), false) if !has_times => Ending::Unclear,
-        (EndedReason::DialOrTransfer(_), true) => Ending::Unclear,
+        (EndedReason::DialOrTransfer(_) | EndedReason::NoAssistant, true) => Ending::Unclear,
         (EndedReason::DialOrTransfer(dial), false) => dial,
         (EndedReason::WrongNumber, _) => Ending::FAILED_PERMANENTLY,
-        (EndedReason::Fault | EndedReason::NoAssistant | EndedReason::TrunkRefused, true) => {
-            Ending::FAILED_AFTER_ANSWER
-        }
+        (EndedReason::Fault | EndedReason::TrunkRefused, true) => Ending::FAILED_AFTER_ANSWER,
         (EndedReason::Fault, false) => Ending::FAILED,
         (EndedReason::Unclear | EndedReason::Unknown, _) => Ending::Unclear,
     }

@@ -342,7 +342,8 @@ pub(super) enum EndedReason {
     /// A fault that occurs before the answer as well as after it.
     Fault,
     /// The assistant is missing or not valid. Before the start of the call, this is a problem of the account, and nobody
-    /// was dialled.
+    /// was dialled. A start proves nothing: Vapi documents these reasons for a phone that never rang, with a duration that is
+    /// zero or nearly zero.
     NoAssistant,
     /// The trunk rejected the credentials of the account, so nobody was dialled. After the start of the call, it rejected something
     /// else: for example, a transfer.
@@ -371,7 +372,10 @@ impl EndedReason {
             "manually-canceled" | "call-deleted" | "scheduled-call-deleted" => Self::Stopped,
             "customer-did-not-give-microphone-permission"
             | "phone-call-provider-bypass-enabled-but-no-call-received" => Self::NeverConnected,
-            "twilio-failed-to-connect-call" | "vonage-failed-to-connect-call" => Self::DialOrTransfer(Ending::FAILED),
+            // Vapi documents the first one for a phone that never rang, although it names a call in progress.
+            "call.in-progress.error-vapifault-worker-not-available"
+            | "twilio-failed-to-connect-call"
+            | "vonage-failed-to-connect-call" => Self::DialOrTransfer(Ending::FAILED),
             "twilio-reported-customer-misdialed" | "sip-outbound-unallocated-number" => Self::WrongNumber,
             "assistant-not-found" | "assistant-not-valid" => Self::NoAssistant,
             "assistant-join-timed-out"

@@ -20,11 +20,11 @@ use switchhook_domain::{PhoneNumber, Timestamp};
 
 use super::payload::{CALL_RECORD, Status};
 use crate::api::{ApiRequest, Login, encoded, object, objects, query, text};
-use crate::config::{Account, AccountConfig, VonageAccount};
+use crate::config::{AccountConfig, VonageAccount};
 use crate::dial::{DialRequest, Refusal};
 use crate::ids::bounded;
 use crate::jwt::TokenLogin;
-use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, created_from, created_until, endings};
+use crate::lookup::{Lookup, ParsedAnswer, ParsedPage, Period, Step, endings};
 use crate::normalized::without_plus;
 use crate::times::parse_time;
 
@@ -33,7 +33,7 @@ const CALLS_PATH: &str = "/v1/calls";
 const PAGE_SIZE: usize = 100;
 
 pub(crate) fn dial_api_request(config: &AccountConfig, request: &DialRequest<'_>) -> Option<ApiRequest> {
-    let account = account(config)?;
+    let account = VonageAccount::of(config)?;
     // The application that answers with a call control object gets the metadata here. Other providers give it to their agent.
     let separator = if account.answer_url.contains('?') { '&' } else { '?' };
     let answer_url = format!("{}{separator}{}", account.answer_url, query(request.metadata_to_echo()));
@@ -114,12 +114,12 @@ pub(crate) struct Found {
 }
 
 pub(crate) fn start_search(config: &AccountConfig, lookup: &Lookup<'_>) -> Option<(ApiRequest, Search)> {
-    let account = account(config)?;
+    let account = VonageAccount::of(config)?;
     match lookup.provider_call_id {
         Some(id) => Some((get(account, format!("{CALLS_PATH}/{}", encoded(id))), Search::ById)),
         None => {
             lookup.from.and(lookup.to)?;
-            let request = list_request(account, period(lookup)?, 0);
+            let request = list_request(account, lookup.period()?, 0);
             Some((request, Search::List { index: 0, found: Found::default() }))
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn next_step(
             Some(Some(_) | None) => unreadable,
         },
         Search::List { index, mut found } => {
-            let (Some(account), Some(period)) = (account(config), period(lookup)) else { return unreadable };
+            let (Some(account), Some(period)) = (VonageAccount::of(config), lookup.period()) else { return unreadable };
             let Some((calls, next)) = body.and_then(|body| parse_list(body, index)) else { return unreadable };
             for call in calls {
                 found.consider(lookup, period, call);
@@ -188,7 +188,7 @@ impl Found {
 /// Lists the calls of the period.
 pub(crate) fn discovery_request(config: &AccountConfig, period: Period, page: Option<&str>) -> Option<ApiRequest> {
     let index = page.map_or(Some(0), |page| page.parse().ok())?;
-    Some(list_request(account(config)?, period, index))
+    Some(list_request(VonageAccount::of(config)?, period, index))
 }
 
 /// Reads one page.
@@ -232,12 +232,6 @@ fn first_legs(calls: &[Map<String, Value>]) -> BTreeMap<&str, usize> {
 fn is_later_leg(place: usize, call: &Map<String, Value>, first_legs: &BTreeMap<&str, usize>) -> bool {
     let first = text(call, "conversation_uuid").and_then(|conversation| first_legs.get(conversation));
     text(call, "direction") == Some("outbound") && first.is_some_and(|first| *first != place)
-}
-
-/// Time in which our call was created. `None` if the time of the dial is unknown.
-fn period(lookup: &Lookup<'_>) -> Option<Period> {
-    let dialled_at = lookup.dialled_at?;
-    Some(Period { from: created_from(dialled_at), until: created_until(dialled_at) })
 }
 
 fn list_request(account: &VonageAccount, period: Period, index: usize) -> ApiRequest {
@@ -317,11 +311,7 @@ fn parse_call(call: &Map<String, Value>) -> ParsedAnswer {
                 let time = text(call, name).and_then(parse_time);
                 event.extend(time.map(|time| (name.to_owned(), time.to_string().into())));
             }
-            ParsedAnswer::Ended {
-                others: Vec::new(),
-                query: String::new(),
-                body: Value::Object(event).to_string().into_bytes(),
-            }
+            ParsedAnswer::ended(&Value::Object(event))
         }
         Status::Ignored | Status::Other => ParsedAnswer::UnknownValue("status"),
     }
@@ -334,8 +324,4 @@ fn get(account: &VonageAccount, path: String) -> ApiRequest {
 fn login(account: &VonageAccount) -> Login {
     let claims = [("application_id".to_owned(), account.application_id.clone().into())];
     Login::Token(TokenLogin::rs256(account.private_key.clone(), claims.into_iter().collect()))
-}
-
-fn account(config: &AccountConfig) -> Option<&VonageAccount> {
-    if let Account::Vonage(account) = config.account() { Some(account) } else { None }
 }

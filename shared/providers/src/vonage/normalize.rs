@@ -33,7 +33,7 @@ pub(crate) fn read(
     let correlation = correlate(webhook.provider(), &EchoedIds::default(), event.call_id(), notes);
     let call_events = call_events(&event, status).into_sorted();
     if call_events.is_empty() {
-        return Ok(Reading::Recorded { event_id, event_type: ids::event_type(&name), call_id: correlation.call_id });
+        return Ok(Reading::recorded(event_id, &name, correlation.call_id));
     }
     let normalized = NormalizedEvent {
         provider: webhook.provider(),
@@ -94,6 +94,7 @@ fn call_events(event: &Event, status: Status) -> CallEventSet {
             Some(_) => Ending::FAILED,
         },
         Status::Failed if event.has_duration() => Ending::FAILED_AFTER_ANSWER,
+        Status::Failed if event.detail.as_deref() == Some("number_out_of_service") => Ending::FAILED_PERMANENTLY,
         Status::Failed => Ending::FAILED,
     };
     let ended_at = match ending {

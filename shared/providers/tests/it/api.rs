@@ -6,7 +6,8 @@ use std::fmt::Write;
 use serde_json::Value;
 use switchhook_domain::{AttemptKey, CallId, PhoneNumber, Provider, Timestamp};
 use switchhook_providers::{
-    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, ProvidersFile, dial_api_request,
+    AccountConfig, ApiRequest, CallSearch, ClientError, DialRequest, Lookup, LookupAnswer, ProvidersFile, SearchStep,
+    dial_api_request,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -113,6 +114,35 @@ impl Job {
             to: Some(&self.to),
         }
     }
+
+    /// Plays a search against these responses. Returns its requests, and its answer once it has one.
+    pub(crate) fn search(
+        &self,
+        provider: Provider,
+        provider_call_id: Option<&str>,
+        now: Timestamp,
+        responses: impl IntoIterator<Item = (u16, Value)>,
+    ) -> (Vec<ApiRequest>, Option<LookupAnswer>) {
+        let config = config(provider);
+        let mut search = CallSearch::start(provider, &config, self.lookup(provider_call_id)).unwrap();
+        let mut requests = Vec::new();
+        for (status, body) in responses {
+            requests.push(search.request().clone());
+            match search.respond(status, body.to_string().as_bytes(), now) {
+                SearchStep::Ask(next) => search = next,
+                SearchStep::Answer(answer) => return (requests, Some(answer)),
+            }
+        }
+        (requests, None)
+    }
+}
+
+pub(crate) fn alive(id: &str) -> LookupAnswer {
+    LookupAnswer::Alive { provider_call_id: id.to_owned() }
+}
+
+pub(crate) fn undecided(reason: &'static str) -> LookupAnswer {
+    LookupAnswer::Undecided { reason }
 }
 
 pub(crate) fn job() -> Job {

@@ -2,23 +2,14 @@
 
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider};
-use switchhook_providers::{CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, read};
+use switchhook_providers::{CallSearch, ClientError, Lookup, LookupAnswer, Reading, VerifiedWebhook, read};
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, alive, config, job, undecided};
 
-/// Plays a search against these responses. Returns its requests and its answer.
+/// Plays a search against these responses. Returns the paths of its requests, and its answer.
 fn play(provider_call_id: Option<&str>, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
-    let (config, job) = (config(Provider::Bland), job());
-    let mut search = CallSearch::start(Provider::Bland, &config, job.lookup(provider_call_id)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        requests.push(search.request().path.clone());
-        match search.respond(*status, body.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, answer),
-        }
-    }
-    panic!("no answer after {requests:?}")
+    let (requests, answer) = job().search(Provider::Bland, provider_call_id, NOW, responses.iter().cloned());
+    (requests.into_iter().map(|request| request.path).collect(), answer.unwrap())
 }
 
 const CREATED: &str = "2025-10-20T12:13:56.104213+00:00";
@@ -53,14 +44,6 @@ fn row(id: &str, created: &str) -> Value {
 
 fn list(rows: &[Value]) -> (u16, Value) {
     (200, json!({"count": rows.len(), "calls": rows}))
-}
-
-fn alive(id: &str) -> LookupAnswer {
-    LookupAnswer::Alive { provider_call_id: id.to_owned() }
-}
-
-fn undecided(reason: &'static str) -> LookupAnswer {
-    LookupAnswer::Undecided { reason }
 }
 
 #[test]
@@ -117,6 +100,28 @@ fn listed_calls_of_that_time_are_read_until_one_has_our_ids() {
     let mut undated = row("b1", CREATED);
     undated["created_at"] = Value::Null;
     assert_eq!(play(None, &[list(&[undated]), (200, going_on("b1", &ours()))]).1, alive("b1"));
+}
+
+/// Bland's agent briefs a colleague in a call of its own, which may have our metadata.
+#[test]
+fn call_to_a_colleague_is_not_ours() {
+    let to_colleague = |mut call: Value| {
+        call["is_proxy_agent_call"] = true.into();
+        call
+    };
+    let listed = list(&[row("b1", CREATED), row("b2", CREATED)]);
+    let read = (200, to_colleague(call("b2", &ours())));
+    let (requests, answer) = play(None, &[listed, read.clone(), (200, going_on("b1", &ours()))]);
+    assert_eq!((requests[1].as_str(), answer), ("/v1/calls/b2", alive("b1")));
+    // The row may say it already.
+    let mut shown = to_colleague(row("b2", CREATED));
+    shown["metadata"] = ours();
+    assert_eq!(play(None, &[list(&[shown])]).1, undecided("no_listed_call"));
+    // It tells nothing about the call that its id names.
+    assert_eq!(play(Some("b2"), &[read]).1, undecided("no_call_event"));
+    let mut own = call("b1", &ours());
+    own["is_proxy_agent_call"] = false.into();
+    assert!(matches!(play(Some("b1"), &[(200, own)]).1, LookupAnswer::Ended { .. }));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Providers that are described by configuration alone: the examples that people copy, the published test vectors, and every way
-//! in which a webhook can be wrong.
+//! Providers that are described by configuration alone: the examples that people copy, and the published test vectors.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -118,6 +117,7 @@ fn examples_read_their_payloads() {
     calcom/created_after_payment: x-calcom:kUa3:BOOKING_CREATED:2026-01-01T00%3A02%3A00.250Z of entity:x-calcom:kUa3: received BOOKING_CREATED 2026-01-01T00:02:00.250Z {"starts_at":"2026-01-05T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-05T15:00:00.000Z for +14155550123
     calcom/requested: x-calcom:kUa2:BOOKING_REQUESTED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_REQUESTED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"PENDING"}, over
     calcom/rescheduled: x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z of entity:x-calcom:kUa2: received BOOKING_RESCHEDULED 2026-01-02T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"ACCEPTED"}, booked 2026-01-06T15:00:00.000Z for +14155550123, and x-calcom:kUa2:BOOKING_RESCHEDULED:2026-01-02T08%3A00%3A00.000Z/replaced/97a8e3a366166eec of entity:x-calcom:kUa1
+    calcom/series_cancelled: x-calcom:kUa4:BOOKING_CANCELLED:2026-01-03T08%3A00%3A00.000Z of entity:x-calcom:kUa4: received BOOKING_CANCELLED 2026-01-03T08:00:00.000Z {"starts_at":"2026-01-06T15:00:00Z","status":"CANCELLED"}, over
     calendly/created: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.created 2026-01-01T00:01:00.000Z {"rescheduled":false,"starts_at":"2026-01-05T15:00:00.000000Z"}, booked 2026-01-05T15:00:00.000Z for +14155550123
     calendly/rescheduled_canceled: x-calendly:https%3A//api.calendly.com/scheduled_events/E1/invitees/I1:invitee.canceled of entity:x-calendly:https://api.calendly.com/scheduled_events/E1/invitees/I1: received invitee.canceled 2026-01-02T08:00:00.000Z {"rescheduled":true,"starts_at":"2026-01-05T15:00:00.000000Z"}, over
     calendly/rescheduled_created: x-calendly:https%3A//api.calendly.com/scheduled_events/E2/invitees/I2:invitee.created of entity:x-calendly:https://api.calendly.com/scheduled_events/E2/invitees/I2: received invitee.created 2026-01-02T08:00:00.000Z {"rescheduled":false,"starts_at":"2026-01-06T15:00:00.000000Z"}, booked 2026-01-06T15:00:00.000Z for +14155550123
@@ -190,7 +190,7 @@ fn each_pointer_of_a_call_finds_its_value() {
         "our": {"number": "+15550100"}, "their": {"numbers": ["+15550101", "+15550102"]},
     });
     let found = json!({
-        "attempt": "3", "from": "+15550100", "to": "+15550101", "time": 1_767_225_630_000_i64, "sequence": 7,
+        "attempt": "x-a#3", "from": "+15550100", "to": "+15550101", "time": 1_767_225_630_000_i64, "sequence": 7,
     });
     assert_eq!(values(&entry_of_a_call(), &body), found);
     for field in ["attempt", "from", "to", "time", "sequence"] {
@@ -222,7 +222,7 @@ fn sequence_and_attempt_are_whole_numbers() {
     ] {
         assert_eq!(value_of("seq", value.clone()), (sequence, Value::Null), "{value}");
     }
-    assert_eq!(value_of("try", json!("2")), (Value::Null, json!("2")));
+    assert_eq!(value_of("try", json!("2")), (Value::Null, json!("x-a#2")));
     assert_eq!(value_of("try", json!("second")), (Value::Null, Value::Null));
 }
 
@@ -339,25 +339,6 @@ fn examples_verify_what_the_vendors_sign() {
     }
 }
 
-/// Signatures of every form, and whether each covers a time.
-fn signatures() -> Vec<(Value, &'static str, bool)> {
-    let base64 = "c2VjcmV0IG9mIHRoZSBwcm92aWRlcg==";
-    vec![
-        (json!({"scheme": "standard_webhooks"}), "whsec_c2VjcmV0IG9mIHRoZSBwcm92aWRlcg==", true),
-        (json!({"scheme": "hmac", "header": "x-sig"}), "text", false),
-        (json!({"scheme": "hmac", "header": "x-sig", "algorithm": "sha1", "encoding": "base64"}), "text", false),
-        (
-            json!({"scheme": "hmac", "header": "x-sig", "algorithm": "sha512", "timestamp_header": "x-time",
-                   "timestamp_unit": "milliseconds", "signed": "v0:{timestamp}:{body}", "prefix": "v0=",
-                   "key_encoding": "base64"}),
-            base64,
-            true,
-        ),
-        (json!({"scheme": "hmac", "header": "x-sig", "timestamp_field": "t", "signature_field": "v1"}), "text", true),
-        (json!({"scheme": "hmac", "header": "x-sig", "separator": "comma", "id_header": "x-id"}), "text", false),
-    ]
-}
-
 #[test]
 fn fields_of_a_header_may_be_separated_by_a_space() {
     let body = br#"{"id":"e1"}"#;
@@ -369,57 +350,6 @@ fn fields_of_a_header_may_be_separated_by_a_space() {
     let with = |value: &str| verified_at(a(), config, &headers(&[(name.as_str(), value)]), body, NOW).is_ok();
     assert!(with(value) && with(&value.replace(',', ", ")) && with(&format!("{value}, v0=old")));
     assert!(!with(&value.replace("v1=", "v1 =")) && !with(&value.replace(',', ";")));
-}
-
-#[test]
-fn tampered_webhook_is_refused_in_every_form() {
-    let body = br#"{"id":"e1"}"#;
-    for (signature, key, has_time) in signatures() {
-        let file = configured(&["b3RoZXIga2V5", key], &signature);
-        let config = file.webhook_keys().config(a()).unwrap();
-        let signer = configured(&[key], &signature);
-        let signed =
-            sign_as_configured(a(), signer.webhook_keys().config(a()).unwrap(), "https://example.com", body, NOW)
-                .unwrap();
-        let right = headers(&signed.headers);
-        let check = |headers: &HeaderMap, body: &[u8], now| verified_at(a(), config, headers, body, now);
-        assert_eq!(check(&right, body, NOW).unwrap().key_index(), 1, "the second key, {signature}");
-        // One flipped bit of the body.
-        for index in 0..body.len() * 8 {
-            let mut flipped = body.to_vec();
-            flipped[index / 8] ^= 1 << (index % 8);
-            assert_eq!(check(&right, &flipped, NOW), Err(VerifyError::WrongSignature), "bit {index}, {signature}");
-        }
-        for (name, value) in &signed.headers {
-            // One flipped bit of a header. Some change the case of a hex digit, which changes no byte.
-            for index in 0..value.len() * 8 {
-                let mut flipped = value.clone().into_bytes();
-                flipped[index / 8] ^= 1 << (index % 8);
-                if flipped.eq_ignore_ascii_case(value.as_bytes()) && signature["encoding"] != "base64" {
-                    continue;
-                }
-                let Ok(flipped) = HeaderValue::from_bytes(&flipped) else { continue };
-                let mut tampered = right.clone();
-                tampered.insert(HeaderName::from_bytes(name.as_bytes()).unwrap(), flipped);
-                assert!(check(&tampered, body, NOW).is_err(), "bit {index} of {name}, {signature}");
-            }
-            let mut missing = right.clone();
-            missing.remove(name.as_str());
-            assert!(check(&missing, body, NOW).is_err(), "no {name}, {signature}");
-            let mut doubled = right.clone();
-            doubled.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), HeaderValue::from_str(value).unwrap());
-            assert!(check(&doubled, body, NOW).is_err(), "two {name}, {signature}");
-        }
-        let stranger = configured(&["b3RoZXIga2V5"], &signature);
-        let stranger = stranger.webhook_keys().config(a()).unwrap();
-        assert_eq!(verified_at(a(), stranger, &right, body, NOW), Err(VerifyError::WrongSignature), "{signature}");
-        // A window of five minutes in either direction, if a time is signed.
-        for (seconds, is_fresh) in [(300, true), (301, false), (-300, true), (-301, false)] {
-            let now = Timestamp::from_millis(NOW.as_millis() + seconds * 1000);
-            assert_eq!(check(&right, body, now).is_ok(), is_fresh || !has_time, "{seconds} s, {signature}");
-        }
-        assert_eq!(config.window().is_some(), has_time);
-    }
 }
 
 #[test]

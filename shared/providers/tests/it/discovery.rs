@@ -321,6 +321,8 @@ fn bland_list_names_the_calls_of_the_period_that_have_ended() {
         json!({"call_id": "c4", "created_at": now, "completed": false, "queue_status": "queue_error"}),
         // Nobody knows what "paused" means, so the provider is asked about that call too.
         json!({"call_id": "c6", "created_at": now, "queue_status": "paused"}),
+        // The call to a colleague during a warm transfer is no call of its own.
+        json!({"call_id": "c7", "created_at": now, "completed": true, "is_proxy_agent_call": true}),
         row("c5", "2025-10-20T11:00:00+00:00", true),
     ];
     let page = |rows: &[Value]| json!({"count": rows.len(), "calls": rows});

@@ -1,10 +1,10 @@
-//! Every event type has a sample: those that a reader knows, and those that the vendor documents and that change no call.
+//! Every event type that a reader knows has a sample.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{Reading, read, read_with_notes, samples};
+use switchhook_providers::{Reading, read, samples};
 
 use crate::samples::verified;
 
@@ -47,118 +47,6 @@ const KNOWN: [Names; 20] = [
     Names { are_spellings: true, ..names(Provider::SignalWire, "twiml/payload.rs", "impl CallStatus {") },
     names(Provider::SignalWire, "twiml/normalize.rs", "const AMD: &str ="),
     Names { are_spellings: true, ..names(Provider::Generic, "generic/payload.rs", "pub(super) fn meaning(") },
-];
-
-/// Event types that change no call, and that no reader names. Those of a telephone call in the vendor's package or documentation:
-/// Retell's webhook overview, `ServerMessageMessage` of Vapi's package for TypeScript (0.11), `resources/webhooks.ts` of Telnyx's package
-/// for JavaScript (August 2026) and its API reference, ElevenLabs' post-call webhooks, `webhook_events` of Bland.
-const IGNORED: [(Provider, &[&str]); 5] = [
-    (
-        Provider::Retell,
-        &[
-            "transcript_updated",
-            "transfer_started",
-            "transfer_bridged",
-            "transfer_cancelled",
-            "transfer_ended",
-            "chat_started",
-            "chat_ended",
-            "chat_analyzed",
-        ],
-    ),
-    (
-        Provider::Vapi,
-        &[
-            "assistant.speechStarted",
-            "assistant.started",
-            "call.delete.failed",
-            "call.deleted",
-            "call.endpointing.request",
-            "chat.created",
-            "chat.deleted",
-            "conversation-update",
-            "function-call",
-            "handoff-destination-request",
-            "hang",
-            "knowledge-base-request",
-            "language-change-detected",
-            "model-output",
-            "phone-call-control",
-            "session.created",
-            "session.deleted",
-            "session.updated",
-            "speech-update",
-            "tool-calls",
-            "transcript",
-            "transfer-destination-request",
-            "transfer-update",
-            "user-interrupted",
-            "voice-input",
-            "voice-request",
-        ],
-    ),
-    // The names of Telnyx's packages for JavaScript, Python, PHP and Go, which agree, and two of its API reference alone:
-    // `call.conversation.created` and `call.conversation.start_failed`.
-    (
-        Provider::Telnyx,
-        &[
-            "call.ai_gather.ended",
-            "call.ai_gather.message_history_updated",
-            "call.ai_gather.partial_results",
-            "call.bridged",
-            "call.conversation.created",
-            "call.conversation.ended",
-            "call.conversation.start_failed",
-            "call.conversation_insights.generated",
-            "call.cost",
-            "call.deepfake_detection.error",
-            "call.deepfake_detection.result",
-            "call.dequeued",
-            "call.dtmf.received",
-            "call.enqueued",
-            "call.fork.started",
-            "call.fork.stopped",
-            "call.gather.ended",
-            "call.hold",
-            "call.machine.premium.detection.started",
-            "call.payment.completed",
-            "call.payment.progress",
-            "call.playback.ended",
-            "call.playback.started",
-            "call.recording.error",
-            "call.recording.saved",
-            "call.recording.transcription.saved",
-            "call.refer.completed",
-            "call.refer.failed",
-            "call.refer.started",
-            "call.speak.ended",
-            "call.speak.started",
-            "call.transcription",
-            "call.unhold",
-            "conference.created",
-            "conference.ended",
-            "conference.floor.changed",
-            "conference.participant.joined",
-            "conference.participant.left",
-            "conference.participant.playback.ended",
-            "conference.participant.playback.started",
-            "conference.participant.speak.ended",
-            "conference.participant.speak.started",
-            "conference.playback.ended",
-            "conference.playback.started",
-            "conference.recording.saved",
-            "conference.speak.ended",
-            "conference.speak.started",
-            "siprec.failed",
-            "siprec.started",
-            "siprec.stopped",
-            "streaming.failed",
-            "streaming.started",
-            "streaming.stopped",
-        ],
-    ),
-    (Provider::ElevenLabs, &["post_call_audio"]),
-    (Provider::Bland, &["call", "dynamic_data", "latency", "queue", "tool", "webhook"]),
 ];
 
 fn folder(name: &str) -> PathBuf {
@@ -215,30 +103,6 @@ fn every_event_type_that_a_reader_knows_has_a_sample() {
         missing.extend(without.map(|group| format!("{provider}: {}", group.join(" or "))));
     }
     assert!(missing.is_empty(), "event types without a sample: {missing:#?}");
-}
-
-#[test]
-fn every_documented_event_type_has_a_sample() {
-    for (provider, names) in IGNORED {
-        let sampled = sampled(provider);
-        let missing: Vec<_> = names.iter().filter(|name| !sampled.contains(**name)).collect();
-        assert!(missing.is_empty(), "event types of {provider} without a sample: {missing:?}");
-    }
-}
-
-/// A vendor's documented event is no surprise, so it is not counted as an unknown value.
-#[test]
-fn no_documented_event_type_is_an_unknown_value() {
-    for (provider, names) in IGNORED {
-        let prefix = format!("{provider}/");
-        for (sample, _) in samples().iter().filter(|(name, _)| name.starts_with(&prefix)) {
-            let (reading, notes) = read_with_notes(&verified(sample), Timestamp::from_millis(1_760_962_600_000));
-            let Reading::Recorded { event_type, .. } = reading else { continue };
-            if names.contains(&event_type.as_str()) {
-                assert_eq!(notes.unknown_value, None, "{sample}");
-            }
-        }
-    }
 }
 
 #[test]

@@ -511,12 +511,12 @@ fn numbers_of_attempts_are_read_wherever_they_stand() {
         event.attempt.map(|key| key.to_string())
     };
     let some = |text: &str| Some(text.to_owned());
-    assert_eq!(key(json!({"meta": {"attempt": 2}})), some("2"));
-    assert_eq!(key(json!({"meta": {"attempt": "2"}})), some("2"));
-    assert_eq!(key(json!({"data": {"attempt": 3}})), some("3"));
-    assert_eq!(key(json!({"attempt": "4"})), some("4"));
-    assert_eq!(key(json!({"attempt": 4, "data": {"attempt": 3}, "meta": {"attempt": 2}})), some("2"));
-    assert_eq!(key(json!({"meta": {"attempt": "first"}, "attempt": 4})), some("4"));
+    assert_eq!(key(json!({"meta": {"attempt": 2}})), some("generic#2"));
+    assert_eq!(key(json!({"meta": {"attempt": "2"}})), some("generic#2"));
+    assert_eq!(key(json!({"data": {"attempt": 3}})), some("generic#3"));
+    assert_eq!(key(json!({"attempt": "4"})), some("generic#4"));
+    assert_eq!(key(json!({"attempt": 4, "data": {"attempt": 3}, "meta": {"attempt": 2}})), some("generic#2"));
+    assert_eq!(key(json!({"meta": {"attempt": "first"}, "attempt": 4})), some("generic#4"));
     assert_eq!(key(json!({"meta": {"attempt": -1}})), None);
     assert_eq!(key(json!({"meta": {"attempt": 2}, "call": {"sid": "s"}})), some("generic:s"));
     assert_eq!(key(json!({"meta": {"attempt": 2, "switchhook_attempt": "7"}})), some("7"));

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use switchhook_domain::{AttemptKey, CallId, Provider, Timestamp};
 use switchhook_providers::{
-    ApiRequest, CallSearch, ClientError, DialRequest, Lookup, LookupAnswer, SearchStep, VerifyError, dial_api_request,
+    ApiRequest, CallSearch, ClientError, DialRequest, Lookup, LookupAnswer, VerifyError, dial_api_request,
 };
 
-use crate::api::{Job, NOW, config, dial_request, job, lookup_request, shown};
+use crate::api::{Job, NOW, alive, config, dial_request, job, lookup_request, shown, undecided};
 use crate::dialling::answers;
 use crate::signatures::{self, LIVEKIT_BODY, Request};
 use crate::tokens::made_token;
@@ -263,12 +263,7 @@ fn livekit_refusals_are_read_from_their_codes() {
 }
 
 fn search(provider_call_id: Option<&str>, status: u16, body: &Value) -> LookupAnswer {
-    let (config, job) = (config(Provider::LiveKit), job());
-    let search = CallSearch::start(Provider::LiveKit, &config, job.lookup(provider_call_id)).unwrap();
-    match search.respond(status, body.to_string().as_bytes(), NOW) {
-        SearchStep::Answer(answer) => answer,
-        SearchStep::Ask(_) => panic!("a second request"),
-    }
+    job().search(Provider::LiveKit, provider_call_id, NOW, [(status, body.clone())]).1.unwrap()
 }
 
 #[test]
@@ -280,16 +275,14 @@ fn call_in_its_room_is_alive() {
         });
         json!({"sid": "PA_1", "kind": kind, "state": "ACTIVE", "attributes": attributes, "joined_at": "1760962436"})
     };
-    let alive = |id: &str| LookupAnswer::Alive { provider_call_id: id.to_owned() };
     let agent = json!({"sid": "PA_2", "kind": "AGENT", "attributes": {}});
     let listed = json!({"participants": [agent, participant("SIP", "SCL_1", "2")]});
     assert_eq!(search(None, 200, &listed), alive("SCL_1"));
     assert_eq!(search(Some("SCL_1"), 200, &listed), alive("SCL_1"));
     // Neither another attempt nor an agent with the same attributes is this call.
-    let undecided = LookupAnswer::Undecided { reason: "no_listed_call" };
     for other in [participant("SIP", "SCL_2", "1"), participant("AGENT", "SCL_1", "2")] {
         let listed = json!({"participants": [other]});
-        assert_eq!(search(None, 200, &listed), undecided);
+        assert_eq!(search(None, 200, &listed), undecided("no_listed_call"));
         assert_eq!(search(Some("SCL_1"), 200, &listed), LookupAnswer::Gone);
     }
 }
@@ -302,7 +295,7 @@ fn call_that_is_in_no_room_is_never_known_not_to_exist() {
         (200, json!({})),
         (404, json!({"code": "not_found", "msg": "requested room does not exist"})),
     ] {
-        assert_eq!(search(None, status, &body), LookupAnswer::Undecided { reason: "no_listed_call" }, "{body}");
+        assert_eq!(search(None, status, &body), undecided("no_listed_call"), "{body}");
         assert_eq!(search(Some("SCL_1"), status, &body), LookupAnswer::Gone, "{body}");
     }
     for (status, body) in [

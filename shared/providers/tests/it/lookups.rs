@@ -8,11 +8,11 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{AttemptKey, EventKind, Provider, ProviderEvent};
 use switchhook_providers::{
-    CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash, read,
-    read_with_notes,
+    ApiRequest, CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, content_hash,
+    read, read_with_notes,
 };
 
-use crate::api::{DIALLED, NOW, config, job, lookup_request, shown};
+use crate::api::{DIALLED, NOW, alive, config, job, lookup_request, shown, undecided};
 use crate::reading::read_body;
 
 #[test]
@@ -121,19 +121,12 @@ pub(crate) fn play(
     provider_call_id: Option<&str>,
     responses: impl IntoIterator<Item = (u16, Value)>,
 ) -> (Vec<String>, Option<LookupAnswer>) {
-    let (config, job) = (config(provider), job());
-    let mut search = CallSearch::start(provider, &config, job.lookup(provider_call_id)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        let request = search.request();
-        let body_text = String::from_utf8(request.body.clone()).unwrap();
-        requests.push(format!("{} {} {body_text}", request.method, request.path).trim_end().to_owned());
-        match search.respond(status, body.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, Some(answer)),
-        }
-    }
-    (requests, None)
+    let (requests, answer) = job().search(provider, provider_call_id, NOW, responses);
+    let text = |request: ApiRequest| {
+        let body = String::from_utf8(request.body).unwrap();
+        format!("{} {} {body}", request.method, request.path).trim_end().to_owned()
+    };
+    (requests.into_iter().map(text).collect(), answer)
 }
 
 pub(crate) fn answer(provider: Provider, provider_call_id: Option<&str>, answer: &Value) -> LookupAnswer {
@@ -252,7 +245,7 @@ fn ended_call_that_changes_no_call_is_no_failed_request() {
     // Another leg of a call.
     let mut call = twilio_call("completed");
     call["parent_call_sid"] = "CA0".into();
-    assert_eq!(answer(Provider::Twilio, Some("CA1"), &call), LookupAnswer::Undecided { reason: "no_call_event" });
+    assert_eq!(answer(Provider::Twilio, Some("CA1"), &call), undecided("no_call_event"));
 }
 
 #[test]
@@ -460,11 +453,11 @@ fn session_of_a_web_page_is_never_found() {
     vapi["type"] = "webCall".into();
     let mut elevenlabs = conversation("c1", "done");
     elevenlabs["metadata"] = json!({"call_duration_secs": 43, "conversation_initiation_source": "twilio"});
-    let undecided = LookupAnswer::Undecided { reason: "no_phone_call" };
-    assert_eq!(answer(Provider::Retell, None, &json!({"items": [retell]})), undecided);
-    assert_eq!(answer(Provider::Vapi, None, &json!([vapi])), undecided);
+    let no_phone_call = undecided("no_phone_call");
+    assert_eq!(answer(Provider::Retell, None, &json!({"items": [retell]})), no_phone_call);
+    assert_eq!(answer(Provider::Vapi, None, &json!([vapi])), no_phone_call);
     let responses = vec![(200, conversations(&["c1"], None)), (200, elevenlabs)];
-    assert_eq!(play(Provider::ElevenLabs, None, responses).1.unwrap(), undecided);
+    assert_eq!(play(Provider::ElevenLabs, None, responses).1.unwrap(), no_phone_call);
 }
 
 /// The SDK's model of a phone call needs the id of a stream, so a call that nobody answered may have none.
@@ -512,11 +505,11 @@ fn elevenlabs_lists_name_conversations_that_are_then_read() {
     let answer_of = |responses: Vec<(u16, Value)>| search(responses).1.unwrap();
     let none_is_ours = |cursor: Option<&str>| vec![(200, conversations(&["c1"], cursor)), (200, other.clone())];
     assert_eq!(answer_of(none_is_ours(None)), LookupAnswer::NotFound);
-    let undecided = LookupAnswer::Undecided { reason: "unread_calls" };
-    assert_eq!(answer_of(none_is_ours(Some("x"))), undecided);
+    let unread_calls = undecided("unread_calls");
+    assert_eq!(answer_of(none_is_ours(Some("x"))), unread_calls);
     // A listed conversation that was deleted may have been ours, and so may one that does not show its variables.
     let list = || (200, conversations(&["c1"], None));
-    assert_eq!(answer_of(vec![list(), (404, json!({}))]), undecided);
+    assert_eq!(answer_of(vec![list(), (404, json!({}))]), unread_calls);
     for hidden in [json!({}), json!({"conversation_id": "c1", "status": "done"})] {
         let unreadable = LookupAnswer::RetryLater { reason: "unreadable" };
         assert_eq!(answer_of(vec![list(), (200, hidden)]), unreadable);
@@ -553,7 +546,7 @@ fn vapis_pages_are_followed_in_either_order() {
         // Each page begins with the last call of the page before.
         let pages = [page(&numbers[..10]), page(&numbers[9..19]), page(&numbers[18..28])];
         let (requests, answer) = play(Provider::Vapi, None, pages);
-        assert_eq!(answer, Some(LookupAnswer::Alive { provider_call_id: "v1".to_owned() }));
+        assert_eq!(answer, Some(alive("v1")));
         assert!((1..=3).contains(&requests.len()), "{requests:?}");
     }
     let (requests, _) = play(Provider::Vapi, None, [page(&[9, 8, 7, 6, 5, 4, 3, 2, 1, 0]), page(&[0])]);
@@ -563,20 +556,19 @@ fn vapis_pages_are_followed_in_either_order() {
     assert_eq!(answer, Some(LookupAnswer::NotFound));
     // Ten calls of the same instant fill the page, so the next page would be the same.
     let (_, answer) = play(Provider::Vapi, None, [page(&[115; 10])]);
-    assert_eq!(answer, Some(LookupAnswer::Undecided { reason: "too_many_calls" }));
+    assert_eq!(answer, Some(undecided("too_many_calls")));
 }
 
 #[test]
 fn searches_are_bounded() {
     let page = json!({"items": [{"call_id": "x"}], "has_more": true, "pagination_key": "x"});
     let (requests, answer) = play(Provider::Retell, None, std::iter::repeat_n((200, page), 100));
-    assert_eq!((requests.len(), answer), (30, Some(LookupAnswer::Undecided { reason: "too_many_calls" })));
+    assert_eq!((requests.len(), answer), (30, Some(undecided("too_many_calls"))));
     assert!(requests[1].contains(r#""pagination_key":"x""#));
 }
 
 #[test]
 fn calls_that_are_not_over_are_alive() {
-    let alive = |id: &str| LookupAnswer::Alive { provider_call_id: id.to_owned() };
     for status in ["registered", "ongoing"] {
         assert_eq!(answer(Provider::Retell, Some("c1"), &retell_call(status)), alive("c1"));
         assert_eq!(answer(Provider::Retell, None, &json!({"items": [retell_call(status)]})), alive("c1"));
@@ -596,7 +588,7 @@ fn calls_that_are_not_over_are_alive() {
 
 #[test]
 fn a_call_is_not_found_only_where_all_of_them_were_seen() {
-    let too_many = LookupAnswer::Undecided { reason: "too_many_calls" };
+    let too_many = undecided("too_many_calls");
     assert_eq!(answer(Provider::Retell, None, &json!({"items": [], "has_more": false})), LookupAnswer::NotFound);
     assert_eq!(answer(Provider::Retell, None, &json!({"items": []})), LookupAnswer::NotFound);
     assert_eq!(answer(Provider::Retell, None, &json!({"items": [{"call_id": "x"}], "has_more": true})), too_many);
@@ -605,7 +597,7 @@ fn a_call_is_not_found_only_where_all_of_them_were_seen() {
     assert_eq!(answer(Provider::Vapi, None, &calls(9)), LookupAnswer::NotFound);
     assert_eq!(answer(Provider::Vapi, None, &calls(10)), too_many);
     // Without stored data, Vapi's list does not tell which call is ours.
-    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let unclear = undecided("unclear_calls");
     let mut unnamed = vapi_call("ended");
     unnamed["assistantOverrides"] = json!({});
     unnamed["customer"]["number"] = job().to.as_str().into();

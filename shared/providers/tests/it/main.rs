@@ -35,6 +35,7 @@ mod sip;
 mod telnyx_dialling;
 mod telnyx_search;
 mod tokens;
+mod twilio_dialling;
 mod twilio_search;
 mod twilio_signatures;
 mod vendor_packages;

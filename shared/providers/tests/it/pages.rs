@@ -21,8 +21,8 @@ const PAGES: [(Provider, &str, usize); 12] = [
     (Provider::Vapi, include_str!("../../../../docs/providers/vapi.md"), 3),
     (Provider::Telnyx, include_str!("../../../../docs/providers/telnyx.md"), 3),
     (Provider::ElevenLabs, include_str!("../../../../docs/providers/elevenlabs.md"), 5),
-    (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 2),
-    (Provider::Vonage, include_str!("../../../../docs/providers/vonage.md"), 3),
+    (Provider::Plivo, include_str!("../../../../docs/providers/plivo.md"), 3),
+    (Provider::Vonage, include_str!("../../../../docs/providers/vonage.md"), 4),
     (Provider::LiveKit, include_str!("../../../../docs/providers/livekit.md"), 2),
     (Provider::Daily, include_str!("../../../../docs/providers/daily.md"), 1),
     (Provider::Bland, include_str!("../../../../docs/providers/bland.md"), 3),
@@ -227,6 +227,10 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
         (Provider::ElevenLabs, "data_collection_results") => elevenlabs(Some("answered"), "done", object()),
         (Provider::Plivo, "CallStatus") if first => format!("CallUUID=c&CallStatus={name}"),
         (Provider::Plivo, "CallStatus") => format!("CallUUID=c&CallStatus={name}&BillDuration=9"),
+        (Provider::Plivo, "HangupCauseCode of failed") => {
+            let seconds = if first { 0 } else { 9 };
+            format!("CallUUID=c&CallStatus=failed&HangupCauseCode={name}&BillDuration={seconds}")
+        }
         (Provider::Plivo, "Machine") => {
             format!("CallUUID=c&Event=MachineDetection&CallStatus=in-progress&Machine={name}")
         }
@@ -235,6 +239,7 @@ fn webhook(provider: Provider, table: &str, name: &str, column: usize) -> String
         (Provider::Vonage, "detail of rejected") => {
             json!({"uuid": "c", "status": "rejected", "detail": name}).to_string()
         }
+        (Provider::Vonage, "detail of failed") => json!({"uuid": "c", "status": "failed", "detail": name}).to_string(),
         (Provider::Vonage, "verdict") => json!({"call_uuid": "c", "status": name}).to_string(),
         (Provider::LiveKit, "sip.callStatus") => livekit("participant_joined", name, ""),
         (Provider::LiveKit, "disconnectReason") => {

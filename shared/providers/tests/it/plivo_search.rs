@@ -1,24 +1,17 @@
 //! Searches at Plivo: a call is read in each of three states, and lists are compared by numbers and time.
 
 use serde_json::{Value, json};
-use switchhook_domain::{EventKind, Provider};
-use switchhook_providers::{CallSearch, LookupAnswer, SearchStep};
+use switchhook_domain::{EventKind, NeverDialled, Provider, ProviderEvent};
+use switchhook_providers::LookupAnswer;
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, alive, job, undecided};
+use crate::reading::{into_event, read_body};
 
-/// Plays a search against these responses. Returns its requests, without the path of the account, and its answer.
+/// Plays a search against these responses. Returns the paths of its requests, without the path of the account, and its answer.
 fn play(provider_call_id: Option<&str>, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
-    let (config, job) = (config(Provider::Plivo), job());
-    let mut search = CallSearch::start(Provider::Plivo, &config, job.lookup(provider_call_id)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        requests.push(search.request().path.replace("/v1/Account/MA1/Call/", ""));
-        match search.respond(*status, body.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, answer),
-        }
-    }
-    panic!("no answer after {requests:?}")
+    let (requests, answer) = job().search(Provider::Plivo, provider_call_id, NOW, responses.iter().cloned());
+    let paths = requests.into_iter().map(|request| request.path.replace("/v1/Account/MA1/Call/", ""));
+    (paths.collect(), answer.unwrap())
 }
 
 fn live(id: &str, started: &str) -> Value {
@@ -49,10 +42,6 @@ fn named(ids: &[&str]) -> (u16, Value) {
 
 fn page(calls: &[Value], next: Option<&str>) -> (u16, Value) {
     (200, json!({"objects": calls, "meta": {"next": next}}))
-}
-
-fn alive(id: &str) -> LookupAnswer {
-    LookupAnswer::Alive { provider_call_id: id.to_owned() }
 }
 
 /// Kinds of the events of an ended call. The event belongs to the attempt that was looked up.
@@ -118,6 +107,37 @@ fn record_says_how_an_unanswered_call_ended() {
     assert_eq!(answer, LookupAnswer::RetryLater { reason: "unreadable" });
 }
 
+/// Call events of an event, without their times.
+fn meaning(event: &ProviderEvent) -> Vec<(EventKind, bool, Option<NeverDialled>)> {
+    event.call_events.iter().map(|event| (event.kind, event.permanent, event.never_dialled)).collect()
+}
+
+#[test]
+fn record_of_a_failed_call_says_the_same_as_its_callback() {
+    let never_dialled = Some(NeverDialled::Unclear);
+    for (cause, permanent, never_dialled) in [
+        (2000, true, None),
+        (3050, true, None),
+        (3120, true, None),
+        (2030, false, never_dialled),
+        (2040, false, never_dialled),
+        (2050, false, never_dialled),
+        (1010, false, None),
+        (1020, false, None),
+        (2010, false, None),
+        (3030, false, None),
+        (3140, false, None),
+        (5000, false, None),
+    ] {
+        let answer = play(Some("p1"), &[not_found(), (200, record("p1", CREATED, None, cause, "Failed"))]).1;
+        let LookupAnswer::Ended { event, .. } = answer else { panic!("{answer:?}") };
+        let form = format!("CallUUID=p1&Event=Hangup&CallStatus=failed&HangupCauseCode={cause}&BillDuration=0");
+        let callback = into_event(read_body(Provider::Plivo, "", form.as_bytes()));
+        assert_eq!(meaning(&event), [(EventKind::Failed, permanent, never_dialled)], "{cause}");
+        assert_eq!(meaning(&event), meaning(&callback), "{cause}");
+    }
+}
+
 #[test]
 fn record_of_an_answered_call_says_how_it_ended() {
     let ended = |cause, name| {
@@ -179,9 +199,9 @@ fn one_call_between_both_numbers_around_the_dial_is_ours() {
     assert_eq!(search(&[leg.clone(), earlier.clone()], &[]), LookupAnswer::NotFound);
     assert_eq!(kinds(search(&[leg.clone(), earlier, ours.clone()], &[])).len(), 2);
     let several = search(std::slice::from_ref(&ours), &[ended("p5", CREATED)]);
-    assert_eq!(several, LookupAnswer::Undecided { reason: "several_calls" });
+    assert_eq!(several, undecided("several_calls"));
     // Our dial may have waited in Plivo's queue.
-    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let unclear = undecided("unclear_calls");
     let later = ended("p6", "2025-10-20 12:18:00+00:00");
     assert_eq!(search(std::slice::from_ref(&later), &[]), unclear);
     assert_eq!(search(&[later.clone(), ours], &[]), unclear);
@@ -197,7 +217,7 @@ fn one_call_between_both_numbers_around_the_dial_is_ours() {
 #[test]
 fn call_that_may_be_ours_keeps_the_search_undecided() {
     let ours = record("p1", CREATED, None, 3010, "Busy Line");
-    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let unclear = undecided("unclear_calls");
     let search = |records: &[Value]| {
         play(None, &[named(&[]), named(&[]), named(&[]), named(&[]), page(records, None), page(&[], None)]).1
     };
@@ -242,7 +262,7 @@ fn listed_call_is_followed_until_it_is_read() {
     let (requests, answer) = found(&[not_found(), (200, ended)]);
     assert_eq!((requests[4].as_str(), kinds(answer).len()), ("p1/", 2));
     // It cannot be read at all, or its time has no zone and does not fit.
-    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let unclear = undecided("unclear_calls");
     assert_eq!(found(&[not_found(), not_found()]).1, unclear);
     assert_eq!(found(&[(200, live("p1", "2025-10-20 17:43:56"))]).1, unclear);
     // A queued call that went on is no reason to give up.
@@ -289,5 +309,5 @@ fn call_is_ours_if_either_of_its_ids_is_the_one_of_our_dial() {
     assert_eq!(play(Some("r1"), &responses(&ours)).1, alive("p1"));
     // The other call between both numbers is of another request.
     ours["request_uuid"] = "r2".into();
-    assert_eq!(play(Some("r1"), &responses(&ours)).1, LookupAnswer::Undecided { reason: "unclear_calls" });
+    assert_eq!(play(Some("r1"), &responses(&ours)).1, undecided("unclear_calls"));
 }

@@ -1,4 +1,11 @@
 //! Call events of each sample body.
+//!
+//! The samples contain every event type of a telephone call that a vendor documents, also those that change no call. Their sources are
+//! Retell's webhook overview, `ServerMessageMessage` of Vapi's package for TypeScript (0.11), ElevenLabs' post-call webhooks, and
+//! `webhook_events` of Bland. Those of Telnyx are in `resources/webhooks.ts` of its package for JavaScript (August 2026), which agrees with
+//! its packages for Python, PHP and Go. Its API reference alone has `call.conversation.created` and `call.conversation.start_failed`.
+//!
+//! A documented event type is no unknown value. The first line of a sample with an unknown value ends with `unknown=` and the field's name.
 
 mod bland;
 mod daily;
@@ -19,7 +26,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 use switchhook_domain::{CallEvent, Provider, ProviderEvent, Timestamp};
 use switchhook_providers::{
-    Key, Reading, UnverifiedWebhook, VerifiedWebhook, read, samples, sign, verify, verifying_key,
+    Key, Reading, UnverifiedWebhook, VerifiedWebhook, read, read_with_notes, samples, sign, verify, verifying_key,
 };
 
 const NOW: Timestamp = Timestamp::from_millis(1_760_962_600_000);
@@ -78,37 +85,42 @@ pub(crate) fn verified_as(provider: Provider, name: &str) -> VerifiedWebhook {
 fn summaries(provider: &str) -> String {
     let prefix = format!("{provider}/");
     let names = samples().iter().map(|(name, _)| *name).filter(|name| name.starts_with(&prefix));
-    names.map(|name| format!("{name}\n{}", summary(name))).collect::<Vec<_>>().join("\n\n")
+    names.map(summary).collect::<Vec<_>>().join("\n")
 }
 
-/// Reading of a sample as lines: event id, event type, call id, then ids, direction and numbers, then one line per call event.
+/// Reading of a sample. A recorded one is a line with its event id, event type and call id. An event is a line with its event id and event
+/// type, a line with its ids, direction and numbers, and a line per call event.
 fn summary(name: &str) -> String {
-    match read(&verified(name), NOW) {
-        Reading::Event(event) => event_summary(&event),
+    let (reading, notes) = read_with_notes(&verified(name), NOW);
+    let unknown = notes.unknown_value.map_or(String::new(), |field| format!(" unknown={field}"));
+    match reading {
+        Reading::Event(event) => {
+            format!("{name} {} {}{unknown}{}", event.event_id, event.event_type, event_summary(&event))
+        }
         Reading::Recorded { event_id, event_type, call_id } => {
             let call_id = call_id.map_or("-".to_owned(), |id| id.to_string());
-            format!("recorded {event_id}\n{event_type}\n{call_id}")
+            format!("{name} recorded {event_id} {event_type} {call_id}{unknown}")
         }
         Reading::Quarantined { event_id, error } => panic!("{event_id}: {error}"),
     }
 }
 
 fn event_summary(event: &ProviderEvent) -> String {
-    let mut lines = format!("event {}\n{}\n{}", event.event_id, event.event_type, event.call_id);
     let attempt = event.attempt.as_ref().map_or("-", |key| key.as_str());
     let direction = event.direction.map_or("-".to_owned(), |direction| format!("{direction:?}"));
     let provider_call_id = event.provider_call_id.as_deref().unwrap_or("-");
     let appointment_id = event.appointment_id.as_deref().unwrap_or("-");
     let from = event.from.as_ref().map_or("-", |number| number.as_str());
     let to = event.to.as_ref().map_or("-", |number| number.as_str());
-    write!(lines, "\n{attempt} {provider_call_id} {appointment_id} {direction} {from} {to}").unwrap();
+    let call_id = &event.call_id;
+    let mut lines = format!("\n  {call_id} {attempt} {provider_call_id} {appointment_id} {direction} {from} {to}");
     for CallEvent { kind, implied, occurred_at, sequence, permanent, never_dialled } in &event.call_events {
         let implied = if *implied { " implied" } else { "" };
         let at = occurred_at.map_or(String::new(), |at| format!(" {at}"));
         let sequence = sequence.map_or(String::new(), |sequence| format!(" #{sequence}"));
         let permanent = if *permanent { " permanent" } else { "" };
         let never_dialled = if never_dialled.is_some() { " never_dialled" } else { "" };
-        write!(lines, "\n{kind}{implied}{at}{sequence}{permanent}{never_dialled}").unwrap();
+        write!(lines, "\n  {kind}{implied}{at}{sequence}{permanent}{never_dialled}").unwrap();
     }
     lines
 }

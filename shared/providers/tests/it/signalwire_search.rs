@@ -2,24 +2,16 @@
 
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider};
-use switchhook_providers::{CallSearch, ClientError, Lookup, LookupAnswer, Reading, SearchStep, VerifiedWebhook, read};
+use switchhook_providers::{CallSearch, ClientError, Lookup, LookupAnswer, Reading, VerifiedWebhook, read};
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, alive, config, job, undecided};
 
-/// Plays a search against these responses. Returns its requests and its answer.
+/// Plays a search against these responses. Returns the paths of its requests, and its answer.
 fn play(provider_call_id: Option<&str>, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
-    let (config, job) = (config(Provider::SignalWire), job());
-    let mut search = CallSearch::start(Provider::SignalWire, &config, job.lookup(provider_call_id)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        requests.push(search.request().path.clone());
-        assert_eq!(search.request().base_url.as_deref(), Some("https://example.signalwire.com"));
-        match search.respond(*status, body.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, answer),
-        }
-    }
-    panic!("no answer after {requests:?}")
+    let (requests, answer) = job().search(Provider::SignalWire, provider_call_id, NOW, responses.iter().cloned());
+    let base_url = Some("https://example.signalwire.com");
+    assert!(requests.iter().all(|request| request.base_url.as_deref() == base_url));
+    (requests.into_iter().map(|request| request.path).collect(), answer.unwrap())
 }
 
 fn call(sid: &str, status: &str, more: Value) -> Value {
@@ -39,14 +31,6 @@ fn list(calls: &[Value]) -> (u16, Value) {
 
 fn search(calls: &[Value]) -> LookupAnswer {
     play(None, &[list(calls)]).1
-}
-
-fn alive(sid: &str) -> LookupAnswer {
-    LookupAnswer::Alive { provider_call_id: sid.to_owned() }
-}
-
-fn undecided(reason: &'static str) -> LookupAnswer {
-    LookupAnswer::Undecided { reason }
 }
 
 #[test]

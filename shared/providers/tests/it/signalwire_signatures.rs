@@ -48,24 +48,6 @@ fn signalwire_json_is_signed_with_its_url() {
 }
 
 #[test]
-fn no_bit_of_signalwire_json_can_be_flipped() {
-    let request = swml();
-    for bit in 0..BODY.len() * 8 {
-        let error = request.with(|request| request.body[bit / 8] ^= 1 << (bit % 8)).error();
-        // Without its first character, the body is no JSON.
-        let expected = if bit < 8 { VerifyError::MalformedSignature } else { VerifyError::WrongSignature };
-        assert_eq!(error, Some(expected), "{bit}");
-    }
-    let signature = request.header(HEADER);
-    for index in 0..signature.len() {
-        let mut digits = signature.clone().into_bytes();
-        digits[index] = if digits[index] == b'0' { b'1' } else { b'0' };
-        let error = request.set(HEADER, std::str::from_utf8(&digits).unwrap()).error();
-        assert_eq!(error, Some(VerifyError::WrongSignature), "{index}");
-    }
-}
-
-#[test]
 fn signalwire_header_has_one_of_two_forms() {
     let request = swml();
     let tag = hex::decode(request.header(HEADER)).unwrap();

@@ -1,5 +1,5 @@
-//! Every signature scheme: the vendors' own test vectors must verify (`fixtures/vectors.json` names their sources), and every change
-//! to a signed webhook must be rejected.
+//! Every signature scheme: the vendors' own test vectors must verify (`fixtures/vectors.json` names their sources). A header that is
+//! missing, malformed or stale must be rejected for that reason. `every_scheme` flips every bit.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -219,77 +219,6 @@ fn only_a_signed_query_survives() {
     );
     let webhook = VerifiedWebhook::from_inbox(Provider::Retell, "appointment_id=8".to_owned(), Vec::new(), 0);
     assert_eq!(webhook.query(), "");
-}
-
-#[test]
-fn every_key_is_tried_and_the_one_that_matched_is_told() {
-    for request in requests() {
-        let rotated = request.with_keys(&["newer", "key", "oldest"]);
-        assert_eq!(rotated.verify().unwrap().key_index(), 1);
-    }
-}
-
-#[test]
-fn wrong_key_is_refused() {
-    for request in requests() {
-        let other = request.with_keys(&["other", "keys"]);
-        assert_eq!(other.error(), Some(VerifyError::WrongSignature));
-    }
-}
-
-#[test]
-fn one_flipped_bit_in_the_body_is_refused() {
-    for request in requests() {
-        for bit in 0..request.body.len() * 8 {
-            let error = request.with(|request| request.body[bit / 8] ^= 1 << (bit % 8)).error();
-            let has_hash =
-                request.body == JSON_BODY || matches!(request.provider, Provider::Vonage | Provider::LiveKit);
-            let expected = if has_hash { VerifyError::WrongBodyHash } else { VerifyError::WrongSignature };
-            assert_eq!(error, Some(expected), "{bit}");
-        }
-    }
-}
-
-#[test]
-fn one_flipped_bit_in_the_signature_is_refused() {
-    for request in requests() {
-        let name = signature_header(request.provider);
-        let signature = request.header(name);
-        for index in 0..signature.len() {
-            for bit in 0..7 {
-                let mut bytes = signature.clone().into_bytes();
-                bytes[index] ^= 1 << bit;
-                let Ok(flipped) = String::from_utf8(bytes) else { continue };
-                // In hex, upper and lower case are the same digit; in base64 they are different ones.
-                let in_base64 = matches!(
-                    request.provider,
-                    Provider::Twilio
-                        | Provider::Telnyx
-                        | Provider::Plivo
-                        | Provider::Vonage
-                        | Provider::LiveKit
-                        | Provider::Daily
-                        | Provider::SignalWire
-                );
-                let same = !in_base64 && flipped.eq_ignore_ascii_case(&signature);
-                if HeaderValue::from_str(&flipped).is_err() || same {
-                    continue;
-                }
-                let error = request.set(name, &flipped).error();
-                assert!(
-                    matches!(
-                        error,
-                        Some(
-                            VerifyError::WrongSignature
-                                | VerifyError::MalformedSignature
-                                | VerifyError::UnacceptableAlgorithm
-                        )
-                    ),
-                    "{flipped}: {error:?}"
-                );
-            }
-        }
-    }
 }
 
 #[test]

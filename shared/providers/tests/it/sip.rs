@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use switchhook_domain::{Direction, PhoneNumber, Provider};
-use switchhook_providers::{CallSearch, LookupAnswer, SearchStep, dial_api_request};
+use switchhook_providers::{LookupAnswer, dial_api_request};
 
-use crate::api::{Job, NOW, config, job};
+use crate::api::{Job, NOW, alive, config, job, undecided};
 use crate::reading::{into_event, read_body};
 
 const ADDRESS: &str = "sip:desk@example.com";
@@ -34,16 +34,9 @@ fn vapi_names_an_address_in_its_webhooks() {
 
 /// Answer of a search that gets nothing but empty lists.
 fn answer_of_empty_lists(provider: Provider, job: &Job) -> LookupAnswer {
-    let config = config(provider);
     // The lists of Twilio, of Telnyx, and of Plivo: of queued and live calls, and of ended ones.
     let empty = json!({"calls": [], "data": [], "objects": [], "meta": {"next": null}});
-    let mut search = CallSearch::start(provider, &config, job.lookup(None)).unwrap();
-    loop {
-        match search.respond(200, empty.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return answer,
-        }
-    }
+    job.search(provider, None, NOW, std::iter::repeat((200, empty))).1.unwrap()
 }
 
 #[test]
@@ -52,21 +45,18 @@ fn empty_lists_prove_nothing_about_an_address() {
     for provider in [Provider::Plivo, Provider::Telnyx, Provider::Twilio] {
         assert_eq!(answer_of_empty_lists(provider, &job()), LookupAnswer::NotFound, "{provider}");
         for job in [&to_address(), &from_address] {
-            let undecided = LookupAnswer::Undecided { reason: "sip_address" };
-            assert_eq!(answer_of_empty_lists(provider, job), undecided, "{provider}");
+            assert_eq!(answer_of_empty_lists(provider, job), undecided("sip_address"), "{provider}");
         }
     }
 }
 
 #[test]
 fn vonage_finds_a_call_to_an_address() {
-    let (config, job) = (config(Provider::Vonage), to_address());
-    let search = CallSearch::start(Provider::Vonage, &config, job.lookup(None)).unwrap();
     let call = json!({
         "uuid": "u1", "status": "ringing", "direction": "outbound", "start_time": "2025-10-20 12:13:56",
         "from": {"type": "phone", "number": "442079460018"}, "to": {"type": "sip", "uri": ADDRESS},
     });
     let list = json!({"count": 1, "_embedded": {"calls": [call]}});
-    let SearchStep::Answer(answer) = search.respond(200, list.to_string().as_bytes(), NOW) else { panic!("an answer") };
-    assert_eq!(answer, LookupAnswer::Alive { provider_call_id: "u1".to_owned() });
+    let (_, answer) = to_address().search(Provider::Vonage, None, NOW, [(200, list)]);
+    assert_eq!(answer, Some(alive("u1")));
 }

@@ -5,9 +5,9 @@ use base64::prelude::BASE64_STANDARD;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider, Timestamp};
-use switchhook_providers::{CallSearch, LookupAnswer, SearchStep};
+use switchhook_providers::LookupAnswer;
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, alive, job, undecided};
 use crate::lookups::{event, ours, play, summary, telnyx_call};
 
 /// Row of Telnyx's list of events, with the raw webhook in its metadata.
@@ -88,7 +88,7 @@ fn telnyx_is_searched_in_its_events_and_then_in_its_active_calls() {
     let theirs = telnyx_row("e0", "call.hangup", "v3:0", &other);
     let hangup = telnyx_row("e2", "call.hangup", "v3:1", &ours());
     let initiated = telnyx_row("e1", "call.initiated", "v3:1", &ours());
-    let alive = Some(LookupAnswer::Alive { provider_call_id: "v3:1".to_owned() });
+    let alive = Some(alive("v3:1"));
 
     let (requests, answer) = play(
         Provider::Telnyx,
@@ -143,8 +143,8 @@ fn theirs() -> Value {
 
 #[test]
 fn event_that_cannot_be_read_may_be_ours() {
-    let unclear = Some(LookupAnswer::Undecided { reason: "unclear_calls" });
-    let alive = Some(LookupAnswer::Alive { provider_call_id: "v3:1".to_owned() });
+    let unclear = Some(undecided("unclear_calls"));
+    let alive = Some(alive("v3:1"));
     let theirs = telnyx_row("e0", "call.hangup", "v3:0", &theirs());
     let mut without_payload = theirs.clone();
     without_payload["metadata"]["payload"] = Value::Null;
@@ -177,7 +177,7 @@ fn event_that_cannot_be_read_may_be_ours() {
 #[test]
 fn active_call_that_cannot_be_read_may_be_ours() {
     let search = |page| play(Provider::Telnyx, None, [telnyx_page(&[], 1, 0), page]).1;
-    let unclear = Some(LookupAnswer::Undecided { reason: "unclear_calls" });
+    let unclear = Some(undecided("unclear_calls"));
     for unreadable in [json!({}), json!(7), json!({"client_state": ""}), json!({"call_control_id": "v3:0"})] {
         assert_eq!(
             search(active_page(&[active("v3:0", &theirs()), unreadable.clone()], None)),
@@ -201,7 +201,7 @@ fn list_that_cannot_be_read_to_its_end_proves_nothing() {
         (requests.len(), answer.unwrap())
     };
     let active = |meta: Value| (200, json!({"data": theirs(), "meta": meta}));
-    let unclear = LookupAnswer::Undecided { reason: "unclear_calls" };
+    let unclear = undecided("unclear_calls");
     // A next page without a cursor, a page that names itself, and pages that say nothing about the next one.
     assert_eq!(search(vec![active(json!({"next": "/v2/somewhere"}))]), (2, unclear.clone()));
     let same = || active_page(&theirs(), Some("x"));
@@ -227,7 +227,7 @@ fn list_that_cannot_be_read_to_its_end_proves_nothing() {
     assert_eq!(answer, Some(LookupAnswer::NotFound));
     // A list without an end is read for 30 requests.
     let endless: Vec<(u16, Value)> = (0..40).map(|page| active_page(&theirs(), Some(&page.to_string()))).collect();
-    assert_eq!(search(endless), (30, LookupAnswer::Undecided { reason: "too_many_calls" }));
+    assert_eq!(search(endless), (30, undecided("too_many_calls")));
     // The same holds for the events.
     let events = (200, json!({"data": [telnyx_row("e0", "call.hangup", "v3:0", &json!({}))]}));
     assert_eq!(play(Provider::Telnyx, None, [events, last()]).1, Some(unclear));
@@ -240,12 +240,8 @@ fn list_that_cannot_be_read_to_its_end_proves_nothing() {
 
 #[test]
 fn telnyx_events_are_gone_after_a_day() {
-    let (config, job) = (config(Provider::Telnyx), job());
     let day_later = Timestamp::from_millis(NOW.as_millis() + 24 * 60 * 60 * 1000);
-    let search = CallSearch::start(Provider::Telnyx, &config, job.lookup(None)).unwrap();
-    let SearchStep::Ask(search) = search.respond(200, br#"{"data": []}"#, day_later) else {
-        panic!("no second request")
-    };
-    let SearchStep::Answer(answer) = search.respond(200, br#"{"data": []}"#, day_later) else { panic!("no answer") };
-    assert_eq!(answer, LookupAnswer::Undecided { reason: "forgotten" });
+    let responses = std::iter::repeat_n((200, json!({"data": []})), 2);
+    let (requests, answer) = job().search(Provider::Telnyx, None, day_later, responses);
+    assert_eq!((requests.len(), answer), (2, Some(undecided("forgotten"))));
 }

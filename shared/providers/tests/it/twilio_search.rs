@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 use switchhook_domain::{Provider, Timestamp};
-use switchhook_providers::{CallSearch, LookupAnswer, SearchStep};
+use switchhook_providers::LookupAnswer;
 
-use crate::api::{config, job};
+use crate::api::{alive, job, undecided};
 
 /// Time at which the requests of every ended call of these tests are listed: half an hour after the dial.
 const LATER: Timestamp = Timestamp::from_millis(1_760_964_235_000);
@@ -12,20 +12,12 @@ const UNREADABLE: LookupAnswer = LookupAnswer::RetryLater { reason: "unreadable"
 const UNCLEAR: LookupAnswer = LookupAnswer::Undecided { reason: "unclear_calls" };
 const TOO_EARLY: LookupAnswer = LookupAnswer::TooEarly { reason: "requests_not_listed" };
 
-/// Plays a search by both numbers against these responses. Returns its requests and its answer.
+/// Plays a search by both numbers against these responses. Returns the paths of its requests, without the path of the account, and its
+/// answer.
 fn play(now: Timestamp, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
-    let (config, job) = (config(Provider::Twilio), job());
-    let mut search = CallSearch::start(Provider::Twilio, &config, job.lookup(None)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        let path = search.request().path.strip_prefix("/2010-04-01/Accounts/AC1/").unwrap();
-        requests.push(path.to_owned());
-        match search.respond(*status, body.to_string().as_bytes(), now) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, answer),
-        }
-    }
-    panic!("no answer after {requests:?}")
+    let (requests, answer) = job().search(Provider::Twilio, None, now, responses.iter().cloned());
+    let paths = requests.iter().map(|request| request.path.strip_prefix("/2010-04-01/Accounts/AC1/").unwrap());
+    (paths.map(str::to_owned).collect(), answer.unwrap())
 }
 
 /// A call that the API created a second after the dial, and that has ended.
@@ -79,10 +71,6 @@ fn search(now: Timestamp, calls: &[Value], requests: &[(u16, Value)]) -> LookupA
     answer
 }
 
-fn alive(sid: &str) -> LookupAnswer {
-    LookupAnswer::Alive { provider_call_id: sid.to_owned() }
-}
-
 fn ended_call(answer: LookupAnswer) -> String {
     let LookupAnswer::Ended { event, .. } = answer else { panic!("{answer:?}") };
     event.provider_call_id.unwrap()
@@ -120,7 +108,7 @@ fn calls_of_an_earlier_time_or_another_direction_are_left_out() {
     assert_eq!(ended_call(search(LATER, &[late("CA3")], &[ours()])), "CA3");
     assert_eq!(search(LATER, &[late("CA3")], &[theirs()]), LookupAnswer::NotFound);
     let many: Vec<Value> = (0..11).map(|number| late(&format!("CA{number}"))).collect();
-    assert_eq!(search(LATER, &many, &[]), LookupAnswer::Undecided { reason: "several_calls" });
+    assert_eq!(search(LATER, &many, &[]), undecided("several_calls"));
     let next = "/2010-04-01/Accounts/AC1/Calls.json?Page=1";
     let responses = [list(&[]), page(&others, next.into()), list(&[call("CA1", json!({}))]), ours()];
     let (requests, answer) = play(LATER, &responses);
@@ -155,7 +143,7 @@ fn single_call_is_ours_only_if_it_requested_our_url() {
         (200, json!({"events": [{"request": {"url": THEIR_URL}}, 7]})),
         with_next("https://evil.example.com/"),
     ] {
-        let unclear = LookupAnswer::Undecided { reason: "unproven_call" };
+        let unclear = undecided("unproven_call");
         assert_eq!(search(LATER, &ended(), std::slice::from_ref(&unproven)), unclear, "{unproven:?}");
     }
     let next = "/2010-04-01/Accounts/AC1/Calls/CA1/Events.json?Page=1";
@@ -171,9 +159,9 @@ fn each_of_several_calls_is_compared() {
     assert_eq!(ended_call(search(LATER, &both, &[theirs(), ours()])), "CA1");
     assert_eq!(ended_call(search(LATER, &both, &[ours()])), "CA2");
     assert_eq!(search(LATER, &both, &[theirs(), theirs()]), LookupAnswer::NotFound);
-    let several = LookupAnswer::Undecided { reason: "several_calls" };
+    let several = undecided("several_calls");
     assert_eq!(search(LATER, &both, &[requested(&[]), requested(&[])]), several);
-    let one = LookupAnswer::Undecided { reason: "unproven_call" };
+    let one = undecided("unproven_call");
     assert_eq!(search(LATER, &both, &[theirs(), requested(&[])]), one);
     assert_eq!(search(LATER, &[live("CA1"), call("CA2", json!({}))], &[requested(&[]), requested(&[])]), TOO_EARLY);
     let many: Vec<Value> = (0..11).map(|number| call(&format!("CA{number}"), json!({}))).collect();
@@ -203,6 +191,6 @@ fn next_page_that_is_elsewhere_is_not_the_last_one() {
         assert_eq!(play(LATER, &[list(&[]), page(&[], elsewhere.into())]).1, UNREADABLE, "{elsewhere}");
     }
     let next = "/2010-04-01/Accounts/AC1/Calls.json?Page=1";
-    let too_many = LookupAnswer::Undecided { reason: "too_many_calls" };
+    let too_many = undecided("too_many_calls");
     assert_eq!(play(LATER, &vec![page(&[], next.into()); 30]).1, too_many);
 }

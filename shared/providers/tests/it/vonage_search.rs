@@ -2,24 +2,15 @@
 
 use serde_json::{Value, json};
 use switchhook_domain::{EventKind, Provider};
-use switchhook_providers::{CallSearch, LookupAnswer, SearchStep};
+use switchhook_providers::LookupAnswer;
 
-use crate::api::{NOW, config, job};
+use crate::api::{NOW, alive, job, undecided};
 
-/// Plays a search against these responses. Returns its requests and its answer.
+/// Plays a search against these responses. Returns the paths of its requests, and its answer.
 fn play(provider_call_id: Option<&str>, responses: &[(u16, Value)]) -> (Vec<String>, LookupAnswer) {
-    let (config, job) = (config(Provider::Vonage), job());
-    let mut search = CallSearch::start(Provider::Vonage, &config, job.lookup(provider_call_id)).unwrap();
-    let mut requests = Vec::new();
-    for (status, body) in responses {
-        requests.push(search.request().path.clone());
-        assert!(search.request().token_login.is_some());
-        match search.respond(*status, body.to_string().as_bytes(), NOW) {
-            SearchStep::Ask(next) => search = next,
-            SearchStep::Answer(answer) => return (requests, answer),
-        }
-    }
-    panic!("no answer after {requests:?}")
+    let (requests, answer) = job().search(Provider::Vonage, provider_call_id, NOW, responses.iter().cloned());
+    assert!(requests.iter().all(|request| request.token_login.is_some()));
+    (requests.into_iter().map(|request| request.path).collect(), answer.unwrap())
 }
 
 const STARTED: &str = "2025-10-20 12:14:03";
@@ -39,14 +30,6 @@ fn list(calls: &[Value], count: usize) -> (u16, Value) {
 
 fn search(calls: &[Value]) -> LookupAnswer {
     play(None, &[list(calls, calls.len())]).1
-}
-
-fn alive(id: &str) -> LookupAnswer {
-    LookupAnswer::Alive { provider_call_id: id.to_owned() }
-}
-
-fn undecided(reason: &'static str) -> LookupAnswer {
-    LookupAnswer::Undecided { reason }
 }
 
 /// Kinds of the events of an ended call.

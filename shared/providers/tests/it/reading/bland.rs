@@ -1,7 +1,7 @@
 //! Meaning of Bland's webhooks.
 
 use serde_json::{Value, json};
-use switchhook_domain::{Direction, Timestamp};
+use switchhook_domain::{CallId, Direction, Timestamp};
 use switchhook_providers::Reading;
 
 use super::{bland, ids, into_event, kinds};
@@ -99,6 +99,49 @@ fn bland_webhooks_of_a_call_that_goes_on_are_stored() {
     assert_eq!(kinds(&bland(json!({"call_id": "b1", "category": "call", "message": "ringing"}))), "recorded");
     assert_eq!(kinds(&bland(json!({"call_id": "b1"}))), "the event names no type");
     assert_eq!(kinds(&bland(json!({"completed": true, "answered_by": "human"}))), "the event names no call");
+}
+
+/// Bland's agent briefs a colleague in a call of its own, which may have the metadata of the call that is transferred.
+#[test]
+fn bland_call_to_a_colleague_changes_nothing() {
+    let metadata = json!({"switchhook_call_id": "call-9", "switchhook_attempt": "1"});
+    let to_colleague = |flag: Value| {
+        call(json!({"call_id": "b2", "answered_by": "voicemail", "is_proxy_agent_call": flag, "metadata": metadata}))
+    };
+    for flag in [json!(true), json!("true")] {
+        let reading = to_colleague(flag);
+        let Reading::Recorded { event_id, event_type, call_id } = reading else { panic!("{reading:?}") };
+        assert!(event_id.as_str().starts_with("bland:b2:post_call:"), "{event_id}");
+        assert_eq!((event_type.as_str(), call_id), ("post_call", Some(CallId::new("call-9"))));
+    }
+    for flag in [json!(false), json!(null), json!("unheard-of")] {
+        let expected = "~ringing ~in_progress ~voicemail_detected completed";
+        assert_eq!(kinds(&to_colleague(flag.clone())), expected, "{flag}");
+    }
+    let own = call(json!({"answered_by": "human", "is_proxy_agent_call": false}));
+    assert_eq!(own, call(json!({"answered_by": "human"})));
+}
+
+#[test]
+fn bland_second_webhook_of_a_call_is_stored() {
+    let metadata = json!({"switchhook_call_id": "call-9", "switchhook_attempt": "1"});
+    for name in ["citations", "post_transfer_transcript", "live_translation_transcript", "multiple"] {
+        let second = |citations: Value| {
+            bland(json!({"event_type": name, "call_id": "b1", "citations": citations, "metadata": metadata}))
+        };
+        let reading = second(json!([]));
+        assert_ne!(reading.event_id(), second(json!([1])).event_id());
+        let Reading::Recorded { event_id, event_type, call_id } = reading else { panic!("{reading:?}") };
+        assert!(event_id.as_str().starts_with(&format!("bland:b1:{name}:")), "{event_id}");
+        assert_eq!((event_type.as_str(), call_id), (name, Some(CallId::new("call-9"))));
+    }
+    // One that shows the call says how it ended.
+    assert_eq!(kinds(&call(json!({"event_type": "multiple", "answered_by": "human"}))), ANSWERED);
+    assert_eq!(kinds(&bland(json!({"event_type": "citations", "call_id": "b1", "status": "busy"}))), "~ringing busy");
+    for event_type in [json!(" "), json!(null), json!(["citations"])] {
+        let body = json!({"event_type": event_type, "call_id": "b1", "citations": []});
+        assert_eq!(kinds(&bland(body)), "the event names no type", "{event_type}");
+    }
 }
 
 #[test]

@@ -9,14 +9,7 @@ use switchhook_providers::Reading;
 use super::{RECEIVED_AT, generic, ids, into_event, kinds, read_body};
 
 fn call_event(kind: EventKind, implied: bool, millis: Option<i64>) -> CallEvent {
-    CallEvent {
-        kind,
-        implied,
-        occurred_at: millis.map(Timestamp::from_millis),
-        sequence: None,
-        permanent: false,
-        never_dialled: None,
-    }
+    CallEvent { implied, ..CallEvent::new(kind, millis.map(Timestamp::from_millis)) }
 }
 
 #[test]
@@ -25,28 +18,23 @@ fn generic_tutorial_event_is_read() {
     assert_eq!(
         read_body(Provider::Generic, "", body.as_bytes()),
         Reading::Event(ProviderEvent {
-            event_id: EventId::new("generic:evt_8f1a2c"),
-            origin: Origin::Provider(Provider::Generic),
-            event_type: "USER_CONFIRMED".to_owned(),
-            call_id: CallId::new("appointment:appt_123"),
             attempt: Some(AttemptKey::new("generic:CAxxxx")),
             provider_call_id: Some("CAxxxx".to_owned()),
             appointment_id: Some("appt_123".to_owned()),
-            direction: None,
             from: Some(PhoneNumber::new("+4420xxxxxxx")),
             to: Some(PhoneNumber::new("+447700900000")),
-            block_number: false,
-            entity: None,
-            booking: None,
-            dialled_provider: None,
-            forgotten_at: None,
-            trace_id: None,
-            received_at: RECEIVED_AT,
             call_events: vec![
                 call_event(EventKind::Ringing, true, None),
                 call_event(EventKind::InProgress, true, None),
                 call_event(EventKind::UserConfirmed, false, Some(1_760_962_445_000)),
             ],
+            ..ProviderEvent::new(
+                EventId::new("generic:evt_8f1a2c"),
+                Origin::Provider(Provider::Generic),
+                "USER_CONFIRMED",
+                CallId::new("appointment:appt_123"),
+                RECEIVED_AT,
+            )
         })
     );
 }

@@ -27,6 +27,25 @@ fn plivo_statuses_say() {
         ("CallStatus=cancel&HangupCauseCode=1010", "failed"),
         ("CallStatus=cancel&HangupCauseCode=1020", "failed"),
         ("CallStatus=cancel&HangupCauseCode=1010&BillDuration=9", "~ringing ~in_progress failed"),
+        // There is no such number.
+        ("CallStatus=failed&HangupCauseCode=2000", "failed!"),
+        ("CallStatus=failed&HangupCauseCode=3050", "failed!"),
+        ("CallStatus=failed&HangupCauseCode=3120", "failed!"),
+        // The account may not call it.
+        ("CallStatus=failed&HangupCauseCode=2030", "failed^unclear"),
+        ("CallStatus=failed&HangupCauseCode=2040", "failed^unclear"),
+        ("CallStatus=failed&HangupCauseCode=2050", "failed^unclear"),
+        ("CallStatus=failed&HangupCauseCode=2050&BillDuration=0", "failed^unclear"),
+        // The phone may have rung.
+        ("CallStatus=failed&HangupCauseCode=1010", "failed"),
+        ("CallStatus=failed&HangupCauseCode=1020", "failed"),
+        ("CallStatus=failed&HangupCauseCode=2010", "failed"),
+        ("CallStatus=failed&HangupCauseCode=new", "failed"),
+        ("CallStatus=failed&HangupCauseCode=2000&BillDuration=9", "~ringing ~in_progress failed"),
+        ("CallStatus=failed&HangupCauseCode=2030&BillDuration=9", "~ringing ~in_progress failed"),
+        // The cause counts for a failed call alone.
+        ("CallStatus=timeout&HangupCauseCode=2000", "failed"),
+        ("CallStatus=no-answer&HangupCauseCode=3050", "~ringing no_answer"),
         ("Event=CallRecord&CallStatus=ended", "completed"),
         ("CallStatus=Completed", "recorded"),
         ("CallStatus=completed&ALegUUID=p1", "~ringing ~in_progress completed"),

@@ -190,14 +190,8 @@ fn retell_times_are_those_of_the_call() {
         "start_timestamp": 1_714_608_475_945_i64,
         "end_timestamp": 1_714_608_491_736_i64,
     });
-    let call_event = |kind, implied, millis| CallEvent {
-        kind,
-        implied,
-        occurred_at: Some(Timestamp::from_millis(millis)),
-        sequence: None,
-        permanent: false,
-        never_dialled: None,
-    };
+    let call_event =
+        |kind, implied, millis| CallEvent { implied, ..CallEvent::new(kind, Some(Timestamp::from_millis(millis))) };
     assert_eq!(
         into_event(retell("call_ended", call)).call_events,
         [

@@ -69,6 +69,43 @@ fn telnyx_detections_say() {
     }
 }
 
+/// Telnyx's API reference shows these events without a `call_control_id`. Without an attempt of ours, such an event would count for every
+/// earlier attempt of its call.
+#[test]
+fn telnyx_machine_event_that_names_no_attempt_is_recorded() {
+    for (event_type, result, folded) in [
+        ("call.machine.greeting.ended", "ended", "~ringing ~in_progress voicemail_detected"),
+        ("call.machine.premium.call_screening.detected", "screening", "~ringing ~in_progress"),
+    ] {
+        let read = |call_control_id: Option<&str>, state: &str| {
+            let payload = json!({
+                "call_control_id": call_control_id,
+                "connection_id": "7267xxxxxxxxxxxxxx",
+                "call_leg_id": "428c31b6-7af4-4bcb-b7f5-5013ef9657c1",
+                "call_session_id": "428c31b6-7af4-4bcb-b7f5-5013ef9657c1",
+                "client_state": state,
+                "from": "+35319605860",
+                "to": "+35319605860",
+                "result": result,
+            });
+            telnyx(event_type, payload)
+        };
+        let call_id = |reading: &Reading| reading.call_id().map(ToString::to_string);
+        // Telnyx's own example, and {"appointment_id":"apt_1"}.
+        let (theirs, of_appointment) = ("aGF2ZSBhIG5pY2UgZGF5ID1d", "eyJhcHBvaW50bWVudF9pZCI6ImFwdF8xIn0=");
+        for (state, expected) in [(theirs, None), (of_appointment, Some("appointment:apt_1"))] {
+            let reading = read(None, state);
+            assert_eq!(kinds(&reading), "recorded", "{event_type} {state}");
+            assert_eq!(call_id(&reading).as_deref(), expected, "{event_type}");
+            assert_eq!(kinds(&read(Some("v3:c"), state)), folded, "{event_type} {state}");
+        }
+        // {"switchhook_call_id":"x","switchhook_attempt":"2"}
+        let ours = read(None, "eyJzd2l0Y2hob29rX2NhbGxfaWQiOiJ4Iiwic3dpdGNoaG9va19hdHRlbXB0IjoiMiJ9");
+        assert_eq!(kinds(&ours), folded, "{event_type}");
+        assert_eq!(into_event(ours).attempt.unwrap().as_str(), "2", "{event_type}");
+    }
+}
+
 #[test]
 fn telnyx_analysis_tells_the_outcome() {
     let meaning = |result: &str| {

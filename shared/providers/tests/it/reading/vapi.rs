@@ -26,7 +26,8 @@ fn vapi_reasons_come_to_few_endings() {
     assert_snapshot!(lines.join("\n"), @r"
     1: canceled | canceled
     5: completed | completed
-    6: completed | failed
+    7: completed | failed
+    7: completed | failed^account
     1: completed | ~ringing busy
     2: completed | ~ringing no_answer
     5: failed | failed
@@ -38,8 +39,8 @@ fn vapi_reasons_come_to_few_endings() {
     1: ~ringing no_answer | ~ringing no_answer
     3: ~ringing ~in_progress completed | canceled
     17: ~ringing ~in_progress completed | ~ringing ~in_progress completed
-    530: ~ringing ~in_progress failed | failed
-    8: ~ringing ~in_progress failed | failed^account
+    529: ~ringing ~in_progress failed | failed
+    1: ~ringing ~in_progress failed | failed^account
     1: ~ringing ~in_progress ~voicemail_detected completed | ~ringing ~in_progress ~voicemail_detected completed
     ");
 }
@@ -57,14 +58,14 @@ fn vapi_reasons_that_are_not_faults_say() {
     assistant-ended-call-with-hangup-task: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-forwarded-call: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     assistant-join-timed-out: ~ringing ~in_progress failed | failed
-    assistant-not-found: ~ringing ~in_progress failed | failed^account
-    assistant-not-valid: ~ringing ~in_progress failed | failed^account
-    assistant-request-failed: ~ringing ~in_progress failed | failed^account
-    assistant-request-returned-error: ~ringing ~in_progress failed | failed^account
+    assistant-not-found: completed | failed^account
+    assistant-not-valid: completed | failed^account
+    assistant-request-failed: completed | failed^account
+    assistant-request-returned-error: completed | failed^account
     assistant-request-returned-forwarding-phone-number: completed | completed
-    assistant-request-returned-invalid-assistant: ~ringing ~in_progress failed | failed^account
-    assistant-request-returned-no-assistant: ~ringing ~in_progress failed | failed^account
-    assistant-request-returned-unspeakable-error: ~ringing ~in_progress failed | failed^account
+    assistant-request-returned-invalid-assistant: completed | failed^account
+    assistant-request-returned-no-assistant: completed | failed^account
+    assistant-request-returned-unspeakable-error: completed | failed^account
     assistant-said-end-call-phrase: ~ringing ~in_progress completed | ~ringing ~in_progress completed
     call-deleted: ~ringing ~in_progress completed | canceled
     call-start-error-neither-assistant-nor-server-set: failed^unclear | failed^unclear
@@ -171,8 +172,8 @@ fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
         // A trunk may have rejected the dial, or a transfer in the conversation. A conversation may have been none.
         let alone = match started == never_started && started != "~ringing ~in_progress completed" {
             true => &never_started,
-            // The bare `completed` of the others would outrank the failure in the report.
-            false if started == "~ringing ~in_progress failed" => "recorded",
+            // The bare `completed` of the others would outrank the failure in the report, or that nobody was dialled.
+            false if started == "~ringing ~in_progress failed" || never_started == "failed^account" => "recorded",
             false => "completed",
         };
         assert_eq!(meaning(reason, json!({})), alone, "{reason}");
@@ -182,6 +183,7 @@ fn vapi_status_update_alone_does_not_say_that_a_fault_came_before_the_answer() {
     }
     for (reason, alone) in [
         ("worker-shutdown", "recorded"),
+        ("assistant-not-found", "recorded"),
         ("pipeline-error-openai-llm-failed", "recorded"),
         ("manually-canceled", "completed"),
     ] {
@@ -332,6 +334,7 @@ fn vapi_transfer_that_failed_loses_no_decision_and_calls_nobody_again() {
         (sip("604-does-not-exist-anywhere"), "failed!"),
         ("call.in-progress.error-providerfault-transport-never-connected".to_owned(), "failed"),
         ("call.in-progress.error-vapifault-transport-never-connected".to_owned(), "failed"),
+        ("call.in-progress.error-vapifault-worker-not-available".to_owned(), "failed"),
         ("twilio-failed-to-connect-call".to_owned(), "failed"),
         ("vonage-failed-to-connect-call".to_owned(), "failed"),
         ("vonage-rejected".to_owned(), "~ringing busy"),
@@ -349,6 +352,29 @@ fn vapi_transfer_that_failed_loses_no_decision_and_calls_nobody_again() {
         assert_eq!(report(json!(null), json!("confirmed")), dial, "{reason}");
         let update = json!({"type": "status-update", "status": "ended", "endedReason": reason, "call": {"id": "c"}});
         assert_eq!(kinds(&vapi(update)), "completed", "{reason}");
+    }
+}
+
+/// Vapi documents these reasons for a phone that never rang, with a duration of zero or nearly zero. So its start is no answer.
+#[test]
+fn vapi_call_of_a_phone_that_never_rang_was_not_answered() {
+    let meaning = |reason: &str, started_at: Value| {
+        let call = json!({"id": "c", "startedAt": started_at, "endedAt": "2025-10-20T12:14:00.300Z"});
+        kinds(&vapi(json!({"type": "end-of-call-report", "endedReason": reason, "call": call})))
+    };
+    for (reason, never_started) in [
+        ("assistant-not-found", "failed^account"),
+        ("assistant-not-valid", "failed^account"),
+        ("assistant-request-failed", "failed^account"),
+        ("assistant-request-returned-error", "failed^account"),
+        ("assistant-request-returned-invalid-assistant", "failed^account"),
+        ("assistant-request-returned-no-assistant", "failed^account"),
+        ("assistant-request-returned-unspeakable-error", "failed^account"),
+        ("call.in-progress.error-vapifault-transport-never-connected", "failed"),
+        ("call.in-progress.error-vapifault-worker-not-available", "failed"),
+    ] {
+        assert_eq!(meaning(reason, json!("2025-10-20T12:14:00.000Z")), "completed", "{reason}");
+        assert_eq!(meaning(reason, json!(null)), never_started, "{reason}");
     }
 }
 

@@ -31,7 +31,12 @@ fn vonage_statuses_say() {
         (json!({"status": "rejected", "detail": "declined"}), "~ringing busy"),
         (json!({"status": "rejected", "detail": "invalid_number"}), "failed!"),
         (json!({"status": "failed", "detail": "cannot_route"}), "failed"),
-        (json!({"status": "failed", "detail": "number_out_of_service"}), "failed"),
+        (json!({"status": "failed", "detail": "number_out_of_service"}), "failed!"),
+        (json!({"status": "failed", "detail": "number_out_of_service", "duration": "0"}), "failed!"),
+        (
+            json!({"status": "failed", "detail": "number_out_of_service", "duration": "3"}),
+            "~ringing ~in_progress failed",
+        ),
         (json!({"status": "failed", "duration": "3"}), "~ringing ~in_progress failed"),
         (json!({"status": "completed", "duration": "78"}), "~ringing ~in_progress completed"),
         (json!({"status": "completed", "duration": 78}), "~ringing ~in_progress completed"),
