@@ -10,7 +10,7 @@ use switchhook_operate::audit::{self, AuditRecord, Counts};
 use crate::change::Ended;
 use crate::error::CommandError;
 use crate::stack_choice::StackChoice;
-use crate::words::counted;
+use crate::words::{counted, visible};
 
 const LIST_HELP: &str = "\
 Examples:
@@ -72,7 +72,8 @@ fn print(records: &[AuditRecord], out: &mut impl Write) -> io::Result<()> {
             record;
         let (moment, command) = (moment.as_str(), verb.command());
         let subject = event_id.as_ref().or(call_id.as_ref()).or(about.as_ref());
-        let subject = subject.map_or_else(String::new, |subject| format!(" {subject}"));
+        let subject = subject.map_or_else(String::new, |subject| format!(" {}", visible(subject)));
+        let (who, reason) = (visible(who), visible(reason));
         match (run_id, event_id) {
             (None, Some(_)) => writeln!(out, "{at}  {moment}  {command}{subject}  {who}: {reason}")?,
             (run_id, _) => {
@@ -126,6 +127,20 @@ mod tests {
             printed(run_of_a_replay()),
             "1970-01-01T00:00:00.000Z  r-1  finished  replay, 3 items  ada: ticket 812\n    2 done, 0 unchanged, 1 skipped\n"
         );
+    }
+
+    /// An earlier version, or another program, may have written a reason of several lines.
+    #[test]
+    fn record_is_one_line_whatever_its_texts_hold() {
+        let record = AuditRecord {
+            who: "ada\u{1b}[31m".to_owned(),
+            reason: "routine\n2026-11-30  r-2  finished  forget, 9 items  alice: erased".to_owned(),
+            counts: Counts::default(),
+            ..run_of_a_replay()
+        };
+        let text = printed(record);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains("  ada⟨U+001B⟩[31m: routine⟨U+000A⟩2026-11-30  r-2"), "{text}");
     }
 
     #[test]

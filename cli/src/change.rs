@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use indicatif::ProgressBar;
 use serde_json::json;
 use switchhook_operate::copy::Counted;
@@ -25,7 +25,7 @@ use self::items::print_items;
 use crate::error::CommandError;
 use crate::stack_choice::{Connection, StackChoice};
 use crate::table::aligned;
-use crate::words::{counted, progress};
+use crate::words::{counted, progress, visible};
 
 /// Number of effects, of other items, and of skipped items, that are printed.
 const PRINTED_MAX: usize = 20;
@@ -45,7 +45,13 @@ pub(crate) struct Change {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Largest number of items in the plan
-    #[arg(long, value_name = "N", default_value_t = ITEMS_MAX_DEFAULT, conflicts_with = "plan")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = ITEMS_MAX_DEFAULT,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..),
+        conflicts_with = "plan"
+    )]
     max: usize,
     /// Items per second
     #[arg(long, value_name = "N", default_value_t = RATE_DEFAULT, value_parser = clap::value_parser!(u32).range(1..))]
@@ -177,7 +183,7 @@ impl Change {
             Err(error) => return refused(error, errors),
         };
         for NotFound { id, reason } in &plan.not_found {
-            writeln!(errors, "switchhook: {id}: {reason}")?;
+            writeln!(errors, "switchhook: {}: {reason}", visible(id))?;
         }
         let finds_nothing = !plan.not_found.is_empty() && plan.found() == 0;
         if !self.json && !finds_nothing {

@@ -39,6 +39,8 @@ pub(crate) enum CommandError {
     },
     #[error("the value of --number is no phone number and no SIP address: it has no digit")]
     NotANumber,
+    #[error("standard input has more than one line, and a command forgets one number: run it once for each of them")]
+    SeveralNumbers,
     #[error("could not read {what}")]
     Read {
         what: String,

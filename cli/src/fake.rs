@@ -4,7 +4,7 @@
 //! `switchhook_local::fake` decides what happens to a call; this module adds the HTTP server and posts the webhooks.
 
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -24,6 +24,7 @@ use tokio::task::{JoinError, JoinSet};
 use crate::client::{self, ClientError};
 use crate::serving::{FaultLevel, ListenError, behaviours, listen, stop_signal};
 use crate::signing_key::{self, SigningKeyError};
+use crate::words::with_causes;
 
 const EXAMPLES: &str = concat!(
     "\
@@ -32,6 +33,7 @@ Examples:
   switchhook fake --port 9090 --key KEY --webhooks-to http://127.0.0.1:8787/webhooks/retell --delivery-faults none --seed 7
 
 To use it with a deployed stack, set the stack's parameter ProviderApiUrl to an address where the stack can reach it.
+If a webhook is not accepted, standard error says why. It is sent again, at most three times.
 
 Routes, as Retell has them:
   POST /v2/create-phone-call         place a call
@@ -49,6 +51,8 @@ Exit status: 0 after Ctrl-C or SIGTERM, 2 if the provider cannot start or stops 
 
 /// Largest request body. The longest request creates a call with its metadata.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Part of the path of every webhook.
+const WEBHOOKS_PATH: &str = "/webhooks/";
 /// Number of webhooks that wait for a response at the same time. Further webhooks are sent late, as real providers do.
 const DELIVERIES_MAX: usize = 64;
 
@@ -78,6 +82,8 @@ pub(crate) enum FakeError {
     Key(#[from] SigningKeyError),
     #[error(transparent)]
     Client(#[from] ClientError),
+    #[error("--webhooks-to {0} lacks the path of the webhooks: add /webhooks/retell")]
+    NoPath(String),
     #[error(transparent)]
     Listen(#[from] ListenError),
     #[error("could not start the provider")]
@@ -94,7 +100,9 @@ impl Fake {
     /// Serves until Ctrl-C or SIGTERM.
     pub(crate) fn run(&self, out: &mut impl Write, errors: &mut impl Write) -> Result<bool, FakeError> {
         let key = signing_key::read(&self.key)?;
-        client::base_url(&self.webhooks_to)?;
+        if !client::base_url(&self.webhooks_to)?.path().contains(WEBHOOKS_PATH) {
+            return Err(FakeError::NoPath(self.webhooks_to.clone()));
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(FakeError::Start)?;
         let served = runtime.block_on(self.serve(key, out, errors));
         // Does not wait for webhooks that have no response yet.
@@ -107,7 +115,7 @@ impl Fake {
         let stop = stop_signal().map_err(FakeError::Start)?;
         let seed = self.seed.unwrap_or_else(|| fastrand::u64(..));
         let provider = Arc::new(FakeProvider::new(Clock::system(), seed, self.delivery_faults.into()));
-        let target = Arc::new(WebhookTarget { key, url: self.webhooks_to.clone() });
+        let target = Arc::new(WebhookTarget { key, url: self.webhooks_to.clone(), reported: Mutex::default() });
         let delivering = tokio::spawn(deliver_webhooks(provider.clone(), target));
         let app = Router::new().route("/dials", get(dials)).fallback(handle).with_state(provider);
         writeln!(errors, "seed {seed}").map_err(FakeError::Print)?;
@@ -191,6 +199,8 @@ async fn deliver_webhooks(provider: Arc<FakeProvider>, target: Arc<WebhookTarget
 struct WebhookTarget {
     key: Key,
     url: String,
+    /// The problem that was reported last.
+    reported: Mutex<String>,
 }
 
 impl WebhookTarget {
@@ -204,6 +214,22 @@ impl WebhookTarget {
             request = request.header(*name, value);
         }
         let Ok(request) = request.body(body) else { return false };
-        client::send(request).is_ok_and(|response| (200..300).contains(&response.status))
+        let problem = match client::send(request) {
+            Ok(response) if (200..300).contains(&response.status) => return true,
+            Ok(response) => format!("{} answered {}", self.url, response.status),
+            Err(error) => with_causes(&error),
+        };
+        self.report(problem);
+        false
+    }
+
+    /// Reports on standard error why a webhook was not accepted. The same problem is reported once until there is another one.
+    fn report(&self, problem: String) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if *reported != problem {
+            // The provider goes on if nobody can read that.
+            drop(writeln!(io::stderr(), "switchhook: a webhook was not accepted: {problem}"));
+            *reported = problem;
+        }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct Forget {
         conflicts_with_all = ["number", "appointment", "plan"]
     )]
     calls: Vec<String>,
-    /// Forget the person with this number; `-` reads it from standard input
+    /// Forget the person with this number, such as +447700900123; `-` reads one number from standard input
     #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, conflicts_with_all = ["appointment", "plan"])]
     number: Option<String>,
     /// Forget the persons of all calls of this appointment
@@ -95,18 +95,25 @@ impl Forget {
     fn filter(&self) -> Result<ForgetFilter, CommandError> {
         Ok(match (&self.number, &self.appointment) {
             (Some(number), _) if number == STANDARD_INPUT => {
-                let mut line = String::new();
-                io::stdin().read_line(&mut line).map_err(|source| CommandError::Read {
+                let text = io::read_to_string(io::stdin()).map_err(|source| CommandError::Read {
                     what: "the number from standard input".to_owned(),
                     source,
                 })?;
-                ForgetFilter::Number(number_of(line.trim())?)
+                ForgetFilter::Number(number_of(only_line(&text)?)?)
             }
             (Some(number), _) => ForgetFilter::Number(number_of(number)?),
             (None, Some(appointment)) => ForgetFilter::Appointment(appointment.clone()),
             (None, None) => ForgetFilter::Calls(self.calls.iter().map(call_or_entity).collect()),
         })
     }
+}
+
+/// Returns the one line of a text that is not blank. More lines are refused: they name more persons, and the plan shows no number, so nobody would
+/// see who is left out.
+fn only_line(text: &str) -> Result<&str, CommandError> {
+    let mut lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    if lines.next().is_none() { Ok(first) } else { Err(CommandError::SeveralNumbers) }
 }
 
 /// Returns the number or the address that a text names. A text that no call can have is refused, before a search of the whole inbox.

@@ -74,7 +74,7 @@ pub(crate) struct Import {
     #[arg(long)]
     plan: bool,
     /// Name of the import: the same row is created once for each name, unless it has its own key; without it, the name of the file
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = import_name)]
     name: Option<String>,
     /// Provider of the rows that name none
     #[arg(long, value_name = "PROVIDER")]
@@ -92,7 +92,7 @@ pub(crate) struct Import {
     reason: Reason,
     #[command(flatten)]
     stack: StackChoice,
-    /// Print one JSON object
+    /// Print one JSON object: {"created": …, "repeated": …, "refused_rows": …, "refused": […]}, or with --plan {"rows": …, "calls": …, …}
     #[arg(long)]
     json: bool,
 }
@@ -128,15 +128,21 @@ impl Import {
         for error in refused.iter().filter(|_| !self.json) {
             writeln!(errors, "{}", error.text(&self.file))?;
         }
-        let is_stopped = !refused.is_empty() && !self.skip_refused;
-        let (Some(address), false) = (address, is_stopped) else {
+        let Some(address) = address else {
             self.print_plan(&rows, &refused, out, errors)?;
-            if is_stopped && !self.plan && !self.json {
+            return Ok(refused.is_empty());
+        };
+        if !refused.is_empty() && !self.skip_refused {
+            if self.json {
+                // A program must not take the calls of a plan for calls that were created.
+                self.print_result(&Imported { refused, ..Imported::default() }, out)?;
+            } else {
+                self.print_plan(&rows, &refused, out, errors)?;
                 let advice = "nothing was created; correct these rows, or import the others with --skip-refused";
                 writeln!(errors, "switchhook: {advice}")?;
             }
-            return Ok(refused.is_empty());
-        };
+            return Ok(false);
+        }
         let valid: Vec<&Row> = rows.iter().filter(|row| row.errors.is_empty()).collect();
         let connection = Connection::to(&address, Patience::Short)?;
         let stack = &connection.stack;
@@ -273,6 +279,19 @@ fn send_batch(to: &Api, batch: &[&Row], imported: &mut Imported) -> Result<(), B
         pause *= 2;
     }
     Ok(())
+}
+
+/// Reads the name of an import for clap. **Under another name, every call is created again.** So a blank at its end makes no other name, and an
+/// empty variable of the shell makes none.
+fn import_name(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    if name.is_empty() {
+        Err("it is empty".to_owned())
+    } else if name.contains(char::is_control) {
+        Err("it has a line break or another control character".to_owned())
+    } else {
+        Ok(name.to_owned())
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

@@ -12,6 +12,7 @@ use switchhook_operate::secrets::{self, EntryChange, SecretsPlan};
 use switchhook_providers::ProvidersFile;
 
 use crate::error::CommandError;
+use crate::providers_file::without_mark;
 use crate::reason::Reason;
 use crate::stack_choice::StackChoice;
 
@@ -216,7 +217,8 @@ async fn store(
 
 fn read(path: &Path) -> Result<String, CommandError> {
     let read = if path.as_os_str() == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(path) };
-    read.map_err(|source| CommandError::Read { what: path.display().to_string(), source })
+    let text = read.map_err(|source| CommandError::Read { what: path.display().to_string(), source })?;
+    Ok(without_mark(&text).to_owned())
 }
 
 fn print_problems(file: &Path, problems: &[String], errors: &mut impl Write) -> io::Result<()> {

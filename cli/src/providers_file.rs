@@ -25,5 +25,11 @@ pub(crate) enum ProvidersFileError {
 pub(crate) fn read(path: &Path) -> Result<ProvidersFile, ProvidersFileError> {
     let failed = |source| ProvidersFileError::Read { path: path.to_owned(), source };
     let text = std::fs::read_to_string(path).map_err(failed)?;
-    ProvidersFile::from_json(&text).map_err(|source| ProvidersFileError::Parse { path: path.to_owned(), source })
+    ProvidersFile::from_json(without_mark(&text))
+        .map_err(|source| ProvidersFileError::Parse { path: path.to_owned(), source })
+}
+
+/// Returns the text of a file without the byte order mark, with which some editors begin one.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }

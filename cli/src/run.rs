@@ -10,6 +10,7 @@ use switchhook_operate::run::{self, RunId, RunState};
 use crate::change::{self, Ended};
 use crate::error::CommandError;
 use crate::stack_choice::StackChoice;
+use crate::words::visible;
 
 const LIST_HELP: &str = "\
 Examples:
@@ -106,7 +107,7 @@ fn print(runs: &[run::Run], out: &mut impl Write) -> io::Result<()> {
             RunState::Unfinished => "unfinished",
         };
         let run::Run { id, verb, position, items, updated_at, who, reason, .. } = run;
-        let command = verb.command();
+        let (command, who, reason) = (verb.command(), visible(who), visible(reason));
         writeln!(out, "{updated_at}  {id}  {state:<10}  {command}, {position} of {items} items  {who}: {reason}")?;
         writeln!(out, "    {}", run.result())?;
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use http::{Method, Request};
+use switchhook_aws::inbox::BODY_BYTES_MAX;
 use switchhook_domain::{Provider, Timestamp};
 use switchhook_operate::time_of_dev;
 use switchhook_operate::web::WebError;
@@ -103,6 +104,8 @@ pub(crate) enum SendError {
         #[source]
         source: io::Error,
     },
+    #[error("the body has {0} bytes, and a stack takes webhooks of at most {BODY_BYTES_MAX} bytes")]
+    TooLarge(usize),
     #[error("there is no sample {name:?}; the samples are:\n  {}", known.join("\n  "))]
     UnknownSample { name: String, known: Vec<&'static str> },
     #[error("the sample {sample} is not a webhook of {provider}: choose another --sample or another --provider")]
@@ -124,6 +127,10 @@ impl Send {
         }
         let signer = self.signing.signer()?;
         let body = self.content.body(self.provider)?;
+        // A stack may close the connection before it has read all of such a body, and then nobody sees its answer.
+        if body.len() > BODY_BYTES_MAX {
+            return Err(SendError::TooLarge(body.len()));
+        }
         let to = self.stack.api()?.url;
         // The signature is refused if its time is far from the stack's.
         let of_stack = stack_choice::runtime()?.block_on(time_of_dev(&to));

@@ -24,7 +24,7 @@ Exit status: 0 if the call was found, 1 if it was not, 2 if the stack could not 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Show {
-    /// Id of the call: the id from `call create`, appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID
+    /// Id of the call: the id from `call create`, appointment:APPOINTMENT_ID, PROVIDER:PROVIDER_CALL_ID, or the call_id of a generic webhook
     #[arg(value_name = "CALL", value_parser = NonEmptyStringValueParser::new())]
     call: String,
     #[command(flatten)]
@@ -44,8 +44,8 @@ impl Show {
             writeln!(
                 errors,
                 "switchhook: there is no call {:?} at {}. The id of a call is the id from `call create`, \
-                 appointment:APPOINTMENT_ID, or PROVIDER:PROVIDER_CALL_ID. `switchhook timeline` also finds a call by its \
-                 appointment, by the event_id from the response to a webhook, or by a phone number.",
+                 appointment:APPOINTMENT_ID, PROVIDER:PROVIDER_CALL_ID, or the call_id of a generic webhook. `switchhook timeline` \
+                 also finds a call by its appointment, by the event_id from the response to a webhook, or by a phone number.",
                 self.call, api.url,
             )?;
             return Ok(false);

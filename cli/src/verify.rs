@@ -11,7 +11,7 @@ use switchhook_operate::verify::{self, Finding, Problem, SEARCHED_DEFAULT, Verif
 use crate::change::{Change, Ended, refused};
 use crate::error::CommandError;
 use crate::since::{self, Since};
-use crate::words::{counted, print_json};
+use crate::words::{counted, print_json, visible};
 
 const JSON_HELP: &str =
     "Print one JSON object: {\"matching\": …, \"findings\": […]}, or the plan or the run of a repair";
@@ -113,6 +113,8 @@ impl Verify {
 
 fn print(report: &VerifyReport, advice: &str, out: &mut impl Write) -> io::Result<()> {
     for Finding { call_id, problem } in &report.findings {
+        // It may be any text that the user wrote.
+        let call_id = visible(call_id.as_str());
         match problem {
             Problem::Different { differences, missing: _, is_forgetful: _ } => {
                 writeln!(out, "{call_id}: the row does not match its events")?;

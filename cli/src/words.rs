@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 pub(crate) use switchhook_aws::failure::with_causes;
-pub(crate) use switchhook_operate::counted;
+pub(crate) use switchhook_operate::{counted, visible};
 
 /// Progress bar on standard error. Hidden with `--json`, and if standard error is no terminal. Its end is unknown without a length.
 pub(crate) fn progress(json: bool, length: Option<u64>, template: &str) -> ProgressBar {

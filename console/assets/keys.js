@@ -115,7 +115,7 @@ const actions = {
   n: () => find(".newer")?.click(),
 };
 
-const isField = (element) => element.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea, [contenteditable]");
+export const isField = (element) => element.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea, [contenteditable]");
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;

@@ -27,11 +27,8 @@ const endSession = () => {
   source?.close();
   light("session over", false);
   if (find("main > .over")) return;
-  const problem = document.createElement("div");
-  problem.className = "problem over";
-  problem.setAttribute("role", "alert");
-  problem.textContent = "This session is over. Press Enter in the terminal of the console, and open the new link.";
-  find("main").prepend(problem);
+  const textContent = "This session is over. Press Enter in the terminal of the console, and open the new link.";
+  find("main").prepend(Object.assign(document.createElement("div"), { className: "problem over", role: "alert", textContent }));
 };
 
 const isSelected = (node) => {
@@ -121,6 +118,7 @@ const takeParts = (old, next) => {
 const grows = (old, next) => {
   const copy = document.importNode(next, true);
   copy.className = old.className;
+  find("details", copy)?.toggleAttribute("open", !!find("details[open]", old));
   old.after(copy);
   const height = copy.offsetHeight;
   copy.remove();
@@ -160,7 +158,7 @@ const take = (old, next) => {
   for (const extra of ours.slice(theirs.length)) if (!isBusy(extra)) extra.remove();
 };
 
-const showNewer = () => {
+export const showNewer = () => {
   moved = 0;
   const top = find("main table")?.getBoundingClientRect().top;
   find("main").replaceChildren(...document.importNode(latest, true).childNodes);
@@ -173,15 +171,13 @@ const offer = () => {
   let button = find("main > .newer");
   if (!moved) { button?.remove(); return; }
   if (!button) {
-    button = document.createElement("button");
-    button.className = "newer primary";
-    button.onclick = showNewer;
+    button = Object.assign(document.createElement("button"), { className: "newer primary", onclick: showNewer });
     find("main").append(button);
   }
   button.textContent = `${moved} ${moved === 1 ? "part" : "parts"} changed: show (n)`;
 };
 
-/** Reads the page again, not during a drag. If the user asked for it, parts may move. */
+/** Reads the page again, not during a drag. If the user asked for it, parts may move. Returns the final URL. */
 export const refresh = async (isAsked) => {
   while (busy && isAsked) await new Promise(requestAnimationFrame);
   if (busy || document.hidden || !isAsked && find(".range")) return;
@@ -192,7 +188,8 @@ export const refresh = async (isAsked) => {
   try {
     const response = await fetch(location.href, { headers: { accept: "text/html" } });
     status = response.status;
-    if (!response.ok) throw new Error(status);
+    // Whatever its status, a page says itself what is absent.
+    if (!/html/.test(response.headers.get("content-type"))) throw new Error(status);
     const page = policy.createHTML(await response.text());
     const next = new DOMParser().parseFromString(page, "text/html");
     for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
@@ -206,19 +203,20 @@ export const refresh = async (isAsked) => {
     asked = isAsked;
     take(find("main"), latest);
     offer();
-    const cost = find("#cost", next);
-    if (cost) find("#cost")?.replaceWith(document.importNode(cost, true));
+    find("#cost").replaceWith(document.importNode(find("#cost", next), true));
     if (before !== find("main").textContent && Date.now() - saidAt > 5000) {
       saidAt = Date.now();
       say(moved ? `${moved} changed.` : "Updated.");
     }
     light(pause ? "throttled" : "live", !pause);
     document.dispatchEvent(new Event("refreshed"));
+    return response.url;
   } catch {
     status === 403 ? endSession() : light("not reached", false);
+  } finally {
+    clearTimeout(slow);
+    busy = false;
   }
-  clearTimeout(slow);
-  busy = false;
 };
 
 // The only text that becomes markup: a page of this console. Its scripts are never run.

@@ -1,10 +1,10 @@
 // The page of a call: rows of the table and marks of the drawing are selected together, and keys step through both. Keys or a drag
 // make the drawing wider. The page is complete without this file. Elements are looked up when they are needed, because a live page
 // replaces them.
-import { refresh } from "./live.js";
+import { find, isField } from "./keys.js";
+import { refresh, showNewer } from "./live.js";
 
 const all = (selector) => [...document.querySelectorAll(selector)];
-const find = (selector) => document.querySelector(selector);
 const namesOf = (mark) => mark.dataset.rows.split(" ").map((row) => `r${row}`);
 
 /** Shows the selection of the table in the drawing. */
@@ -43,6 +43,21 @@ const zoomTo = async (zoom, middle) => {
   history.replaceState(history.state, "", url);
   await refresh(true);
   view.scrollLeft = middle * view.scrollWidth - view.clientWidth / 2;
+};
+
+/** Shows what was known after the write that the range chose. The range has the focus again, so that each key is one step. */
+const knowAt = async (range) => {
+  range.setAttribute("aria-valuetext", `write ${range.value} of ${range.max}`);
+  const url = new URL(location.href);
+  url.searchParams.set("step", range.value);
+  history.replaceState(history.state, "", url);
+  const found = await refresh(true);
+  // The user may have chosen another write meanwhile.
+  if (!found || location.href !== url.href) return;
+  // The server has replaced the number of the write by its time.
+  history.replaceState(history.state, "", found);
+  showNewer();
+  find("#step")?.focus({ preventScroll: true });
 };
 
 const actions = {
@@ -91,11 +106,10 @@ document.addEventListener("click", (event) => {
 });
 document.addEventListener("rowselected", follow);
 document.addEventListener("refreshed", follow);
-document.addEventListener("change", (event) => { if (event.target.id === "step") event.target.form.requestSubmit(); });
+document.addEventListener("change", (event) => { if (event.target.id === "step") knowAt(event.target); });
 document.addEventListener("keydown", (event) => {
-  const isField = event.target.matches("input, select, textarea, [contenteditable]");
   const isOff = localStorage.getItem("keys") === "off" || find("dialog[open]");
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented || isField || isOff) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || event.defaultPrevented || isField(event.target) || isOff) return;
   if (!Object.hasOwn(actions, event.key)) return;
   event.preventDefault();
   actions[event.key]();

@@ -9,6 +9,8 @@ use crate::console::Console;
 use crate::query::url;
 use crate::text::{short_event_id, short_id, visible};
 
+pub(crate) use switchhook_operate::counted;
+
 /// Command that prints the same as a page, with the option that chooses the stack.
 pub(crate) fn command(console: &Console, command: &str) -> Markup {
     html! { code { "switchhook " (visible(command)) " " (visible(&console.stack().options())) } }
@@ -174,11 +176,6 @@ pub(crate) fn shape(before: &str, word: &str) -> Markup {
 /// Head of a table with these columns.
 pub(crate) fn columns(titles: &[&str]) -> Markup {
     html! { thead { tr { @for title in titles { th scope="col" { (title) } } } } }
-}
-
-/// Returns a number with its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 #[cfg(test)]

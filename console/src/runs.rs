@@ -31,6 +31,8 @@ pub(crate) struct Runs(Mutex<HashMap<String, Task>>);
 struct Task {
     is_stopping: Arc<AtomicBool>,
     stage: watch::Receiver<Stage>,
+    /// Reason of the start. `None` for a run that was resumed, whose reason is in the table.
+    reason: Option<String>,
     work: JoinHandle<()>,
 }
 
@@ -53,23 +55,26 @@ pub(crate) struct Choices {
 }
 
 impl Runs {
-    /// Starts the run of a plan. Returns its stage as soon as it has finished a page, or has ended, or takes long.
-    pub(crate) async fn start(&self, stack: &Stack, plan_id: &PlanId, verb: Verb, choices: Choices) -> Stage {
+    /// Starts the run of a plan. Returns its stage as soon as it has finished a page, or has ended, or takes long. `None` if the plan is running
+    /// already, with another reason. A button that is pressed twice starts one run.
+    pub(crate) async fn start(&self, stack: &Stack, plan_id: &PlanId, verb: Verb, choices: Choices) -> Option<Stage> {
         let (stack, plan_id) = (stack.clone(), plan_id.clone());
         let id = RunId::of_plan(&plan_id);
-        let started = self.spawn(&id, |mut on_page| async move {
+        let reason = Some(choices.reason.clone());
+        let (started, is_ours) = self.spawn(&id, reason, |mut on_page| async move {
             let who = stack.caller().await?;
             let Choices { reason, rate, allow_ringing } = choices;
             let options = RunOptions { who, reason, rate, allow_ringing };
             run::start(&stack, &plan_id, verb, options, &mut *on_page).await
         });
-        first_stage(started).await
+        let stage = first_stage(started).await;
+        is_ours.then_some(stage)
     }
 
     /// Goes on with a run.
     pub(crate) async fn resume(&self, stack: &Stack, id: &RunId) -> Stage {
         let (stack, run_id) = (stack.clone(), id.clone());
-        let resumed = self.spawn(id, |mut on_page| async move {
+        let (resumed, _) = self.spawn(id, None, |mut on_page| async move {
             let who = stack.caller().await?;
             run::resume(&stack, &run_id, &who, &mut *on_page).await
         });
@@ -110,8 +115,8 @@ impl Runs {
         Some((stage, task.is_stopping.load(Ordering::Relaxed)))
     }
 
-    /// Carries out a run as a task. A run that is already a task stays one task.
-    fn spawn<W, F>(&self, id: &RunId, work: W) -> watch::Receiver<Stage>
+    /// Carries out a run as a task. A run that is already a task stays one task. Returns its stage, and whether its task has this reason.
+    fn spawn<W, F>(&self, id: &RunId, reason: Option<String>, work: W) -> (watch::Receiver<Stage>, bool)
     where
         W: FnOnce(OnPage) -> F,
         F: Future<Output = Result<Run, Error>> + Send + 'static,
@@ -119,7 +124,7 @@ impl Runs {
         let mut tasks = self.lock();
         tasks.retain(|_, task| !task.work.is_finished());
         if let Some(task) = tasks.get(id.as_str()) {
-            return task.stage.clone();
+            return (task.stage.clone(), task.reason == reason);
         }
         let (stages, stage) = watch::channel(Stage::Starting);
         let stages = Arc::new(stages);
@@ -136,8 +141,8 @@ impl Runs {
             let result = run.await;
             stages.send_replace(Stage::Ended(result.err().map(Arc::new)));
         });
-        tasks.insert(id.to_string(), Task { is_stopping, stage: stage.clone(), work });
-        stage
+        tasks.insert(id.to_string(), Task { is_stopping, stage: stage.clone(), reason, work });
+        (stage, true)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Task>> {

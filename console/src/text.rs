@@ -1,5 +1,7 @@
 //! Texts of a stack, made safe to look at.
 
+pub(crate) use switchhook_operate::visible;
+
 /// Largest part of a body or payload that is shown, in bytes.
 pub(crate) const SHOWN_BYTES_MAX: usize = 256 * 1024;
 /// Characters that are kept at each end of a long id of a call.
@@ -10,24 +12,6 @@ const EVENT_ID_HEAD: usize = 20;
 const EVENT_ID_TAIL: usize = 18;
 /// Longest end of an id that is shown rather than cut.
 const CUT_MIN: usize = 6;
-
-/// Returns the text with control characters, and those that change the direction of writing, as `⟨U+202E⟩`.
-pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_invisible(c) {
-            shown.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown
-}
-
-fn is_invisible(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
 
 /// Returns the id of a call for a list, cut in its middle if it is long.
 pub(crate) fn short_id(id: &str) -> String {
@@ -61,12 +45,6 @@ pub(crate) fn short_duration(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_cannot_be_seen_is_named() {
-        assert_eq!(visible("a\u{202e}b\n\u{0}"), "a⟨U+202E⟩b⟨U+000A⟩⟨U+0000⟩");
-        assert_eq!(visible("née 😀"), "née 😀");
-    }
 
     #[test]
     fn long_id_is_cut_in_its_middle() {

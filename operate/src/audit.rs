@@ -177,7 +177,7 @@ impl Begun {
 /// Records that an operator is about to make a change without a plan. Without a reason, the record has the purpose of the command.
 ///
 /// # Errors
-/// [`Refusal::NumberInReason`], and the errors of the caller's identity, the inbox and the bus. Then the change must not be made.
+/// [`Refusal::NumberInReason`], [`Refusal::ControlInReason`], and the errors of the caller's identity, the inbox and the bus. Then the change must not be made.
 pub async fn begin(stack: &Stack, direct: Direct, reason: Option<&str>, subject: Subject) -> Result<Begun, Error> {
     let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).unwrap_or_else(|| direct.purpose());
     check_reason(reason)?;
@@ -192,9 +192,7 @@ pub async fn begin(stack: &Stack, direct: Direct, reason: Option<&str>, subject:
         plan_id: None,
         event_id: None,
         call_id: subject.call_id.map(|id| hide_number(&id).into_owned()),
-        about: subject
-            .about
-            .map(|about| if may_hold_number(&about) { HIDDEN.to_owned() } else { hide_number(&about).into_owned() }),
+        about: subject.about.as_deref().map(shown),
         items: subject.items,
         counts: Counts::default(),
     };
@@ -215,7 +213,7 @@ pub async fn finish(stack: &Stack, Begun(begun): Begun, counts: Counts) -> Resul
 /// Records that an operator reads the payload of an event as it was sent.
 ///
 /// # Errors
-/// [`Refusal::NoReason`], [`Refusal::NumberInReason`], and the errors of the caller's identity, the inbox and the bus.
+/// [`Refusal::NoReason`], [`Refusal::NumberInReason`], [`Refusal::ControlInReason`], and the errors of the caller's identity, the inbox and the bus.
 pub async fn record_unmasking(stack: &Stack, event_id: &EventId, reason: &str) -> Result<(), Error> {
     require_reason(reason)?;
     let unmasking = AuditRecord {
@@ -244,17 +242,31 @@ pub(crate) async fn record(stack: &Stack, record: &AuditRecord) -> Result<(), Er
     Ok(())
 }
 
-/// Refuses an empty reason, and one that may hold a phone number.
+/// Refuses an empty reason, and one that no record may keep.
 ///
 /// # Errors
-/// [`Refusal::NoReason`] and [`Refusal::NumberInReason`].
+/// [`Refusal::NoReason`], [`Refusal::NumberInReason`] and [`Refusal::ControlInReason`].
 pub fn require_reason(reason: &str) -> Result<(), Refusal> {
-    if reason.trim().is_empty() { Err(Refusal::NoReason) } else { check_reason(reason) }
+    let reason = reason.trim();
+    if reason.is_empty() { Err(Refusal::NoReason) } else { check_reason(reason) }
 }
 
-/// Refuses a reason that may hold a phone number: the audit record would keep it.
+/// Refuses a reason that may hold a phone number: the audit record would keep it. Refuses one of several lines too: in a list, its lines could look
+/// like records.
 fn check_reason(reason: &str) -> Result<(), Refusal> {
-    if may_hold_number(reason) { Err(Refusal::NumberInReason) } else { Ok(()) }
+    if reason.contains(char::is_control) {
+        Err(Refusal::ControlInReason)
+    } else if may_hold_number(reason) {
+        Err(Refusal::NumberInReason)
+    } else {
+        Ok(())
+    }
+}
+
+/// Returns a name as a record shows it: in one line, and without what may be a phone number.
+fn shown(name: &str) -> String {
+    let name = name.replace(char::is_control, " ");
+    if may_hold_number(&name) { HIDDEN.to_owned() } else { hide_number(&name).into_owned() }
 }
 
 /// True if a text has as many digits in a row as a phone number. A date counts as none.
@@ -324,6 +336,17 @@ mod tests {
         {
             assert_eq!(check_reason(reason), Ok(()), "{reason}");
         }
+    }
+
+    /// A list of records would show the other lines as records of their own.
+    #[test]
+    fn reason_is_one_line_of_plain_text() {
+        for reason in ["routine\n2026-11-30  r-1  finished  forget", "a\rb", "a\u{1b}[31m", "a\tb"] {
+            assert_eq!(require_reason(reason), Err(Refusal::ControlInReason), "{reason:?}");
+        }
+        assert_eq!(require_reason(" ticket 812\n"), Ok(()), "the blanks at its ends are not kept");
+        assert_eq!(shown("week\n47"), "week 47");
+        assert_eq!(shown("+447700\n900123"), HIDDEN);
     }
 
     #[test]

@@ -116,20 +116,22 @@ pub async fn stuck(stack: &Stack, limit: Duration) -> Result<StuckReport, Error>
     let open = WakeQueue::OPEN.into_iter().map(|queue| (queue, TimeRange::UpTo(Timestamp::MAX)));
     let OpenCalls { calls, mut unreadable, examined, more } = open_calls(stack, pending.chain(open).collect()).await?;
     let mut calls: Vec<StuckCall> = calls.iter().filter_map(|call| judge(call, now, limit)).collect();
-    let (mut held, unread) = held_calls(stack).await?;
+    let (mut held, unread, more_letters) = held_calls(stack).await?;
     held.retain(|held| calls.iter().all(|call| call.call_id != held.call_id));
     calls.extend(held);
     unreadable.extend(unread);
     calls.sort_by(|a, b| (a.since, &a.call_id).cmp(&(b.since, &b.call_id)));
     unreadable.sort();
     unreadable.dedup();
-    Ok(StuckReport { calls, unreadable, examined, more })
+    Ok(StuckReport { calls, unreadable, examined, more: more || more_letters })
 }
 
 /// Returns the calls that dead letters hold, and those of dead letters whose rows cannot be read. Such a call is claimed and returned again and again, so
-/// it is never overdue.
-async fn held_calls(stack: &Stack) -> Result<(Vec<StuckCall>, Vec<CallId>), Error> {
-    let letters = attention::all(stack, AttentionKind::DeadLettered, EXAMINED_MAX).await?;
+/// it is never overdue. The last value is true if there are more dead letters than were read.
+async fn held_calls(stack: &Stack) -> Result<(Vec<StuckCall>, Vec<CallId>, bool), Error> {
+    let mut letters = attention::all(stack, AttentionKind::DeadLettered, EXAMINED_MAX + 1).await?;
+    let more = letters.len() > EXAMINED_MAX;
+    letters.truncate(EXAMINED_MAX);
     let ids: BTreeSet<CallId> = letters.iter().filter_map(|letter| letter.call_id.clone()).collect();
     let ids = ids.into_iter().filter(|id| !id.is_entity()).collect();
     let (mut held, mut unreadable) = (BTreeMap::new(), Vec::new());
@@ -150,7 +152,7 @@ async fn held_calls(stack: &Stack) -> Result<(Vec<StuckCall>, Vec<CallId>), Erro
             held.entry(call.call_id).or_insert(stuck);
         }
     }
-    Ok((held.into_values().collect(), unreadable))
+    Ok((held.into_values().collect(), unreadable, more))
 }
 
 /// Returns how a dead letter holds its call. `None` if no dialer has returned the call because of it.

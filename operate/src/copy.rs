@@ -98,10 +98,13 @@ pub async fn plan(stack: &Stack, from: &CopyFrom, items_max: usize, counted: Cou
     Ok(plan)
 }
 
-/// Returns the error of a table that could not be read. The answer of DynamoDB about a table that does not exist lacks its name.
+/// Returns the error of a table that could not be read. The answer of DynamoDB about a table that does not exist lacks its name. Its answer about a
+/// name that no table can have says nothing of a table.
 fn error_of_table(error: switchhook_aws::Error, table: &str) -> Error {
     match Failure::of(&error) {
-        Some(Failure::Refused { code, .. }) if code == "ResourceNotFoundException" => {
+        Some(Failure::Refused { code, .. })
+            if ["ResourceNotFoundException", "ValidationException"].contains(&code.as_str()) =>
+        {
             Refusal::UnknownTable(table.to_owned()).into()
         }
         Some(Failure::Refused { .. } | Failure::NoCredentials | Failure::NoAnswer) | None => error.into(),

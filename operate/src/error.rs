@@ -100,6 +100,8 @@ pub enum Refusal {
     NoReason,
     #[error("the reason may hold a phone number, and the audit record would keep it: name a ticket instead")]
     NumberInReason,
+    #[error("the reason has a line break or another control character: write it in one line of plain text")]
+    ControlInReason,
     #[error("phones that could ring: {0}. If that is wanted, add --allow-ringing")]
     CouldRing(usize),
     #[error("the plan was run already, as {run}: {result}")]

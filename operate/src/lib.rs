@@ -50,9 +50,11 @@ pub mod status;
 mod time_text;
 pub mod timeline;
 pub mod verify;
+mod visible;
 pub mod web;
 
 pub use aws::{Alarm, AlarmState, MetricQuery, Series};
 pub use duration::{age, counted, duration};
 pub use error::{Error, ErrorKind, Explanation, Refusal};
 pub use stack::{Address, DevTime, Stack, StackNames, StackSettings, time_of_dev};
+pub use visible::visible;

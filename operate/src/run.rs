@@ -93,7 +93,7 @@ pub async fn start(
         plan_id: plan_id.clone(),
         verb,
         who,
-        reason,
+        reason: reason.trim().to_owned(),
         rate: rate.max(1),
         state: RunState::Unfinished,
         started_at: now,

@@ -16,7 +16,7 @@ use switchhook_domain::{Call, CallId, ENTITY_PREFIX, EventId, Origin, PhoneNumbe
 use switchhook_providers::{appointment_call_id, bounded, derived_call_id, entity_key};
 
 use crate::error::Error;
-use crate::selection::call_or_entity;
+use crate::selection::{call_of, call_or_entity};
 use crate::stack::Stack;
 use crate::timeline::{FoundCall, How, find_by_id};
 
@@ -139,16 +139,6 @@ fn look_ups(text: &str, accounts: &BTreeSet<Provider>) -> Vec<LookUp> {
     all.push(LookUp::Appointment);
     all.extend(numbers(text).into_iter().map(LookUp::Number));
     all
-}
-
-/// Returns the id of the call that a text names, as it is stored.
-fn call_of(text: &str) -> CallId {
-    let prefix = text.split_once(':').map(|(prefix, id)| (prefix, prefix.parse::<Provider>(), id));
-    match prefix {
-        Some((_, Ok(provider), id)) => CallId::new(derived_call_id(provider, id)),
-        Some(("appointment", Err(_), id)) => appointment_call_id(id),
-        Some((_, Err(_), _)) | None => CallId::new(bounded("", text)),
-    }
 }
 
 /// Returns the id of the event that a text names, as it is stored. `None` if the text does not begin with a sender.

@@ -8,7 +8,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::{Calls, Loaded, TimeRange, WakeQueue};
 use switchhook_aws::inbox::{Inbox, ReceivedEvent, creation_id, minute_of};
 use switchhook_domain::{Call, CallId, ENTITY_PREFIX, EventId, Provider, Timestamp};
-use switchhook_providers::entity_key;
+use switchhook_providers::{appointment_call_id, bounded, derived_call_id, entity_key};
 
 use crate::error::Refusal;
 use crate::stack::Stack;
@@ -48,12 +48,22 @@ impl Selected {
 pub type SelectedCalls = BTreeMap<CallId, Selected>;
 
 /// Returns the id of a call, or the key of an entity, that a user wrote. An entity is written as `entity:`, its provider, `:` and its id in the
-/// webhooks. The key of a long id has the hash of the id, so this function leads from one to the other.
+/// webhooks. A long id is stored as its hash, so this function leads from one to the other, and the result is not too long for a key.
 pub fn call_or_entity(text: impl AsRef<str>) -> CallId {
     let text = text.as_ref();
     let entity = text.strip_prefix(ENTITY_PREFIX).and_then(|rest| rest.split_once(':'));
     let entity = entity.and_then(|(provider, id)| Some((provider.parse::<Provider>().ok()?, id)));
-    entity.map_or_else(|| CallId::new(text), |(provider, id)| entity_key(provider, id))
+    entity.map_or_else(|| call_of(text), |(provider, id)| entity_key(provider, id))
+}
+
+/// Returns the id of the call that a text names, as it is stored.
+pub(crate) fn call_of(text: &str) -> CallId {
+    let prefix = text.split_once(':').map(|(prefix, id)| (prefix, prefix.parse::<Provider>(), id));
+    match prefix {
+        Some((_, Ok(provider), id)) => CallId::new(derived_call_id(provider, id)),
+        Some(("appointment", Err(_), id)) => appointment_call_id(id),
+        Some((_, Err(_), _)) | None => CallId::new(bounded("", text)),
+    }
 }
 
 /// Progress of a search: the number of minutes that are read, and of all minutes.
@@ -234,7 +244,19 @@ fn is_creation(event: &ReceivedEvent) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_aws::dynamodb::KEY_BYTES_MAX;
+
     use super::*;
+
+    #[test]
+    fn id_that_is_too_long_for_a_key_leads_to_the_stored_one() {
+        let long = "a".repeat(KEY_BYTES_MAX + 1);
+        for prefix in ["", "retell:", "appointment:", "entity:x-acme:"] {
+            let id = call_or_entity(format!("{prefix}{long}"));
+            assert!(id.as_str().starts_with(&format!("{prefix}sha256-")) && id.as_str().len() < 100, "{id}");
+        }
+        assert_eq!(call_or_entity("retell:c1").as_str(), "retell:c1");
+    }
 
     #[test]
     fn calls_that_are_left_out_are_not_before_the_time_at_which_the_next_selection_goes_on() {

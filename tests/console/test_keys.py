@@ -134,6 +134,22 @@ def test_rows_are_chosen_by_keys_and_ids_are_copied(page: Page, dev: Dev):
     assert page.evaluate("navigator.clipboard.readText()").startswith(f"switchhook timeline {dev.calls[0]}")
 
 
+def test_range_of_known_at_keeps_the_focus(page: Page, dev: Dev):
+    page.goto(f"{dev.pages}/call?id={dev.calls[0]}")
+    page.locator("#step").focus()
+    times = []
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):
+        page.keyboard.press(key)
+        page.wait_for_url(lambda url: "as_of=" in url and "step=" not in url and url not in times[-1:])
+        times.append(page.url)
+        expect(page.locator("#step")).to_be_focused()
+        assert page.locator("#step").get_attribute("aria-valuetext") in page.locator(".believed").inner_text()
+    assert len(set(times)) == 2 and times[0] == times[2], times
+    # The other keys work meanwhile.
+    page.keyboard.press("t")
+    expect(page.locator(".drawing .scroll")).to_be_hidden()
+
+
 def test_search_leads_from_an_appointment_to_its_call_by_keys_alone(page: Page, dev: Dev):
     page.keyboard.press("/")
     page.keyboard.type("appt_203")

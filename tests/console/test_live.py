@@ -44,6 +44,17 @@ def test_light_says_whether_the_page_is_live(context, dev: Dev):
     expect(page.locator("#live")).to_have_text("live")
 
 
+def test_page_of_something_absent_is_live(context, dev: Dev):
+    # The browser logs each 404 as an error, so it is no page of the fixture.
+    page = context.new_page()
+    page.goto(f"{dev.pages}/call?id=not yet")
+    page.evaluate("new Promise((done) => document.addEventListener('refreshed', () => done(), { once: true }))")
+    expect(page.locator("#live")).to_have_text("live")
+    # It shows the call as soon as its first webhook has arrived.
+    dev.post_event({"event_id": "at last", "event_type": "call.ringing", "call_id": "not yet"})
+    expect(page.locator("h1")).to_have_text("not yet")
+
+
 def test_refresh_moves_no_focus_scroll_detail_or_selection(page: Page, dev: Dev, refreshed):
     open_call(page, dev, dev.calls[1])
     page.evaluate(
@@ -172,7 +183,8 @@ def test_row_that_would_grow_waits_until_the_user_asks(page: Page, dev: Dev, ref
             const read = globalThis.fetch;
             globalThis.fetch = async (...request) => {
                 const page = await (await read(...request)).text();
-                return new Response(page.replaceAll("</td></tr>", `${" many words".repeat(99)}</td></tr>`));
+                const longer = page.replaceAll("</td></tr>", `${" many words".repeat(99)}</td></tr>`);
+                return new Response(longer, { headers: { "content-type": "text/html" } });
             };
         }"""
     )
@@ -182,6 +194,16 @@ def test_row_that_would_grow_waits_until_the_user_asks(page: Page, dev: Dev, ref
     assert page.evaluate(tops) == before
     page.keyboard.press("n")
     expect(page.locator("main tbody")).to_contain_text("many words")
+
+
+def test_detail_of_a_row_stays_open_and_is_no_change(page: Page, dev: Dev, refreshed):
+    # Three events of a group are visible at once.
+    dev.quarantine(5)
+    page.goto(f"{dev.pages}/repair?tab=quarantined")
+    page.locator("main td summary").click()
+    refreshed(2)
+    expect(page.locator("main td details")).to_have_attribute("open", "")
+    expect(page.get_by_role("button", name="changed: show")).to_have_count(0)
 
 
 def test_hidden_page_asks_for_nothing(page: Page, dev: Dev, refreshed):

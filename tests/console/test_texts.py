@@ -100,7 +100,7 @@ def test_hostile_texts_stay_texts_on_every_page(page: Page, own: Dev):
         prefix = "/call?" if listing == "/calls" else "/event?"
         paths += page.locator(f"main a.id[href^='{prefix}']").evaluate_all("links => [...new Set(links.map(link => link.getAttribute('href')))]")[:12]
     breaches = []
-    for look in ("light", "narrow"):
+    for look in ("light", "narrow", "zoomed"):
         page.set_viewport_size(LOOKS[look]["viewport"])
         for path in paths:
             response = page.goto(own.pages + path)

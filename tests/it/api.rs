@@ -395,6 +395,13 @@ async fn refusals_are_problems_and_leave_nothing() {
     };
     check("POST", "/calls", None, "{", (400, "invalid_json")).await;
     check("POST", "/calls", None, "[]", (400, "invalid_request")).await;
+    for path in ["/calls", "/calls/batch"] {
+        let compressed = Request::post(path).header("content-encoding", "gzip");
+        let compressed = compressed.body(Bytes::from_static(b"\x1f\x8b\x08\x00\xff")).unwrap();
+        let response = world.cloud.request(compressed).await;
+        assert_eq!(problem(&response), (400, "invalid_json".to_owned()));
+        assert!(body(&response)["detail"].as_str().unwrap().contains("Content-Encoding is not supported"), "{path}");
+    }
     check("POST", "/calls", Some("a b"), &request_body(&json!({})), (400, "invalid_request")).await;
     check("POST", "/calls", None, &" ".repeat(16 * 1024 + 1), (413, "payload_too_large")).await;
     check("GET", "/calls?cursor=e30", None, "", (400, "invalid_request")).await;

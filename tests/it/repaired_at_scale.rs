@@ -226,6 +226,77 @@ async fn provider_that_answers_slowly_keeps_no_less_urgent_call_of_another_waiti
     assert!(world.call("c").await.settled_at.is_some(), "300 other calls were due");
 }
 
+/// No shard has a page of due calls, so none has a worker.
+#[tokio::test(start_paused = true)]
+async fn slow_provider_keeps_few_calls_of_another_waiting_on_many_shards() {
+    const CALLS: usize = 1_800;
+    let index_shards = "32".parse().unwrap();
+    let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    world.accept(Provider::Generic, &generic("ringing", "overdue", "RINGING", 0)).await;
+    let slow = begun(&world, "p").await;
+    store_copies(&world, &slow, "retell:p", 200).await;
+    store_copies(&world, &world.call("ringing").await, "ringing-", CALLS).await;
+    world.cloud.fake().set_answer_time(Provider::Retell, Duration::from_secs(5));
+    world.wait(INACTIVITY_TIMEOUT * 3).await;
+    for _ in 0..3 {
+        next_minute(&world).await;
+        consume_all(&world).await;
+    }
+    let mut open = 0;
+    for number in 0..CALLS {
+        open += usize::from(world.call(&format!("ringing-{number}")).await.settled_at.is_none());
+    }
+    assert_eq!(open, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn questions_about_accepted_dials_of_a_slow_provider_keep_no_doubt_of_another_waiting() {
+    let index_shards = "1".parse().unwrap();
+    let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let dial = async |provider: &str, behaviour: &str| {
+        let mut request = call_request(behaviour);
+        request["provider"] = provider.into();
+        let call_id = create(&world, &request).await;
+        world.cloud.schedule().await.unwrap().unwrap();
+        world.cloud.dialer().handle(world.take_claims()).await;
+        consume_all(&world).await;
+        world.call(&call_id).await
+    };
+    let accepted = dial("retell", "confirms").await;
+    assert_eq!(accepted.unreported_dials().len(), 1);
+    store_copies(&world, &accepted, "accepted-", 700).await;
+    let doubt = dial("vapi", "response_lost").await;
+    assert_eq!(doubt.in_doubt().len(), 1);
+    world.cloud.fake().set_answer_time(Provider::Retell, Duration::from_secs(5));
+    world.wait(MINUTE * 5).await;
+    for _ in 0..2 {
+        next_minute(&world).await;
+        consume_all(&world).await;
+    }
+    assert_eq!(world.call(doubt.call_id.as_str()).await.in_doubt().len(), 0);
+}
+
+/// The doubt takes more requests at once than it sends.
+#[tokio::test(start_paused = true)]
+async fn less_urgent_work_does_not_spend_the_requests_that_a_doubt_took() {
+    let world = World::stopped();
+    world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
+    let routine = begun(&world, "p").await;
+    store_copies(&world, &routine, "retell:p", 30).await;
+    world.wait(INACTIVITY_TIMEOUT - MINUTE * 3).await;
+    let call_id = create(&world, &call_request("response_lost")).await;
+    world.cloud.schedule().await.unwrap().unwrap();
+    world.cloud.dialer().handle(world.take_claims()).await;
+    world.wait(MINUTE * 6).await;
+    // Other workers have used the share of endings in this minute.
+    while world.inbox.take_lookups(Provider::Retell, world.now(), GRANT as u32, FOR_ENDINGS as u32).await.unwrap() {}
+    let report = world.reconcile().await;
+    consume_all(&world).await;
+    assert_eq!(world.call(&call_id).await.in_doubt().len(), 0, "{report:?}");
+    assert_eq!((report.doubts, report.deadlines_passed), (1, 0), "{report:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn less_urgent_work_leaves_requests_to_more_urgent_work() {
     let world = World::stopped();

@@ -143,7 +143,7 @@ fn change_that_may_have_been_made_has_no_second_record() {
 }
 
 #[test]
-fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
+fn reason_of_several_lines_and_numbers_stay_out_of_the_records() {
     let (scratch, stack) = Stack::quiet();
     let refused = stack.switchhook(&["reconcile", "--reason", PERSON]);
     let (code, errors) = (refused.status.code(), text(&refused.stderr));
@@ -157,6 +157,10 @@ fn reason_and_id_that_are_numbers_stay_out_of_the_records() {
     std::fs::write(&file, "provider,from,to\nretell,+442079460018,+447700900124\n").expect("a file");
     let imported = ["call", "import", file.to_str().expect("UTF-8"), "--reason", PERSON];
     assert_eq!(stack.switchhook(&imported).status.code(), Some(3));
+    // The second line would look like a record in the list.
+    let forged = stack.switchhook(&["reconcile", "--reason", "routine\n2026-11-30  r-1  finished  forget  alice: x"]);
+    assert_eq!(forged.status.code(), Some(3), "{}", text(&forged.stderr));
+    assert!(text(&forged.stderr).contains("the reason has a line break"), "{}", text(&forged.stderr));
     assert!(records(&stack).is_empty(), "nothing was done");
     let unknown = stack.switchhook(&["call", "cancel", PERSON]);
     assert_eq!(unknown.status.code(), Some(1));

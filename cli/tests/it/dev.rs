@@ -178,7 +178,7 @@ fn url_with_a_path_is_posted_to_as_it_is() {
 
 #[test]
 fn body_larger_than_the_gateway_takes_is_refused() {
-    let (_scratch, stack) = Stack::with_known_keys(&[]);
+    let (scratch, stack) = Stack::with_known_keys(&[]);
     let code = |bytes: usize| {
         let answer = agent().post(format!("{}/webhooks/generic", stack.url)).send(&vec![b'x'; bytes]);
         answer.expect("an answer").status().as_u16()
@@ -186,6 +186,14 @@ fn body_larger_than_the_gateway_takes_is_refused() {
     assert_eq!(code(10 * 1024 * 1024 + 1), 413);
     assert_eq!(code(4 * 1024 * 1024 + 1), 413);
     assert_eq!(code(4 * 1024 * 1024), 401);
+    // `send` says so before it sends.
+    let file = scratch.0.join("body");
+    std::fs::write(&file, vec![b'x'; 4 * 1024 * 1024 + 1]).expect("the file is written");
+    let file = file.to_str().expect("UTF-8");
+    let output = stack.switchhook(&["send", "--provider", "generic", "--key", KEY, "--file", file]);
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
+    assert!(errors.contains("at most 4194304 bytes"), "{errors}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::stack::{Stack, agent, signal, switchhook, text, wait_for};
+use crate::stack::{Stack, agent, read_request, signal, switchhook, text, wait_for};
 
 /// A running fake provider. It is killed when the value is dropped.
 struct Fake {
@@ -21,7 +21,7 @@ impl Fake {
             .args(["--webhooks-to", webhooks_to])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
         writeln!(child.stdin.take().expect("standard input"), "a key for Retell").expect("the key is read");
@@ -87,6 +87,28 @@ fn answer_that_is_lost_leaves_the_call_placed() {
     assert_eq!(fake.get("/dials")["dials"].as_array().map(Vec::len), Some(1));
 }
 
+/// A wrong key, or a wrong URL, would look like a provider that sends nothing.
+#[test]
+fn webhook_that_is_not_accepted_is_told_once() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/webhooks/retell", listener.local_addr().expect("an address"));
+    let mut fake = Fake::start(&url);
+    fake.dial("call-1", "busy");
+    // A webhook that is not accepted is sent again after ten seconds.
+    for _ in 0..2 {
+        let (mut client, _) = listener.accept().expect("a webhook");
+        drop(read_request(&mut client));
+        let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+        client.write_all(refusal.as_bytes()).expect("the answer is sent");
+    }
+    // The port is closed, so the next webhook has another problem.
+    drop(listener);
+    let errors = BufReader::new(fake.child.stderr.take().expect("standard error"));
+    let mut lines = errors.lines().map(|line| line.expect("UTF-8")).filter(|line| line.contains("not accepted"));
+    assert_eq!(lines.next(), Some(format!("switchhook: a webhook was not accepted: {url} answered 401")));
+    assert!(lines.next().expect("another line").contains("no answer from"), "the second 401 is not told");
+}
+
 #[test]
 fn who_brings_no_key_is_refused() {
     let fake = Fake::start("http://127.0.0.1:1/webhooks/retell");
@@ -116,7 +138,7 @@ fn sigterm_stops_it_cleanly_though_a_webhook_waits_for_its_answer() {
 fn port_that_is_taken_is_said_in_one_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let output = switchhook(&["fake", "--port", &port, "--key", "k", "--webhooks-to", "http://127.0.0.1:1"]);
+    let output = switchhook(&["fake", "--port", &port, "--key", "k", "--webhooks-to", "http://h/webhooks/retell"]);
     let errors = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
     assert!(errors.contains("could not listen") && errors.contains(&port), "{errors}");

@@ -1,7 +1,7 @@
 //! `switchhook forget`, with a `switchhook dev` that knows a person.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -71,18 +71,30 @@ fn person_with_a_call_that_waits_is_not_forgotten_by_a_plan_either() {
     assert_eq!((&done["plan"]["id"], &done["plan"]["skipped_count"]), (&id.into(), &2.into()), "{out}");
 }
 
+/// Plans to forget the person whose number this text on standard input names.
+fn from_standard_input(url: &str, input: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    let command = command.args(["forget", "--since", "1h", "--number", "-", "--json", "--to", url]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut forget = command.spawn().expect("the program starts");
+    forget.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("the number is read");
+    forget.wait_with_output().expect("the program ends")
+}
+
 #[test]
 fn number_is_read_from_standard_input() {
     let (_scratch, stack) = with_a_call();
-    let mut forget = Command::new(PROGRAM)
-        .args(["forget", "--since", "1h", "--number", "-", "--json", "--to", &stack.url])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    writeln!(forget.stdin.take().expect("a pipe"), "{NUMBER}").expect("the number is read");
-    let output = forget.wait_with_output().expect("the program ends");
+    let output = from_standard_input(&stack.url, &format!("\r\n{NUMBER}\r\n\n"));
     let plan: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((output.status.code(), &plan["calls"]), (Some(0), &1.into()));
     assert!(!text(&output.stdout).contains(NUMBER), "{plan}");
+}
+
+/// The plan shows no number, so nobody would see which person it leaves out.
+#[test]
+fn second_number_on_standard_input_is_refused() {
+    let output = from_standard_input("http://127.0.0.1:1", &format!("{NUMBER}\n+447700900001\n"));
+    let errors = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()), "{errors}");
+    assert!(errors.contains("more than one line") && !errors.contains("+44"), "{errors}");
 }

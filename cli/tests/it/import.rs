@@ -144,6 +144,36 @@ fn rows_are_created_once_however_often_they_are_imported() {
         import(&[&[path(&file), "--skip-refused", "--json", "--name", "december"], &options[..]].concat());
     let result: Value = serde_json::from_str(&out).expect("one JSON object");
     assert_eq!(result["created"], ROWS + 10);
+    let (_, out, _) =
+        import(&[&[path(&file), "--skip-refused", "--json", "--name", " december "], &options[..]].concat());
+    let result: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((&result["created"], &result["repeated"]), (&json!(0), &json!(ROWS + 10)), "{result}");
+}
+
+/// A variable of the shell may be empty. Under each name, the calls are created again.
+#[test]
+fn name_that_is_empty_or_has_several_lines_is_refused() {
+    let scratch = Scratch::new();
+    let file = file(&scratch, "calls.csv", "provider,from,to\nretell,+442079460018,+447700900123\n");
+    for name in ["", " ", "one\ntwo"] {
+        let (code, out, errors) = import(&[path(&file), "--plan", "--name", name]);
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{name:?}: {errors}");
+        assert!(errors.contains("--name"), "{name:?}: {errors}");
+    }
+}
+
+/// A program that reads the JSON must not believe that the other calls were created.
+#[test]
+fn import_that_a_refused_row_stops_says_in_json_that_it_created_no_call() {
+    let scratch = Scratch::new();
+    let rows = "provider,from,to\nretell,+442079460018,+447700900123\nretell,+442079460018,12\n";
+    let file = file(&scratch, "calls.csv", rows);
+    let (code, out, errors) = import(&[path(&file), "--json", "--to", "http://127.0.0.1:1"]);
+    assert_eq!((code, errors.as_str()), (Some(1), ""));
+    let result: Value = serde_json::from_str(&out).expect("one JSON object");
+    assert_eq!((&result["created"], &result["repeated"]), (&json!(0), &json!(0)), "{result}");
+    assert_eq!((&result["refused_rows"], &result["refused"][0]["line"]), (&json!(1), &json!(3)), "{result}");
+    assert_eq!(result.get("calls"), None, "a plan has calls");
 }
 
 #[test]

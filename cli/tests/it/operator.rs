@@ -201,6 +201,13 @@ fn providers_are_listed_and_a_file_is_checked() {
     let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stdout), "retell: 1 key, places calls\ngeneric: 1 key, places no calls\n");
+    // Some editors begin a file with a byte order mark.
+    let marked = format!("\u{feff}{}", std::fs::read_to_string(&file).expect("the file is there"));
+    std::fs::write(&file, marked).expect("the file is written");
+    let path = file.to_str().expect("UTF-8");
+    assert_eq!(switchhook(&["providers", "check", path]).stdout, output.stdout);
+    let send = ["send", "--provider", "retell", "--providers", path, "--sample", "retell/call_started"];
+    assert_eq!(stack.switchhook(&send).status.code(), Some(0));
     std::fs::write(&file, r#"{"retell": {"keys": []}, "vapi": {"key": ["hunter2"]}}"#).expect("the file is written");
     let output = switchhook(&["providers", "check", file.to_str().expect("UTF-8")]);
     let errors = text(&output.stderr);

@@ -309,7 +309,7 @@ pub(crate) fn replaces_answers(url: &str, request: &'static str, spared: usize, 
 }
 
 /// Reads the head and the body of one request.
-fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
+pub(crate) fn read_request(client: &mut TcpStream) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 8192];
     loop {

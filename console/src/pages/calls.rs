@@ -201,16 +201,12 @@ fn summary(filter: &CallFilter, page: &CallPage) -> String {
     let since = page.examined_since.as_deref().and_then(|at| at.get(..19)).map(|at| at.replace('T', " "));
     match since {
         Some(since) if is_filtered(filter) => {
-            format!("{shown} of {} match, with events since {since} UTC", calls(examined))
+            format!("{shown} of {} match, with events since {since} UTC", counted(examined, "call"))
         }
-        Some(since) => format!("{} with events since {since} UTC", calls(shown)),
-        None if examined > shown => format!("{shown} of {} that were examined", calls(examined)),
-        None => calls(shown),
+        Some(since) => format!("{} with events since {since} UTC", counted(shown, "call")),
+        None if examined > shown => format!("{shown} of {} that were examined", counted(examined, "call")),
+        None => counted(shown, "call"),
     }
-}
-
-fn calls(count: usize) -> String {
-    if count == 1 { "1 call".to_owned() } else { format!("{count} calls") }
 }
 
 /// Text of an empty page: where was looked, and what to do.

@@ -43,7 +43,7 @@ pub(crate) async fn check_number(
 ) -> Response {
     let form = Query::parse(&form);
     if !session.accepts(CHECK_FORM, form.get("form_token").unwrap_or_default()) {
-        return refuse_form();
+        return refuse_form(&console, "/dials");
     }
     let text = form.get("number").unwrap_or_default();
     let (status, content) = match parse_typed(text) {
@@ -89,6 +89,9 @@ fn content(report: &DialReport) -> Markup {
             (parts::empty(&html! { "No provider is asked to place calls. The parameter " code { "DialRates" } " names those that are." }))
         } @else {
             (providers(report))
+            @if report.providers.iter().any(|dials| dials.open.is_some()) {
+                p.muted { "The section P2CircuitOpenAlarm of infra/runbook.md says what to do about each error." }
+            }
         }
         @if report.more {
             p.muted { "In flight and in doubt are counted among the " (EXAMINED_MAX) " open calls that are looked at first. There are more." }
@@ -151,7 +154,8 @@ fn circuit(dials: &ProviderDials, now: Timestamp) -> Markup {
         @if let Some(open) = &dials.open {
             (parts::badge("open"))
             @if let Some(since) = open.since { " " (age(now.millis_since(since))) }
-            span.muted { ", " (open.reason) }
+            // The cause stands beside it, and often is the same.
+            @if open.reason != open.cause { span.muted { ", " (open.reason) } }
         } @else if let Some(paused_until) = dials.paused_until {
             (parts::badge("paused")) " until " (parts::time(&paused_until.to_string()))
         } @else {

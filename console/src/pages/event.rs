@@ -37,7 +37,10 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
             page::whole(&console, StatusCode::OK, &frame, &content(&path, &unmask_form(&console, &session, id)))
         }
         Ok(None) => page::whole(&console, StatusCode::NOT_FOUND, &frame, &nothing(id)),
-        Err(error) => page::whole(&console, StatusCode::OK, &frame, &parts::problem("the event", &error)),
+        Err(error) => {
+            let content = html! { h1 { "Event " (parts::foreign(id)) } (parts::problem("the event", &error)) };
+            page::whole(&console, StatusCode::OK, &frame, &content)
+        }
     }
 }
 

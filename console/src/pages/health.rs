@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_operate::status::{Evidence, Level, Minute, Question, Silence, Status, Subject, Traffic, status};
+use switchhook_operate::status::{
+    Advice, Evidence, Level, Minute, Question, Silence, Status, Subject, Traffic, status,
+};
 use switchhook_operate::{ErrorKind, age};
 
 use crate::console::Console;
@@ -16,16 +18,16 @@ pub(crate) async fn show(State(console): State<Console>) -> Response {
     let reader = console.clone();
     page::stream(&console, frame, async move {
         let status = status(&stack).await;
-        content(&status, &first_steps(&reader, &status))
+        content(&reader, &status)
     })
 }
 
-fn content(status: &Status, first_steps: &Markup) -> Markup {
+fn content(console: &Console, status: &Status) -> Markup {
     html! {
         h1.hidden { "Health" }
-        (first_steps)
+        (first_steps(console, status))
         div.questions {
-            @for question in &status.questions { (panel(question)) }
+            @for question in &status.questions { (panel(console, question)) }
         }
         @match &status.traffic {
             Some(traffic) => (received(traffic)),
@@ -56,18 +58,18 @@ fn first_steps(console: &Console, status: &Status) -> Markup {
     }
 }
 
-fn panel(question: &Question) -> Markup {
+fn panel(console: &Console, question: &Question) -> Markup {
     html! {
         section.panel {
             h2 { (question.question) " " (parts::level(question.answer)) }
             dl.evidence {
-                @for line in &question.evidence { (evidence(line)) }
+                @for line in &question.evidence { (evidence(console, line)) }
             }
         }
     }
 }
 
-fn evidence(line: &Evidence) -> Markup {
+fn evidence(console: &Console, line: &Evidence) -> Markup {
     html! {
         div {
             dt {
@@ -90,12 +92,17 @@ fn evidence(line: &Evidence) -> Markup {
             }
             @if let Some(advice) = &line.advice {
                 dd.more {
-                    (advice.text) ": " code { (advice.command) }
+                    (advice.text) ": " (command(console, advice))
                     @if let Some(section) = &advice.runbook { " (runbook: " (section) ")" }
                 }
             }
         }
     }
+}
+
+/// Command of an advice, with the option that chooses the stack.
+fn command(console: &Console, advice: &Advice) -> Markup {
+    parts::command(console, advice.command.trim_start_matches("switchhook "))
 }
 
 fn subject_link(subject: &Subject) -> Markup {
@@ -200,10 +207,22 @@ fn span(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use switchhook_aws::sdk;
     use switchhook_domain::{Provider, Timestamp};
-    use switchhook_operate::status::{Advice, THRESHOLDS};
+    use switchhook_operate::status::{SCHEDULES, THRESHOLDS};
+    use switchhook_operate::{Stack, StackNames};
 
     use super::*;
+    use crate::console::Options;
+
+    /// A console of a deployed stack.
+    fn console() -> Console {
+        let names = StackNames { stack: "prod".to_owned(), region: "eu-west-1".to_owned(), ..StackNames::default() };
+        let stack = Stack::new(names, &sdk::from_url("http://127.0.0.1:1", "eu-west-1"), None);
+        let options =
+            Options { host: "localhost:1".to_owned(), allows_changes: false, is_frozen: false, look_first: None };
+        Console::new(stack, options)
+    }
 
     #[test]
     fn line_in_trouble_has_its_word_its_first_rows_and_its_advice() {
@@ -211,12 +230,22 @@ mod tests {
         let first = vec![Subject::Event("<a/b>".to_owned()), Subject::Call("call 1".to_owned())];
         let text = "2".to_owned();
         let line = Evidence { name: "dead letters", level: Level::Act, text, error: None, first, advice: Some(advice) };
-        let shown = evidence(&line).into_string();
+        let shown = evidence(&console(), &line).into_string();
         assert!(shown.contains("<a href=\"/repair?tab=dead-letters\">dead letters</a>"), "{shown}");
         assert!(shown.contains("<bdi>2</bdi> <span class=\"badge up act\"><i></i>Act</span>"), "{shown}");
         assert!(shown.contains("href=\"/event?id=%3Ca%2Fb%3E\""), "{shown}");
         assert!(shown.contains("href=\"/call?id=call+1\""), "{shown}");
-        assert!(shown.contains("mend it: <code>switchhook dlq list</code> (runbook: P1Alarm)"), "{shown}");
+        // A bare command would choose its stack by the settings of the terminal.
+        let command = "<code>switchhook dlq list --stack prod --region eu-west-1</code>";
+        assert!(shown.contains(&format!("mend it: {command} (runbook: P1Alarm)")), "{shown}");
+    }
+
+    #[test]
+    fn every_advice_is_a_command_of_the_tool() {
+        let of_schedules = SCHEDULES.iter().map(|(_, _, command)| *command);
+        for command in THRESHOLDS.iter().map(|(_, threshold)| threshold.command).chain(of_schedules) {
+            assert!(command.starts_with("switchhook "), "{command}");
+        }
     }
 
     #[test]

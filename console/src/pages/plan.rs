@@ -12,6 +12,7 @@
 //! Other pages write such a form with [`button`].
 
 mod effects;
+mod items;
 
 use std::fmt;
 
@@ -28,7 +29,7 @@ use switchhook_operate::plan::{EFFECTS_MAX, ITEMS_MAX_DEFAULT, Plan, PlanId, Ski
 use switchhook_operate::quarantine::{self, QuarantineFilter};
 use switchhook_operate::replay::{self, ReplayFilter};
 use switchhook_operate::republish::{self, RepublishFilter};
-use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId};
+use switchhook_operate::run::{self, RATE_DEFAULT, Run, RunId, RunState};
 use switchhook_operate::selection::call_or_entity;
 use switchhook_operate::verify::{self, Problem, SEARCHED_DEFAULT, VerifyFilter, VerifyReport};
 use switchhook_operate::{Error, Refusal, Stack};
@@ -36,6 +37,7 @@ use switchhook_operate::{Error, Refusal, Stack};
 use crate::console::Console;
 use crate::page::{self, Entry, Frame};
 use crate::pages::plan::effects::{effects, summary};
+use crate::pages::plan::items::{asked_for, discarded, items, subject};
 use crate::parts::{self, counted};
 use crate::query::{Query, url};
 use crate::session::Session;
@@ -103,9 +105,14 @@ pub(crate) fn button(session: &Session, label: &str, kind: Kind, fields: &[(&str
     }
 }
 
-/// Answers with the refusal of a form: it is too old, or another page sent it.
-pub(crate) fn refuse_form() -> Response {
-    (StatusCode::FORBIDDEN, "This form is no longer valid. Load its page again.\n").into_response()
+/// Answers with the refusal of a form: it is too old, or another page sent it. `page` is the URL of the page that has such a form.
+pub(crate) fn refuse_form(console: &Console, page: &str) -> Response {
+    let frame = Frame { title: "Nothing was done".to_owned(), entry: None, command: "--help".to_owned() };
+    let content = html! {
+        h1 { (frame.title) }
+        p { "This form is no longer valid, because it is of an earlier session. " a href=(page) { "Load its page again" } "." }
+    };
+    page::answer(console, StatusCode::FORBIDDEN, &frame, &content)
 }
 
 /// Makes a plan, and leads to its page.
@@ -115,8 +122,9 @@ pub(crate) async fn make(
     form: Bytes,
 ) -> Response {
     let form = Query::parse(&form);
+    let call = form.id("call");
     if !session.accepts(PLAN_FORM, form.get("form_token").unwrap_or_default()) {
-        return refuse_form();
+        return refuse_form(&console, &call.map_or("/repair".to_owned(), |call| url("/call", &[("id", call)])));
     }
     let frame = Frame { title: "Plan".to_owned(), entry: Some(Entry::Repair), command: "run list".to_owned() };
     let Some(kind) = form.get("kind").and_then(Kind::parse) else {
@@ -125,7 +133,7 @@ pub(crate) async fn make(
     };
     match plan(console.stack(), kind, &form).await {
         Ok(Made::Plan(plan)) => Redirect::to(&url("/plan", &[("id", plan.id.as_str())])).into_response(),
-        Ok(Made::Verified(report)) => page::answer(&console, StatusCode::OK, &frame, &verified(&report)),
+        Ok(Made::Verified(report)) => page::answer(&console, StatusCode::OK, &frame, &verified(&report, call)),
         Err(Error::Refusal(refusal)) => {
             let content = html! { h1 { "No plan was made" } (refused(&refusal)) };
             page::answer(&console, StatusCode::UNPROCESSABLE_ENTITY, &frame, &content)
@@ -184,16 +192,23 @@ async fn plan(stack: &Stack, kind: Kind, form: &Query) -> Result<Made, Error> {
     Ok(Made::Plan(Box::new(plan)))
 }
 
-fn verified(report: &VerifyReport) -> Markup {
+fn verified(report: &VerifyReport, call: Option<&str>) -> Markup {
+    let call = call.map(call_or_entity);
     html! {
         @if report.is_clean() {
             h1 { "The call matches its events" }
-            p { "Its row was folded again from the events in the inbox, and nothing differs. There is nothing to repair." }
+            p {
+                @if let Some(call) = &call { "Call " (subject(call)) ": its" } @else { "Its" }
+                " row was folded again from the events in the inbox, and nothing differs. There is nothing to repair."
+            }
         } @else {
             h1 { "The call could not be verified" }
             @for finding in &report.findings {
-                p { (parts::foreign(finding.call_id.as_str())) ": " (why_not(&finding.problem)) }
+                p { (subject(&finding.call_id)) ": " (why_not(&finding.problem)) }
             }
+        }
+        @if let Some(call) = call.as_ref().filter(|call| !call.is_entity()) {
+            p { a href=(url("/call", &[("id", call.as_str())])) { "Back to the call" } }
         }
     }
 }
@@ -240,10 +255,16 @@ pub(crate) async fn page_of(
             let status = if refused_form.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
             (status, content(console, session, &plan, run.as_ref(), refused_form))
         }
+        Err(Error::Refusal(_)) if id.as_str().is_empty() => {
+            (StatusCode::NOT_FOUND, html! { h1 { "There is no such plan" } p { "The address names no plan." } })
+        }
         Err(Error::Refusal(refusal)) => {
             (StatusCode::NOT_FOUND, html! { h1 { "There is no such plan" } (refused(&refusal)) })
         }
-        Err(error) => (StatusCode::BAD_GATEWAY, parts::problem("the plan", &error)),
+        Err(error) => (
+            StatusCode::BAD_GATEWAY,
+            html! { h1 { "Plan " (parts::foreign(id.as_str())) } (parts::problem("the plan", &error)) },
+        ),
     };
     if refused_form.is_some() {
         page::answer(console, status, &frame, &content)
@@ -270,10 +291,16 @@ fn content(
         @if let Some(refused_form) = refused_form { (refused(&refused_form.reason)) }
         p.muted {
             "Plan " code { (plan.id.as_str()) } " was made at " (parts::time(&plan.made_at.to_string()))
-            @if expired { ", and is no longer valid." } @else { ", and is valid until " (parts::time(&plan.valid_until.to_string())) "." }
-            " Nothing has changed by it."
+            @if run.is_some() { "." }
+            @else {
+                @if expired { ", and is no longer valid." } @else { ", and is valid until " (parts::time(&plan.valid_until.to_string())) "." }
+                " Nothing has changed by it."
+            }
         }
+        (asked_for(plan))
         (summary(plan))
+        (items(plan))
+        (discarded(plan))
         @if !plan.effects.is_empty() { (effects(plan)) }
         (left_out(plan))
         @if plan.verb == Verb::Redrive && !plan.items.is_empty() {
@@ -283,7 +310,10 @@ fn content(
             }
         }
         @if let Some(run) = run {
-            p { "This plan was run: " a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } ", " (run.result()) "." }
+            p {
+                @if run.state == RunState::Finished { "This plan was run: " } @else { "The run of this plan has begun: " }
+                a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } ", " (run.result()) "."
+            }
         } @else if plan.items.is_empty() {
             (parts::empty(&html! { "The plan holds no item, so there is nothing to run." }))
         } @else if expired {
@@ -292,7 +322,7 @@ fn content(
             (run_form(session, plan, refused_form.map(|refused| refused.form)))
         } @else {
             @let ringing = if plan.phones > 0 { " --allow-ringing" } else { "" };
-            p { "This console carries out nothing like it. In the terminal, with a reason: "
+            p { "This console does not run " @if console.runs().is_some() { "such " } "plans. In the terminal, with a reason: "
                 (parts::command(console, &format!("{} --plan {}{ringing} --yes --reason TEXT", plan.verb.command(), plan.id))) }
             @if console.runs().is_none() {
                 p.muted { "Start the console with " code { "--allow-changes" } " to run plans from this page." }
@@ -350,7 +380,10 @@ fn left_out(plan: &Plan) -> Markup {
                 None => p { (why_capped(plan)) " Run it, and then make the next plan." },
             }
         }
-        @if plan.unaffected > 0 { p { "Nothing is to be done for " (counted(plan.unaffected, "other item")) "." } }
+        @if plan.unaffected > 0 {
+            @let what = if plan.items.is_empty() { "item" } else { "other item" };
+            p { "Nothing is to be done for " (counted(plan.unaffected, what)) "." }
+        }
         (skipped("cannot be processed", &plan.skipped, plan.skipped_count))
         @for warning in &plan.warnings { p { strong.act { "Warning: " } (parts::foreign(&Masker::new().text(warning))) "." } }
         @for one in &plan.not_found {

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
-use switchhook_domain::Timestamp;
+use switchhook_domain::{Origin, Timestamp};
 use switchhook_operate::audit::{self, AuditRecord, Counts};
 use switchhook_operate::mask::Masker;
 use switchhook_operate::repair::{COUNTED_MAX, FailedMessages, Group, Groups, Trouble, failed_messages, groups};
@@ -156,17 +156,18 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
     // The frame is sent before the page knows which section is the first that is not empty.
     let command = asked.map_or("status", Tab::command).to_owned();
     let frame = Frame { title: "Repair".to_owned(), entry: Some(Entry::Repair), command };
-    let stack = console.stack().clone();
+    let reader = console.clone();
     page::stream(&console, frame, async move {
-        let read = Read::of(&stack).await;
+        let stack = reader.stack();
+        let read = Read::of(stack).await;
         let tab = asked.unwrap_or_else(|| read.first());
         let section = match tab {
-            Tab::DeadLetters => dead_letters(&stack, &session, &read).await,
-            Tab::Quarantined => quarantined(&stack, &session, &read).await,
+            Tab::DeadLetters => dead_letters(stack, &session, &read).await,
+            Tab::Quarantined => quarantined(stack, &session, &read).await,
             Tab::Retrying => retrying(&read),
             Tab::Conflicts => conflicts(&read),
             Tab::Relay => relay(&session, &read),
-            Tab::Audit => audit_of(&stack).await,
+            Tab::Audit => audit_of(&reader).await,
         };
         html! {
             h1 { "Repair" }
@@ -211,7 +212,7 @@ async fn dead_letters(stack: &Stack, session: &Session, read: &Read) -> Markup {
         }
         @if nothing { (last_repair(stack).await) }
         @else if letters.count > 0 {
-            (table(letters, read.now, "Dead letters by cause", |group| {
+            (table(letters, read.now, "Dead letters by cause", Some("dead_lettered"), |group| {
                 let filter = filter(group);
                 let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 html! {
@@ -232,7 +233,7 @@ async fn quarantined(stack: &Stack, session: &Session, read: &Read) -> Markup {
         p.muted { "Authentic webhooks that this version could not read, and events for which their call has no room. A newer version may read them." }
         @if events.count == 0 { (last_repair(stack).await) }
         @else {
-            (table(events, read.now, "Quarantined events by cause", |group| {
+            (table(events, read.now, "Quarantined events by cause", Some("quarantined"), |group| {
                 let filter = filter(group);
                 let fields: Vec<(&str, &str)> = filter.iter().map(|(name, value)| (*name, value.as_str())).collect();
                 html! {
@@ -249,7 +250,11 @@ fn retrying(read: &Read) -> Markup {
         p.muted { "These events are tried again by themselves. One that fails for two hours becomes a dead letter." }
         @match &read.retrying {
             Ok(events) if events.count == 0 => (parts::empty(&html! { "No event is tried again." })),
-            Ok(events) => (table(events, read.now, "Events that are tried again, by cause", |_| html! { span.muted { "goes on by itself" } })),
+            Ok(events) => {
+                (table(events, read.now, "Events that are tried again, by cause", Some("retrying"), |_| {
+                    html! { span.muted { "goes on by itself" } }
+                }))
+            }
             Err(error) => (parts::problem("the index of events that are tried again", error)),
         }
     }
@@ -260,7 +265,9 @@ fn conflicts(read: &Read) -> Markup {
         p.muted { "The id of an event came again with another body. The first body counts, and the page of the event shows both." }
         @match &read.conflicts {
             Ok(events) if events.count == 0 => (parts::empty(&html! { "No event came again with another body." })),
-            Ok(events) => (table(events, read.now, "Conflicting events", |_| html! { span.muted { "compare the bodies" } })),
+            Ok(events) => {
+                (table(events, read.now, "Conflicting events", None, |_| html! { span.muted { "compare the bodies" } }))
+            }
             Err(error) => (parts::problem("the index of conflicts", error)),
         }
     }
@@ -293,30 +300,61 @@ fn filter(group: &Group) -> Vec<(&'static str, String)> {
     }
 }
 
-fn table(found: &Groups, now: Timestamp, caption: &str, actions: impl Fn(&Group) -> Markup) -> Markup {
+/// Table of groups. `status` is the one by which the list of events has them. Of conflicts there is no such list, so the latest are named.
+fn table(
+    found: &Groups,
+    now: Timestamp,
+    caption: &str,
+    status: Option<&str>,
+    actions: impl Fn(&Group) -> Markup,
+) -> Markup {
     let mut masker = Masker::new();
+    let named = if status.is_some() { "First events" } else { "Latest events" };
     html! {
         table.groups {
             caption.hidden { (caption) }
-            (parts::columns(&["Events", "Cause", "Sender", "Oldest", "First events", "Repair"]))
+            (parts::columns(&["Events", "Cause", "Sender", "Oldest", named, "Repair"]))
             tbody {
                 @for group in &found.groups {
                     @let cause = group.error.as_deref().or(group.cause.as_deref()).unwrap_or("no cause is recorded");
-                    tr {
+                    // While the page is open, other events may become the ones that are named.
+                    tr #(row_id(group)) {
                         td data-label="Events" { strong { (group.count) } }
                         td data-label="Cause" { (parts::foreign(&masker.text(cause))) }
                         td data-label="Sender" { @if let Some(origin) = group.origin { (origin.as_str()) } @else { "-" } }
                         td data-label="Oldest" { (ago(now, group.earliest)) ", " (parts::time(&group.earliest.to_string())) }
-                        td data-label="First events" {
-                            @for id in group.events.iter().take(IDS_SHOWN) { (event_link(id.as_str())) " " }
-                            @if group.count > IDS_SHOWN { span.muted { "and " (group.count - IDS_SHOWN) " more" } }
-                        }
+                        td data-label=(named) { (events_of(group)) }
                         td.actions data-label="Repair" { (actions(group)) }
                     }
                 }
             }
         }
-        @if found.more { p.muted { "The first " (COUNTED_MAX) " events are counted. There are more." } }
+        @if found.more { p.muted { "The latest " (COUNTED_MAX) " events are counted. There are more." } }
+        @if let Some(status) = status {
+            p { a href=(url("/events", &[("status", status)])) { "These events one by one, the latest first" } }
+        }
+    }
+}
+
+/// Id of the row of a group.
+fn row_id(group: &Group) -> String {
+    let sender = group.origin.as_ref().map_or("-", Origin::as_str);
+    format!("group-{sender}-{}", group.cause.as_deref().unwrap_or_default())
+}
+
+/// Links to the events that a group names. The first ones are visible at once.
+fn events_of(group: &Group) -> Markup {
+    let (shown, others) = group.events.split_at(group.events.len().min(IDS_SHOWN));
+    let unnamed = group.count.saturating_sub(group.events.len());
+    html! {
+        @for id in shown { (event_link(id.as_str())) " " }
+        @if !others.is_empty() {
+            details {
+                summary { "and " (group.count - shown.len()) " more" }
+                @for id in others { (event_link(id.as_str())) " " }
+                @if unnamed > 0 { span.muted { "and " (unnamed) " others" } }
+            }
+        }
     }
 }
 
@@ -348,29 +386,44 @@ fn run_link(run: &Run) -> Markup {
     html! { a href=(url("/run", &[("id", run.id.as_str())])) { (run.id.as_str()) } }
 }
 
-async fn audit_of(stack: &Stack) -> Markup {
-    let (runs, records) = tokio::join!(run::list(stack, RUNS_SHOWN), audit::list(stack, RECORDS_SHOWN));
+async fn audit_of(console: &Console) -> Markup {
+    let stack = console.stack();
+    // One more than is shown tells whether there are more.
+    let (runs, records) = tokio::join!(run::list(stack, RUNS_SHOWN + 1), audit::list(stack, RECORDS_SHOWN + 1));
     html! {
         p.muted { "Who changed what, and why. No run starts, no command changes anything, and no body is unmasked, without a record." }
         h2 { "Runs" }
         @match &runs {
             Ok(runs) if runs.is_empty() => (parts::empty(&html! { "Nothing was ever repaired." })),
-            Ok(runs) => (runs_table(runs)),
+            Ok(runs) => {
+                (runs_table(runs.get(..RUNS_SHOWN).unwrap_or(runs)))
+                (more(console, runs.len(), RUNS_SHOWN, "run list --max 100"))
+            }
             Err(error) => (parts::problem("the list of runs", error)),
         }
         h2 { "Records" }
         @match &records {
             Ok(records) if records.is_empty() => (parts::empty(&html! { "There is no audit record." })),
-            Ok(records) => (records_table(records)),
+            Ok(records) => {
+                (records_table(records.get(..RECORDS_SHOWN).unwrap_or(records)))
+                (more(console, records.len(), RECORDS_SHOWN, "audit list --max 500"))
+            }
             Err(error) => (parts::problem("the audit records", error)),
         }
+    }
+}
+
+/// Says that a list shows only its latest items, with the command that prints more of them. Empty if it shows all.
+fn more(console: &Console, found: usize, shown: usize, command: &str) -> Markup {
+    html! {
+        @if found > shown { p { "These are the latest " (shown) ". There are more: " (parts::command(console, command)) } }
     }
 }
 
 fn runs_table(runs: &[Run]) -> Markup {
     html! {
         table {
-            caption.hidden { "Latest runs" }
+            caption { "Latest runs" }
             (parts::columns(&["Run", "Command", "State", "Items", "Result", "Last step"]))
             tbody {
                 @for run in runs {
@@ -394,7 +447,7 @@ fn records_table(records: &[AuditRecord]) -> Markup {
     let mut masker = Masker::new();
     html! {
         table {
-            caption.hidden { "Latest audit records" }
+            caption { "Latest audit records" }
             (parts::columns(&["Time", "Who", "What", "Why", "Items", "Result", "About"]))
             tbody {
                 @for record in records {
@@ -422,8 +475,9 @@ fn records_table(records: &[AuditRecord]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use switchhook_domain::{EventId, Origin, Provider};
+    use switchhook_domain::{EventId, Provider};
     use switchhook_operate::audit::{Direct, Moment, Operation};
+    use switchhook_operate::repair::NAMED_MAX;
 
     use super::*;
 
@@ -456,10 +510,9 @@ mod tests {
         assert!(html(started).contains(r#"<td data-label="Result">-</td>"#));
     }
 
-    #[test]
-    fn button_of_a_group_names_its_cause_and_its_sender() {
+    fn group() -> Group {
         let at = Timestamp::from_millis(0);
-        let group = Group {
+        Group {
             cause: Some("read_call".to_owned()),
             error: None,
             origin: Some(Origin::Provider(Provider::Retell)),
@@ -467,7 +520,29 @@ mod tests {
             events: vec![EventId::new("retell:a")],
             earliest: at,
             latest: at,
-        };
+        }
+    }
+
+    #[test]
+    fn each_named_event_of_a_group_is_a_link() {
+        let events = (0..NAMED_MAX).map(|n| EventId::new(format!("retell:e{n}"))).collect();
+        let groups = vec![Group { count: 60, events, ..group() }];
+        let found = Groups { groups, count: 60, ..Groups::default() };
+        let shown =
+            |status| table(&found, Timestamp::from_millis(0), "Events", status, |_| html! { "none" }).into_string();
+        let conflicts = shown(None);
+        assert_eq!(conflicts.matches("/event?id=").count(), NAMED_MAX, "{conflicts}");
+        assert!(conflicts.contains("Latest events") && conflicts.contains("and 57 more"), "{conflicts}");
+        assert!(conflicts.contains("and 10 others") && !conflicts.contains("/events?status="), "{conflicts}");
+        assert!(shown(Some("quarantined")).contains("href=\"/events?status=quarantined\""));
+        let few = Groups { groups: vec![group()], count: 2, ..Groups::default() };
+        let few = table(&few, Timestamp::from_millis(0), "Events", None, |_| html! {}).into_string();
+        assert!(!few.contains("<details"), "{few}");
+    }
+
+    #[test]
+    fn button_of_a_group_names_its_cause_and_its_sender() {
+        let group = group();
         assert_eq!(filter(&group), [("cause", "read_call".to_owned()), ("provider", "retell".to_owned())]);
         assert_eq!(filter(&Group { cause: None, ..group }), [("event", "retell:a".to_owned())]);
     }

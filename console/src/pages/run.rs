@@ -32,12 +32,12 @@ pub(crate) async fn start(
     Extension(session): Extension<Session>,
     form: Bytes,
 ) -> Response {
-    let Some(runs) = console.runs() else { return refuse_form() };
     let form = Query::parse(&form);
     let id = PlanId::new(form.get("plan").unwrap_or_default());
-    if !session.accepts(&run_form_purpose(&id), form.get("form_token").unwrap_or_default()) {
-        return refuse_form();
-    }
+    let is_valid = session.accepts(&run_form_purpose(&id), form.get("form_token").unwrap_or_default());
+    let Some(runs) = console.runs().filter(|_| is_valid) else {
+        return refuse_form(&console, &url("/plan", &[("id", id.as_str())]));
+    };
     let loaded = match Plan::load(console.stack(), &id).await {
         Ok(loaded) => loaded,
         Err(error) => return refuse(&console, &session, &id, &error.to_string(), &form).await,
@@ -47,14 +47,18 @@ pub(crate) async fn start(
         Err(reason) => return refuse(&console, &session, &id, &reason, &form).await,
     };
     match runs.start(console.stack(), &id, loaded.verb, choices).await {
-        Stage::Ended(Some(error)) => {
+        None => {
+            let reason = "the plan is running already, and the reason of its start counts";
+            refuse(&console, &session, &id, reason, &form).await
+        }
+        Some(Stage::Ended(Some(error))) => {
             if let Error::Refusal(reason) = &*error {
                 return refuse(&console, &session, &id, &reason.to_string(), &form).await;
             }
             // The page of the run tells the error, and how the run goes on.
             to_run(&RunId::of_plan(&id))
         }
-        Stage::Starting | Stage::Working | Stage::Ended(None) => to_run(&RunId::of_plan(&id)),
+        Some(Stage::Starting | Stage::Working | Stage::Ended(None)) => to_run(&RunId::of_plan(&id)),
     }
 }
 
@@ -122,12 +126,12 @@ impl Button {
 }
 
 async fn act(console: &Console, session: &Session, form: &[u8], button: Button) -> Response {
-    let Some(runs) = console.runs() else { return refuse_form() };
     let form = Query::parse(form);
     let id = RunId::new(form.get("run").unwrap_or_default());
-    if !session.accepts(&button.purpose(&id), form.get("form_token").unwrap_or_default()) {
-        return refuse_form();
-    }
+    let is_valid = session.accepts(&button.purpose(&id), form.get("form_token").unwrap_or_default());
+    let Some(runs) = console.runs().filter(|_| is_valid) else {
+        return refuse_form(console, &url("/run", &[("id", id.as_str())]));
+    };
     match button {
         Button::Stop => runs.stop(&id),
         // The page of the run tells an error.
@@ -149,14 +153,20 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
     match run::get(console.stack(), &id).await {
         Ok(Some(run)) => page::whole(&console, StatusCode::OK, &frame, &content(&console, &session, &run, here)),
         Ok(None) => page::whole(&console, StatusCode::NOT_FOUND, &frame, &nothing(&id, here)),
-        Err(error) => page::whole(&console, StatusCode::BAD_GATEWAY, &frame, &parts::problem("the run", &error)),
+        Err(error) => {
+            let content = html! { h1 { "Run " (parts::foreign(id.as_str())) } (parts::problem("the run", &error)) };
+            page::whole(&console, StatusCode::BAD_GATEWAY, &frame, &content)
+        }
     }
 }
 
 fn nothing(id: &RunId, here: Option<(Stage, bool)>) -> Markup {
     html! {
         h1 { "There is no such run" }
-        p { "Nothing was done under the id " (parts::foreign(id.as_str())) "." }
+        p {
+            @if id.as_str().is_empty() { "The address names no run." }
+            @else { "Nothing was done under the id " (parts::foreign(id.as_str())) "." }
+        }
         (stopped_by(here))
     }
 }

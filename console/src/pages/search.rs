@@ -42,7 +42,8 @@ pub(crate) async fn find(
     let result = match result {
         Ok(result) => result,
         Err(error) => {
-            return page::answer(&console, StatusCode::OK, &frame(), &parts::problem("the search", &error));
+            let content = html! { h1 { "Search" } (parts::problem("the search", &error)) };
+            return page::answer(&console, StatusCode::OK, &frame(), &content);
         }
     };
     match target(&result) {
@@ -79,7 +80,7 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
     page::stream(&console, frame(), async move {
         match search(reader.stack(), &text).await {
             Ok(result) => content(&result, reader.stack().now()),
-            Err(error) => parts::problem("the search", &error),
+            Err(error) => html! { h1 { "Search" } (parts::problem("the search", &error)) },
         }
     })
 }

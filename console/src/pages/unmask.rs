@@ -60,10 +60,11 @@ pub(crate) async fn show(
 ) -> Response {
     let form = Query::parse(&form);
     let event = form.id("event").unwrap_or_default();
+    let page_of_event = url("/event", &[("id", event)]);
     if console.runs().is_none() || !session.accepts(&purpose(event), form.get("form_token").unwrap_or_default()) {
-        return refuse_form();
+        return refuse_form(&console, &page_of_event);
     }
-    let back = html! { p { a href=(url("/event", &[("id", event)])) { "Back to the event" } } };
+    let back = html! { p { a href=(page_of_event) { "Back to the event" } } };
     let reason = form.get("reason").unwrap_or_default();
     let (status, content) = match events::unmasked(console.stack(), &EventId::new(event), reason).await {
         Ok(Some(body)) => (StatusCode::OK, content(event, &body)),

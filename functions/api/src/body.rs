@@ -349,7 +349,13 @@ impl Reader {
     fn time(&mut self, text: &str) -> Option<Timestamp> {
         let time = Some(text).filter(|text| is_rfc3339(text)).and_then(Timestamp::parse_rfc3339);
         if time.is_none() {
-            self.error("due_at", "must be a time in RFC 3339 such as 2026-11-20T09:30:00Z");
+            // There is no such day, or it is one of the last of the year 9999, which the time parser does not read.
+            let message = if is_rfc3339(text) {
+                "must be a time that exists, and is at most 365 days in the future"
+            } else {
+                "must be a time in RFC 3339 such as 2026-11-20T09:30:00Z"
+            };
+            self.error("due_at", message);
         }
         time
     }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 
 use futures_util::{StreamExt, stream};
 use http::StatusCode;
-use http::header::{HeaderName, LOCATION};
+use http::header::{CONTENT_ENCODING, HeaderName, LOCATION};
 use lambda_http::Request;
 use serde_json::{Value, json};
 use switchhook_aws::Error;
@@ -49,7 +49,7 @@ impl Api {
             Err(error) => (None, vec![error]),
         };
         let (caller, trace_id) = (Caller::of(request), trace_id_of(request));
-        let call = body::read(request.body(), errors, now).map_err(RequestError::Problem)?;
+        let call = body::read(request.body(), errors, now).map_err(|problem| refused_body(problem, request))?;
         self.create_call(&caller, key, call, trace_id, now).await
     }
 
@@ -63,7 +63,7 @@ impl Api {
         }
         let now = self.clock.now();
         let (caller, trace_id) = (&Caller::of(request), &trace_id_of(request));
-        let entries = body::read_batch(request.body(), now).map_err(RequestError::Problem)?;
+        let entries = body::read_batch(request.body(), now).map_err(|problem| refused_body(problem, request))?;
         let creations = entries.into_iter().map(|entry| async move {
             let started = self.clock.now();
             let result = match entry {
@@ -279,6 +279,14 @@ fn created(call: &Call, appointment_id: Option<&str>, is_repeated: bool) -> Answ
     let (status, action_taken) =
         if is_repeated { (StatusCode::OK, REPEATED) } else { (StatusCode::CREATED, "created") };
     Answer { status, headers, call_id: Some(call.call_id.clone()), ..Answer::ok(action_taken, body) }
+}
+
+/// Returns the error for a body that is refused. A compressed body is not JSON, and the header tells the client why.
+fn refused_body(mut problem: Problem, request: &Request) -> RequestError {
+    if problem.kind == ProblemKind::InvalidJson && request.headers().contains_key(CONTENT_ENCODING) {
+        problem.detail.push_str("; a Content-Encoding is not supported, so send the body without one");
+    }
+    RequestError::Problem(problem)
 }
 
 /// Error about a further account that never had a rate, in a list of so many providers. The scheduler would not read its wake queue.

@@ -122,6 +122,8 @@ pub(crate) struct Lookups<'a> {
 struct Grant {
     minute: i64,
     unused: u32,
+    /// The ceiling at which the unused requests were taken. Less urgent work does not use them.
+    ceiling: u32,
     /// The highest ceiling at which the budget refused requests in this minute.
     refused_at: u32,
 }
@@ -188,7 +190,7 @@ impl Lookups<'_> {
         if grant.minute != minute_of(now) {
             *grant = Grant { minute: minute_of(now), ..Grant::default() };
         }
-        if grant.unused == 0 {
+        if grant.unused == 0 || grant.ceiling > ceiling {
             if ceiling <= grant.refused_at {
                 return Ok(false);
             }
@@ -196,7 +198,8 @@ impl Lookups<'_> {
                 grant.refused_at = ceiling;
                 return Ok(false);
             }
-            grant.unused = GRANT;
+            grant.unused += GRANT;
+            grant.ceiling = ceiling;
         }
         grant.unused -= 1;
         Ok(true)

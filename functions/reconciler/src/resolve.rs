@@ -12,6 +12,7 @@ use switchhook_aws::Error;
 use switchhook_aws::calls::StoreOutcome;
 use switchhook_domain::{ALIVE_MAX, AttemptKey, AttemptRecord, AttemptState, Call, Policy, Timestamp};
 
+use crate::compare::SLOW_MS;
 use crate::findings::{StoredEnding, StoredId};
 use crate::lookup::{LookupOutcome, Lookups, Urgency};
 use crate::reconciler::{Reconciler, log_unreported};
@@ -176,6 +177,10 @@ impl Reconciler {
         let elapsed = Duration::from_millis(now.millis_since(dialled_at).unsigned_abs());
         // The call wakes earlier if a timeout passes before.
         let undecided = Resolution::RetryAt(now.plus(elapsed));
+        // Nobody waits for this answer, and the doubts of other providers are in the same wake queue.
+        if record.provider.is_some_and(|provider| lookups.is_slower_than(SLOW_MS, provider)) {
+            return Ok(undecided);
+        }
         match lookups.look_up(call, record, Urgency::Unreported, now).await? {
             // The call has this ending already, and it did not end the attempt.
             LookupOutcome::Ended(ending) if call.contains_event(&ending.event.event_id) => Ok(undecided),

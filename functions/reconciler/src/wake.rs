@@ -18,8 +18,11 @@ use crate::resolve::{LOOKUP_PAUSE_MIN, Resolution, UNFOLDED_PAUSE};
 
 /// Calls that are read from the index at once.
 const PAGE: i32 = 100;
-/// Calls handled at the same time.
+/// Calls of a page handled at the same time.
 const CONCURRENCY: usize = 16;
+/// Pages of a wake queue that a run handles at the same time. With many shards, each has few of the due calls. One after the other, a few calls of
+/// a slow provider on each of them would use up the time of the run.
+const PAGES_AT_ONCE: usize = 8;
 
 /// Result of waking one call.
 #[derive(Default)]
@@ -100,30 +103,31 @@ impl Reconciler {
 
     /// Wakes the calls of these pages, until `stop_at`. Returns [one](note_error) of the errors, after it has tried every call.
     ///
-    /// The wake queues are handled at the same time, each page by page. So calls that wait for a slow provider keep no call of another queue
-    /// waiting.
+    /// The wake queues are handled at the same time, and some pages of each. So calls that wait for a slow provider keep few others waiting.
     pub(crate) async fn wake(
         &self,
-        pages: Vec<DuePage>,
+        mut pages: Vec<DuePage>,
         report: &mut Report,
         stop_at: Timestamp,
         trace_id: &str,
     ) -> Result<(), Error> {
         let accounts = self.dial_accounts.current(self.clock.now()).await;
         let lookups = &self.lookups(&accounts, stop_at);
-        let pages = &pages;
-        let woken = join_all(WakeQueue::OPEN.map(|queue| async move {
-            let mut woken = Vec::new();
-            for page in pages.iter().filter(|page| page.queue == queue && !page.calls.is_empty()) {
-                if !self.is_time_up(stop_at) {
-                    woken.push((page, self.wake_calls(page, lookups, trace_id).await));
+        pages.retain(|page| !page.calls.is_empty());
+        let woken = join_all(WakeQueue::OPEN.map(|queue| {
+            let of_queue: Vec<DuePage> = pages.extract_if(.., |page| page.queue == queue).collect();
+            let woken = stream::iter(of_queue).map(|page| async move {
+                if self.is_time_up(stop_at) {
+                    return None;
                 }
-            }
-            woken
+                let woken = self.wake_calls(&page, lookups, trace_id).await;
+                Some((page, woken))
+            });
+            woken.buffered(PAGES_AT_ONCE).collect::<Vec<_>>()
         }));
         let mut first_error = None;
-        for (page, woken) in woken.await.into_iter().flatten() {
-            note_error(&mut first_error, sum_up(page, woken, lookups, report).error);
+        for (page, woken) in woken.await.into_iter().flatten().flatten() {
+            note_error(&mut first_error, sum_up(&page, woken, lookups, report).error);
         }
         self.add_lookups(lookups, report, trace_id).await;
         report.budget_used_up |= u64::from(self.is_time_up(stop_at));
@@ -169,10 +173,14 @@ impl Reconciler {
     ) -> Vec<Option<Result<WokenCall, Error>>> {
         let urgency = urgency_of(page.queue);
         let ids: Vec<CallId> = page.calls.iter().map(|entry| entry.call_id.clone()).collect();
-        let woken = stream::iter(ids).map(|id| async move {
-            if lookups.is_time_up() { None } else { Some(self.wake_call(&id, urgency, lookups, trace_id).await) }
+        let woken = stream::iter(ids.into_iter().enumerate()).map(|(at, id)| async move {
+            let is_in_time = !lookups.is_time_up();
+            (at, if is_in_time { Some(self.wake_call(&id, urgency, lookups, trace_id).await) } else { None })
         });
-        woken.buffered(CONCURRENCY).collect().await
+        // A call that waits for a slow provider must not hold up those behind it.
+        let mut woken: Vec<_> = woken.buffer_unordered(CONCURRENCY).collect().await;
+        woken.sort_by_key(|(at, _)| *at);
+        woken.into_iter().map(|(_, woken)| woken).collect()
     }
 
     /// Handles one call that the index returned as due. Its findings become events in the inbox. If there are none, it gets a

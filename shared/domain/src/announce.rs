@@ -62,13 +62,13 @@ pub(crate) fn call_announcement(
 /// Returns the new announcements about the lifecycle of an attempt. The first of them comes after `before` others of the call.
 fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -> Vec<Announcement> {
     let announced = || announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Lifecycle);
-    let highest = announced().filter_map(AnnouncementKind::lifecycle).max();
+    // They rise, but for the lower ending below.
+    let last_state = announced().filter_map(AnnouncementKind::lifecycle).last();
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
-    let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > highest).collect();
+    let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > last_state).collect();
     // An attempt may lose events without an attempt to an earlier one, of which nobody knew. So its ending may be lower than what it announced.
-    let has_announced_ending = announced().filter_map(AnnouncementKind::lifecycle).any(Lifecycle::is_ending);
-    if higher.is_empty() && attempt.lifecycle.is_ending() && !has_announced_ending {
+    if attempt.lifecycle.is_ending() && Some(attempt.lifecycle) < last_state {
         higher.extend(attempt.lifecycle_maxima.last());
     }
     // Two states may have one name: a presumed completion, and then the reported one. That is no news.
@@ -262,12 +262,17 @@ fn last_announced(call: &Call, topic: Topic) -> Option<&Announcement> {
 /// Returns the new outcomes of an attempt, for a call without an appointment. Only final outcomes are announced.
 fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcement> {
     let announced = || announced_kinds(call, attempt).filter(|kind| kind.topic() == Topic::Outcome);
-    let highest = announced().filter_map(AnnouncementKind::outcome).max();
+    let last = announced().filter_map(AnnouncementKind::outcome).last();
     let maxima = attempt.outcome_maxima.iter().copied().filter(|(outcome, _)| outcome.is_ending());
     let ended_by = attempt.ended_by().filter(|_| attempt.outcome_is_final() && !attempt.outcome.is_ending());
-    let outcomes = maxima.chain(ended_by.map(|source| (attempt.outcome, source)));
+    let outcomes: Vec<(Outcome, usize)> = maxima.chain(ended_by.map(|source| (attempt.outcome, source))).collect();
+    // It may be lower than what was announced, as the ending of an attempt may.
+    let is_lower = attempt.outcome_is_final() && Some(attempt.outcome) < last;
+    let lower = outcomes.last().filter(|_| is_lower).copied();
     let mut new: Vec<Announcement> = outcomes
-        .filter(|(outcome, _)| Some(*outcome) > highest)
+        .into_iter()
+        .filter(|(outcome, _)| Some(*outcome) > last)
+        .chain(lower)
         .map(|(outcome, source)| {
             let kind = AnnouncementKind::Outcome(outcome);
             attempt_announcement(call, attempt, kind, AnnouncementSource::Event(source))
@@ -296,15 +301,17 @@ fn appointment_outcome_announcements(
     let decided_by_other = call.announcements.iter().any(|other| {
         other.attempt_index != Some(subject.index) && other.kind.outcome_of_appointment().is_some_and(is_decision)
     });
-    let mut last = last_announced(call, Topic::Appointment).map(|other| other.kind);
+    // It may be the same, or even come from the same event.
+    let last = last_announced(call, Topic::Appointment).map(|other| other.kind);
+    if decided_by_other && last.is_some() && last == subject.decision().map(AnnouncementKind::Appointment) {
+        return Vec::new();
+    }
     outcomes
         .filter(|(outcome, _)| Some(*outcome) > highest && (!decided_by_other || is_decision(*outcome)))
         .map(|(outcome, source)| {
-            (outcome, AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome)), source)
+            let kind = AnnouncementKind::Appointment(AppointmentStatus::from_outcome(outcome));
+            attempt_announcement(call, subject, kind, AnnouncementSource::Event(source))
         })
-        // The decision of another attempt may be the same, or even come from the same event.
-        .filter(|(outcome, kind, _)| last.replace(*kind) != Some(*kind) || !is_decision(*outcome))
-        .map(|(_, kind, source)| attempt_announcement(call, subject, kind, AnnouncementSource::Event(source)))
         .collect()
 }
 

@@ -167,8 +167,11 @@ impl Call {
         let concerns_attempt = |entry: &HistoryEntry| self.concerns_attempt(entry, dialled_at);
         let restarts =
             entries.iter().zip(&kinds).filter(|((_, entry), kind)| kind.restarts_timeout() && concerns_attempt(entry));
-        let last_event_at =
-            restarts.map(|((_, entry), _)| entry.received_at).max().max(dialled_at).unwrap_or(started_at);
+        // The promise of an attempt restarts nothing, but it may be all that is known.
+        let evidence = entries.iter().filter(|(_, entry)| entry.event.kind.is_evidence());
+        let first_received_at = || evidence.map(|(_, entry)| entry.received_at).min();
+        let last_event_at = restarts.map(|((_, entry), _)| entry.received_at).max().max(dialled_at);
+        let last_event_at = last_event_at.or_else(first_received_at).unwrap_or(started_at);
         let deadlines = entries.iter().zip(&kinds).filter(|(_, kind)| **kind == EventKind::DeadlinePassed);
         let deadlines: Vec<(usize, &HistoryEntry)> = deadlines.map(|(entry, _)| *entry).collect();
         // Subscribers learn of a dialled attempt by its first event. If none arrives, they learn of it when its deadline passes.
@@ -248,12 +251,12 @@ impl Call {
     /// The passed deadline of an attempt without a key names no attempt either. **It never belongs to a dial**: the provider of the dial may
     /// still tell whether a phone rings.
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
-        let is_dialled = self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
-        let is_keyed = |index: usize| self.attempt_records.get(index).is_some_and(|record| record.key.is_some());
-        // Only the attempt of unnamed events comes before the first one that has a key.
+        let is_dial = |index: usize| self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
+        let is_dialled = is_dial(index);
+        // What counts for the first dial does so whatever is known of attempts before it.
         let is_first_dial = is_dialled
             && !is_first
-            && self.starts().iter().map(|(_, index)| *index).find(|index| is_keyed(*index)) == Some(index);
+            && self.starts().iter().map(|(_, index)| *index).find(|index| is_dial(*index)) == Some(index);
         let is_of_attempt = |entry: &HistoryEntry| match entry.attempt_index {
             Some(named) => named == index,
             None if is_dialled && entry.event.kind == EventKind::DeadlinePassed => false,

@@ -46,9 +46,13 @@ async fn call_is_planned_to_be_repaired_from_its_page() {
             "{label}: {}",
             plan.html
         );
+        // It names the call, even if it has no item.
+        assert_eq!(plan.calls().first().map(String::as_str), Some("c/1"), "{label}: {}", plan.html);
+        assert!(!plan.contains("other item"), "{label}: {}", plan.html);
     }
     let verified = browser.submit(&page.form("Verify"), &[]).await;
     assert!(verified.contains("The call matches its events"), "{}", verified.html);
+    assert!(verified.contains(&format!("href=\"{CALL}\">Back to the call</a>")), "{}", verified.html);
 }
 
 #[tokio::test(start_paused = true)]

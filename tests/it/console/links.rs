@@ -75,7 +75,13 @@ async fn page_without_an_id_or_with_an_impossible_one_says_what_to_do() {
             let page = browser.get(&format!("{path}{id}")).await;
             assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}{id}: {}", page.html);
             assert!(page.contains("The search above"), "{path}: {}", page.html);
+            assert_eq!(page.contains("The address names no "), !id.contains('x'), "{path}{id}: {}", page.html);
             assert!(!page.contains("class=\"problem\"") && page.html.len() < 20_000, "{path}: {}", page.html);
         }
+    }
+    for path in ["/plan", "/run"] {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}: {}", page.html);
+        assert!(page.contains("The address names no "), "{path}: {}", page.html);
     }
 }

@@ -39,13 +39,15 @@ const DEAD: Source = ("dead letters", |call| is_request_to(call, EVENTS_DEAD_LET
 const RELAY: Source = ("relay failures", |call| is_request_to(call, RELAY_FAILURES_QUEUE));
 
 /// Pages with one panel, each with the sources without which it is unknown.
-const PANELS: [(&str, &[Source]); 11] = [
+const PANELS: [(&str, &[Source]); 13] = [
     ("/calls", &[BY_RECEIVED, CALLS]),
     ("/calls?tab=in_flight", &[BY_WAKE, CALLS]),
     ("/calls?tab=settled", &[BY_WAKE]),
     ("/events", &[BY_RECEIVED, EVENTS]),
     ("/call?id=c1", &[CALLS]),
     ("/event?id=generic%3Ae1", &[EVENTS]),
+    ("/plan?id=p-000000000000", &[EVENTS]),
+    ("/run?id=r-000000000000", &[EVENTS]),
     ("/dials", &[BY_WAKE, CALLS]),
     ("/repair?tab=dead-letters", &[BY_ATTENTION, DEAD]),
     ("/repair?tab=quarantined", &[BY_ATTENTION]),
@@ -81,6 +83,7 @@ async fn each_panel_tells_denied_throttled_and_expired_apart() {
                 let shown = format!("{url} without {source}, {code}: {}", page.html);
                 assert!(page.contains("Unknown:") && page.contains(&format!("data-kind=\"{kind}\"")), "{shown}");
                 assert!(page.contains(remedy), "{shown}");
+                assert_eq!(page.html.matches("<h1").count(), 1, "{shown}");
                 assert!(!page.contains(GREEN) && !page.contains("Nothing waits"), "{shown}");
             }
         }

@@ -10,7 +10,7 @@ use switchhook_operate::plan::{CallSummary, Plan, PlanId};
 use switchhook_operate::quarantine::{LISTED_DEFAULT, list};
 use switchhook_tests::{World, down, generic};
 
-use super::{Browser, Form, Page, console};
+use super::{Browser, Form, Page, console, id_in};
 use crate::operator::dead_letters::with_dead_letters;
 use crate::operator::quarantine::{quarantined_by_older_version, unreadable};
 use crate::repair::stack_of;
@@ -119,6 +119,76 @@ async fn dead_letters_are_redriven() {
     // A plan is run once.
     let again = browser.get(&format!("/plan?id={}", started.location.unwrap().replace("/run?id=r-", "p-"))).await;
     assert!(again.contains("This plan was run") && !again.contains("action=\"/run\""), "{}", again.html);
+    assert!(!again.contains("Nothing has changed by it") && !again.contains("valid until"), "{}", again.html);
+}
+
+#[tokio::test(start_paused = true)]
+async fn plan_names_its_items_and_what_they_were_selected_by() {
+    let (world, browser) = with_quarantined().await;
+    let hopeless = unreadable(&world).await;
+    let list = browser.get("/repair?tab=quarantined").await;
+    let forms = list.html.matches(">Plan: discard</button>").count();
+    assert_eq!(forms, 2, "one for each cause: {}", list.html);
+    let (page, id) = plan(&browser, "/repair?tab=quarantined", "Plan: discard").await;
+    let plan = Plan::load(&stack_of(&world), &id).await.unwrap();
+    let named: Vec<String> = page.links("/event").iter().map(|url| id_in(url)).collect();
+    let items: Vec<&str> = plan.items.iter().filter_map(|item| item.event_id.as_ref().map(EventId::as_str)).collect();
+    assert_eq!((named.len(), named.iter().map(String::as_str).collect::<Vec<_>>()), (2, items), "{}", page.html);
+    assert!(page.contains("leaves the list of quarantined ones"), "{}", page.html);
+    let token = token(&list.form("Plan: discard"));
+    let fields = [("kind", "discard_quarantined"), ("cause", "invalid_json"), ("form_token", token.as_str())];
+    let of_cause = browser.get(&browser.post("/plan", &fields).await.location.unwrap()).await;
+    assert!(of_cause.contains("the body is not JSON") && of_cause.contains("invalid_json"), "{}", of_cause.html);
+    assert_eq!(of_cause.links("/event").iter().map(|url| id_in(url)).collect::<Vec<_>>(), [hopeless.to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn audit_says_that_it_shows_only_the_latest_records() {
+    let (world, browser) = with_quarantined().await;
+    let (stack, event) = (stack_of(&world), EventId::new("generic:sha256-c1"));
+    for _ in 0..50 {
+        audit::record_unmasking(&stack, &event, "ticket 812").await.unwrap();
+    }
+    let all = browser.get("/repair?tab=audit").await;
+    assert!(all.contains(">Latest audit records</caption>") && !all.contains("the latest 50"), "{}", all.html);
+    audit::record_unmasking(&stack, &event, "ticket 812").await.unwrap();
+    let latest = browser.get("/repair?tab=audit").await;
+    assert_eq!(latest.html.matches("id=\"audit-").count(), 50, "{}", latest.html);
+    assert!(latest.contains("These are the latest 50. There are more: <code>switchhook audit list --max 500 --"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_reason_of_a_running_plan_is_refused() {
+    let (world, browser) = with_quarantined().await;
+    let (page, id) = plan(&browser, "/repair?tab=quarantined", "Plan: process again").await;
+    let form = page.form("Run");
+    let filled = [REASON, ("count", "2"), ("rate", "1")];
+    let started = browser.submit(&form, &filled).await;
+    let other = browser.submit(&form, &[("reason", "ticket 813"), ("count", "2"), ("rate", "1")]).await;
+    assert_eq!(other.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", other.html);
+    assert!(other.contains("the plan is running already, and the reason of its start counts"), "{}", other.html);
+    assert!(other.contains("The run of this plan has begun") && other.contains(&format!("Plan <code>{id}")));
+    // A button that is pressed twice sends the same form again.
+    let twice = browser.submit(&form, &filled).await;
+    assert_eq!(twice.location, started.location, "{}", twice.html);
+    ended(&browser, &started).await;
+    assert_eq!(audited(&world).await, 2, "one run has started and finished");
+}
+
+#[tokio::test(start_paused = true)]
+async fn form_of_an_earlier_session_leads_to_the_page_that_has_a_new_one() {
+    let (world, earlier) = with_quarantined().await;
+    let (page, id) = plan(&earlier, "/repair?tab=quarantined", "Plan: process again").await;
+    let event = world.accept(switchhook_domain::Provider::Generic, &generic("c9", "e9", "RINGING", 0)).await;
+    let unmask = earlier.get(&format!("/event?id={event}")).await.form("Show the body unmasked");
+    let browser = Browser::open(&console(&world, true)).await;
+    for (form, to) in [(page.form("Run"), format!("/plan?id={id}")), (unmask, "/event?id=generic%3Ae9".to_owned())] {
+        let refused = browser.submit(&form, &[REASON, ("count", "2"), ("rate", "50")]).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.html);
+        assert!(refused.contains(&format!("href=\"{to}\">Load its page again</a>")), "{}", refused.html);
+        assert!(refused.contains("<h1>Nothing was done</h1>") && refused.contains("<nav"), "{}", refused.html);
+    }
+    assert_eq!(audited(&world).await, 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,7 +52,8 @@ pub(crate) async fn show(State(console): State<Console>, Extension(session): Ext
         Ok(Some(found)) => found,
         Ok(None) => return page::whole(&console, StatusCode::NOT_FOUND, &frame("No call was found", id), &nothing(id)),
         Err(error) => {
-            return page::whole(&console, StatusCode::OK, &frame("A call", id), &parts::problem("the call", &error));
+            let content = html! { h1 { "A call" } (parts::problem("the call", &error)) };
+            return page::whole(&console, StatusCode::OK, &frame("A call", id), &content);
         }
     };
     let call_id = found.call.call_id.as_str();
@@ -126,7 +127,10 @@ fn frame(title: &str, id: &str) -> Frame {
 fn nothing(id: &str) -> Markup {
     html! {
         h1 { "No call was found" }
-        p { "Nothing has the id " (parts::foreign(id)) ": no call, and no attempt that Switchhook dialled lately." }
+        p {
+            @if id.is_empty() { "The address names no call." }
+            @else { "Nothing has the id " (parts::foreign(id)) ": no call, and no attempt that Switchhook dialled lately." }
+        }
         p { "The search above also looks for events, appointments and numbers." }
     }
 }

@@ -1,12 +1,23 @@
 //! The phases of an attempt: dialled, ringing, in progress.
 
 use switchhook_domain::{Disposition, EventKind, MoveKind};
-use switchhook_operate::timeline::{AttemptSummary, Line, Story};
+use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story};
 
 use super::times::{happened, millis};
 
 /// Reason of an event that reports a state which another event had reached.
 const REPEATED: &str = "repeated";
+/// Reasons of events that concern the call, and no attempt of it.
+const OF_CALL: [&str; 8] = [
+    "claim_expired",
+    "drift_found",
+    "retry_missed",
+    "retry_promised",
+    "retry_promised_again",
+    "retry_began",
+    "not_our_dial",
+    "no_attempt",
+];
 
 /// Look of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +33,16 @@ pub(super) enum Fill {
     Inconclusive,
 }
 
+/// True if an event concerns an attempt: it names it, or it names none and the call has no other.
+pub(super) fn concerns(story: &Story, event: &EventInStory, attempt: u8) -> bool {
+    event.attempt == Some(attempt) || (is_unnamed(event) && story.call.attempts.len() == 1)
+}
+
+/// True if an event concerns an attempt that it does not name.
+pub(super) fn is_unnamed(event: &EventInStory) -> bool {
+    event.attempt.is_none() && !OF_CALL.contains(&event.reason)
+}
+
 /// Returns the phases of an attempt with the times at which they began.
 pub(super) fn phases(story: &Story, attempt: &AttemptSummary, begin_ms: i64) -> Vec<(i64, Fill)> {
     let mut phases: Vec<(i64, Fill)> = Vec::new();
@@ -31,7 +52,7 @@ pub(super) fn phases(story: &Story, attempt: &AttemptSummary, begin_ms: i64) -> 
     let mut is_doubted = false;
     for line in &story.story {
         match line {
-            Line::Event(event) if event.attempt == Some(attempt.number) => {
+            Line::Event(event) if concerns(story, event, attempt.number) => {
                 let Some(at_ms) = happened(event).or_else(|| millis(&event.received_at)) else { continue };
                 first_event = Some(first_event.unwrap_or(at_ms).min(at_ms));
                 let kind = EventKind::ALL.into_iter().find(|kind| kind.as_str() == event.kind);

@@ -5,8 +5,9 @@ use switchhook_domain::Provider;
 use switchhook_operate::duration;
 use switchhook_operate::timeline::{AttemptSummary, EventInStory, Line, Story, WriteInStory};
 
+use super::phases::{concerns, is_unnamed};
 use super::view::View;
-use crate::parts;
+use crate::parts::{self, counted};
 use crate::text::visible;
 
 /// Largest number of events that are all shown at once. Of more, those of one attempt are.
@@ -68,10 +69,13 @@ pub(super) fn rows(story: &Story, open: Open) -> Vec<usize> {
 /// Prints the attempts.
 pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
     let call = &story.call;
-    let count = |attempt: &AttemptSummary| {
-        let of_attempt = |line: &&Line| matches!(line, Line::Event(event) if event.attempt == Some(attempt.number));
-        story.story.iter().filter(of_attempt).count()
+    let count = |is_counted: &dyn Fn(&EventInStory) -> bool| {
+        story.story.iter().filter(|line| matches!(line, Line::Event(event) if is_counted(event))).count()
     };
+    let named = |attempt: &AttemptSummary| count(&|event| event.attempt == Some(attempt.number));
+    let concerning = |attempt: &AttemptSummary| count(&|event| concerns(story, event, attempt.number));
+    // If there are several attempts, nobody can tell which one such an event concerns.
+    let unnamed = if call.attempts.len() > 1 { count(&is_unnamed) } else { 0 };
     let opened = |number: u8| {
         let number = number.to_string();
         View { attempt: Some(&number), ..*view }.url() + "#events"
@@ -90,13 +94,18 @@ pub(super) fn attempts(story: &Story, open: Open, view: &View<'_>) -> Markup {
                         td { (parts::badge(attempt.outcome)) }
                         @for time in times_of(attempt) { td { (time) } }
                         td {
-                            @if open.shows(Some(attempt.number)) { (count(attempt)) }
-                            @else { a href=(opened(attempt.number)) { (count(attempt)) " shut ▸" } }
+                            // Events that name no attempt are never shut.
+                            @if !open.shows(Some(attempt.number)) && named(attempt) > 0 {
+                                a href=(opened(attempt.number)) { (named(attempt)) " shut ▸" }
+                            }
+                            @else if unnamed > 0 && named(attempt) == 0 { "-" }
+                            @else { (concerning(attempt)) }
                         }
                     }
                 }
             }
         }
+        @if unnamed > 0 { p.muted { (counted(unnamed, "event")) @if unnamed == 1 { " names" } @else { " name" } " no attempt." } }
     }
 }
 

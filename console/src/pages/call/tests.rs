@@ -17,32 +17,16 @@ fn policy() -> Policy {
 
 fn event(call_id: &str, id: &str, attempt: &str, kind: EventKind, second: i64, late: i64) -> ProviderEvent {
     let at = |second: i64| Timestamp::from_millis(START_MS + second * 1_000);
+    let (event_id, origin) = (EventId::new(format!("retell:{id}")), Origin::Provider(Provider::Retell));
     ProviderEvent {
-        event_id: EventId::new(format!("retell:{id}")),
-        origin: Origin::Provider(Provider::Retell),
-        event_type: kind.to_string(),
-        call_id: CallId::new(call_id),
         attempt: Some(AttemptKey::new(attempt)),
         provider_call_id: Some(attempt.to_owned()),
         appointment_id: Some(call_id.to_owned()),
         direction: Some(Direction::Outbound),
         from: Some(PhoneNumber::new("+15550100123")),
         to: Some(PhoneNumber::new("+447700900456")),
-        received_at: at(second + late),
-        call_events: vec![CallEvent {
-            kind,
-            implied: false,
-            occurred_at: Some(at(second)),
-            sequence: None,
-            permanent: false,
-            never_dialled: None,
-        }],
-        block_number: false,
-        entity: None,
-        booking: None,
-        dialled_provider: None,
-        forgotten_at: None,
-        trace_id: None,
+        call_events: vec![CallEvent::new(kind, Some(at(second)))],
+        ..ProviderEvent::new(event_id, origin, kind.as_str(), CallId::new(call_id), at(second + late))
     }
 }
 
@@ -224,4 +208,29 @@ fn placed_call_is_told_in_short() {
     let ends = "Not placed (connection refused), then busy, then answered and confirmed.";
     assert!(story.in_short.starts_with(ends) && story.in_short.contains("by up to 3 h 12 min"), "{}", story.in_short);
     assert!(page(&placed(), None, None).contains("<figcaption>In short: Not placed"));
+}
+
+/// Senders of other systems may name no attempt.
+#[test]
+fn events_that_name_no_attempt_are_counted() {
+    let unnamed = |id: &str, kind: EventKind, second: i64| ProviderEvent {
+        attempt: None,
+        provider_call_id: None,
+        ..event("c", id, "k", kind, second, 0)
+    };
+    let shown = |call: Call| page(&FoundCall { call, how: How::CallId, others: Vec::new() }, None, None);
+    let now = Timestamp::from_millis(START_MS + 3_600_000);
+    let events = [
+        unnamed("a", EventKind::Ringing, 0),
+        unnamed("b", EventKind::InProgress, 5),
+        unnamed("c", EventKind::Completed, 60),
+    ];
+    let only = shown(fold(None, &events, &policy(), now).transition.unwrap().call);
+    assert!(only.contains("<td>3</td></tr></tbody></table>") && !only.contains("no attempt."), "{only}");
+    assert!(only.contains("class=\"progress\""), "its phases are drawn: {only}");
+    let two = call_of("c", 2, 3).call;
+    let several =
+        shown(fold(Some(&two), &[unnamed("d", EventKind::Completed, 2_000)], &policy(), now).transition.unwrap().call);
+    assert_eq!(several.matches("<td>3</td></tr>").count(), 2, "{several}");
+    assert!(several.contains("1 event names no attempt."), "{several}");
 }

@@ -75,7 +75,10 @@ fn effects_table(caption: &str, what: &str, effects: &[Effect]) -> Markup {
                                 td data-label="After" { strong { "schedules its call" } }
                             }
                         }
-                        td data-label="Announces" title=(effect.announces.join(", ")) { (effect.announces.len()) }
+                        td data-label="Announces" {
+                            @if effect.announces.is_empty() { "0" }
+                            @else { details { summary { (effect.announces.len()) } span { (effect.announces.join(", ")) } } }
+                        }
                         td data-label="Could ring?" { @if effect.could_ring { strong.act { "yes" } } @else { "no" } }
                     }
                 }
@@ -93,6 +96,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// A tip of the mouse would be out of reach of the keyboard.
+    #[test]
+    fn types_of_the_domain_events_can_be_unfolded() {
+        let effect = |announces: &[&str]| -> Effect {
+            serde_json::from_value(json!({
+                "call_id": "c1", "items": 1, "before": null, "after": null, "announces": announces, "corrections": 0,
+                "could_ring": false, "blocks_number": false,
+            }))
+            .unwrap()
+        };
+        let shown = effects_table("", "Call", &[effect(&["call.started", "call.ended"]), effect(&[])]).into_string();
+        let types = "<details><summary>2</summary><span>call.started, call.ended</span></details>";
+        assert!(shown.contains(types) && shown.contains("<td data-label=\"Announces\">0</td>"), "{shown}");
+    }
 
     /// Whatever is copied, the plan counts no phone.
     #[test]

@@ -369,6 +369,11 @@ fn due_time_is_rfc3339_and_near() {
     ] {
         check("due_at", json!(time), false);
     }
+    // They have the right format.
+    for time in ["9999-12-31T23:59:59Z", "2026-13-20T12:00:00Z"] {
+        let problem = read(&with("due_at", json!(time))).unwrap_err();
+        assert!(problem.errors[0].message.contains("at most 365 days"), "{problem:?}");
+    }
 }
 
 #[test]

@@ -1,23 +1,26 @@
 //! Events that name no attempt, of calls that other systems place.
 
-use EventKind::{Completed, InProgress, NoAnswer, RetryScheduled, Ringing, UserConfirmed};
+use EventKind::{Busy, Completed, InProgress, NoAnswer, RetryScheduled, Ringing, UserConfirmed, UserDeclined};
 
 use super::*;
 
 /// A confirmation without attempt, and later reports of two attempts: the second of them began before everything.
-fn taken_by_an_earlier_attempt() -> Call {
+fn all() -> Vec<ProviderEvent> {
     let mut confirmed = event("1", None, UserConfirmed, Some(500), 600);
     let implied = |kind| CallEvent { implied: true, ..CallEvent::new(kind, None) };
     confirmed.call_events.splice(0..0, [implied(Ringing), implied(InProgress)]);
-    let all = [
+    vec![
         confirmed,
         event("2", Some("d"), Ringing, Some(795), 800),
         event("3", Some("d"), NoAnswer, Some(800), 801),
         event("4", Some("c"), Ringing, Some(430), 802),
         event("5", Some("c"), InProgress, Some(440), 803),
         event("6", Some("c"), Completed, Some(560), 804),
-    ];
-    one_by_one(&all).unwrap()
+    ]
+}
+
+fn taken_by_an_earlier_attempt() -> Call {
+    one_by_one(&all()).unwrap()
 }
 
 #[test]
@@ -27,6 +30,45 @@ fn confirmation_that_belongs_to_an_earlier_attempt_after_all_is_announced_once()
     assert_eq!(attempts, [("completed", "confirmed"), ("no_answer", "no_answer")]);
     let types = types(&call);
     assert_eq!(types.iter().filter(|name| *name == "appointment.confirmed").count(), 1, "{types:?}");
+}
+
+#[test]
+fn two_decisions_that_belong_to_an_earlier_attempt_after_all_are_announced_once() {
+    let mut declined = event("0", None, UserDeclined, Some(490), 599);
+    declined
+        .call_events
+        .splice(0..0, [Ringing, InProgress].map(|kind| CallEvent { implied: true, ..CallEvent::new(kind, None) }));
+    let call = one_by_one(&[vec![declined], all()].concat()).unwrap();
+    let types = types(&call);
+    let count = |name: &str| types.iter().filter(|other| *other == name).count();
+    assert_eq!((count("appointment.declined"), count("appointment.confirmed")), (1, 1), "{types:?}");
+    assert_eq!(call.appointment_status().as_str(), "Confirmed");
+}
+
+/// What follows on the lower ending is announced too, and corrects it.
+#[test]
+fn attempt_that_announced_its_lower_ending_announces_what_replaces_it() {
+    let call = taken_by_an_earlier_attempt();
+    for kind in [Busy, InProgress] {
+        let next = fold(Some(&call), &[event("7", Some("d"), kind, Some(797), 900)], &POLICY, at(900))
+            .transition
+            .unwrap()
+            .call;
+        let state = next.attempts()[1].lifecycle_label();
+        let of_call = |event: &DomainEvent| {
+            event.event_type.starts_with("call.").then(|| (event.status, event.corrects.is_some()))
+        };
+        let last = next.domain_events_from(1).iter().rev().find_map(of_call);
+        assert_eq!(last, Some((state, true)), "{kind:?}: {:?}", types(&next));
+    }
+}
+
+/// The sender's clock, or its delivery, is late. The promise is news all the same.
+#[test]
+fn attempt_of_which_only_a_promise_is_known_times_out_after_its_receipt() {
+    let call = one_by_one(&[event("1", None, RetryScheduled, Some(0), 2_000)]).unwrap();
+    assert_eq!(call.deadline_passed_events(&POLICY, at(2_899)), vec![]);
+    assert_ne!(call.deadline_passed_events(&POLICY, at(2_900)), vec![]);
 }
 
 #[test]

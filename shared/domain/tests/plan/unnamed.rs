@@ -260,6 +260,9 @@ fn events_without_attempt_from_before_the_first_dial_are_folded_alike_in_every_o
 fn older_report_without_attempt_leaves_the_dial_what_it_had() {
     let call = dialled(&call_with(RETRY), 200);
     let missed = unnamed_late("missed", EventKind::NoAnswer, 20, 230);
+    // The same report, by a sender that numbers its calls.
+    let mut numbered = reports("numbered", "generic#1", EventKind::NoAnswer, 20);
+    (numbered.received_at, numbered.provider_call_id) = (at(230), None);
     // The clock of the sender is two seconds behind.
     let rang = unnamed_late("rang", EventKind::Ringing, 198, 210);
     let answered = unnamed_late("answered", EventKind::InProgress, 199, 211);
@@ -268,8 +271,14 @@ fn older_report_without_attempt_leaves_the_dial_what_it_had() {
     let decided = unnamed_late("wish", EventKind::UserConfirmed, 100, 212);
     for (events, job, dial) in [
         (vec![rang.clone(), missed.clone()], "IN_PROGRESS", "(\"ringing\", \"dialing\")]"),
-        (vec![rang, answered, ended, missed.clone()], "COMPLETED", "(\"completed\", \"connected\")]"),
-        (vec![decided, missed], "COMPLETED", "(\"in_progress\", \"confirmed\")]"),
+        (
+            vec![rang.clone(), answered.clone(), ended.clone(), missed.clone()],
+            "COMPLETED",
+            "(\"completed\", \"connected\")]",
+        ),
+        (vec![rang, answered, ended, numbered.clone()], "COMPLETED", "(\"completed\", \"connected\")]"),
+        (vec![decided.clone(), missed], "COMPLETED", "(\"in_progress\", \"confirmed\")]"),
+        (vec![decided, numbered], "COMPLETED", "(\"in_progress\", \"confirmed\")]"),
     ] {
         for other in in_every_order(&call, &events) {
             let states = states(&other);

@@ -40,6 +40,13 @@ fn implied(line: Line, kind: &'static str) -> Line {
     }
 }
 
+fn unnamed(line: Line) -> Line {
+    match line {
+        Line::Event(event) => Line::Event(EventInStory { attempt: None, ..event }),
+        other @ (Line::Move { .. } | Line::Write(_)) => other,
+    }
+}
+
 fn write(ms: i64, job: &'static str, announced: std::ops::Range<usize>) -> Line {
     let announced = announced.map(|sequence| AnnouncedInStory {
         id: format!("d{sequence}"),
@@ -242,6 +249,22 @@ fn attempt_has_a_bar_for_each_phase() {
     let bars: Vec<&Bar> = drawing.bars.iter().filter(|bar| bar.y == y).collect();
     assert!(bars.windows(2).all(|pair| pair[0].x + pair[0].width == pair[1].x), "{bars:?}");
     assert!(drawing.labels.iter().any(|label| label.text == "completed" && label.class.is_empty()));
+}
+
+#[test]
+fn events_that_name_no_attempt_are_phases_of_the_only_one() {
+    let lines = || {
+        let ringing = event("r", "ringing", Some(2_000), 2_000);
+        let answered = event("p", "in_progress", Some(8_000), 8_000);
+        vec![unnamed(ringing), unnamed(answered)]
+    };
+    let drawing = drawn(&story(vec![attempt(1, 0, Some(40_000), "completed")], lines()));
+    assert_eq!(fills(&drawing, drawing.rails[1]), [Fill::Dialled, Fill::Ringing, Fill::InProgress]);
+    let attempts = vec![attempt(1, 0, Some(1_000), "busy"), attempt(2, 1_500, Some(40_000), "completed")];
+    let drawing = drawn(&story(attempts, lines()));
+    for y in [drawing.rails[1], drawing.rails[2]] {
+        assert_eq!(fills(&drawing, y), [Fill::Dialled], "nobody knows which of the attempts rang");
+    }
 }
 
 #[test]
