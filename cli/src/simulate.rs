@@ -1,6 +1,7 @@
 //! `switchhook simulate`: reckons what a stack needs and costs at a given traffic, and which limit it meets first.
 
 mod page;
+mod text;
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -9,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use switchhook_operate::scale::{
     Profile, RETELL, ReconcilerLimits, TWILIO, Traffic, WEBHOOKS_PER_DAY_MAX, bill, discovery_share, drift_share,
-    parameter, partitions, pollers, resources,
+    parameter, partitions, pollers, refold_max, resources,
 };
 use switchhook_reconciler::limits;
 
@@ -56,7 +57,7 @@ pub(crate) struct Simulate {
 impl Simulate {
     /// Returns true.
     pub(crate) fn run(&self, out: &mut impl Write) -> Result<bool, CommandError> {
-        let sizes: Vec<Traffic> = self.events_per_day.iter().map(|size| self.traffic(*size)).collect();
+        let sizes = self.sizes();
         if self.json {
             let sizes = sizes.iter().map(|traffic| {
                 json!({
@@ -64,6 +65,7 @@ impl Simulate {
                     "partitions": partitions(traffic), "pollers": pollers(traffic),
                     "drift_share": drift_share(traffic, &reconciler_limits()),
                     "discovery_share": discovery_share(traffic, &reconciler_limits()),
+                    "refold_max": refold_max(traffic),
                     "bill": bill(traffic),
                 })
             });
@@ -72,6 +74,13 @@ impl Simulate {
             out.write_all(page::page(&sizes, &reconciler_limits()).as_bytes())?;
         }
         Ok(true)
+    }
+
+    /// Returns the traffic of each size, the smallest first.
+    fn sizes(&self) -> Vec<Traffic> {
+        let mut sizes = self.events_per_day.clone();
+        sizes.sort_by(f64::total_cmp);
+        sizes.into_iter().map(|size| self.traffic(size)).collect()
     }
 
     fn traffic(&self, webhooks_per_day: f64) -> Traffic {
@@ -89,14 +98,11 @@ impl Simulate {
 
 /// Largest peak: the traffic of a whole day in one second.
 const PEAK_FACTOR_MAX: f64 = 86_400.0;
-/// Calls on a page of the shortest lists, those of Retell and Vapi.
-const CALLS_PER_PAGE: f64 = 10.0;
 
 #[expect(clippy::cast_precision_loss, reason = "the limits are far below 2^52")]
 fn reconciler_limits() -> ReconcilerLimits {
-    let discovered_calls = f64::from(limits::DISCOVERY_PAGES_MAX) * CALLS_PER_PAGE * 60.0;
     // Each period begins before the end of the one before, so a call is read in several.
-    let periods = 1.0 + limits::DISCOVERY_OVERLAP.as_secs_f64() / limits::DISCOVERY_PERIOD.as_secs_f64();
+    let discovery_periods = 1.0 + limits::DISCOVERY_OVERLAP.as_secs_f64() / limits::DISCOVERY_PERIOD.as_secs_f64();
     ReconcilerLimits {
         lookups: limits::REQUESTS_PER_MINUTE.into(),
         ending_lookups: limits::Urgency::Ending.ceiling().into(),
@@ -109,8 +115,8 @@ fn reconciler_limits() -> ReconcilerLimits {
         retry_s: limits::RUN_MAX.as_secs_f64(),
         retries_at_once: limits::RETRIES_AT_ONCE as f64,
         queue_depth_per_shard: limits::QUEUE_DEPTH_PER_SHARD as f64,
-        discovered_calls,
-        discovered_calls_in_time: discovered_calls / periods,
+        discovery_pages: limits::DISCOVERY_PAGES_MAX.into(),
+        discovery_periods,
         discovery_look_back_h: limits::DISCOVERY_LOOK_BACK_MAX.as_secs_f64() / 3_600.0,
     }
 }
@@ -149,8 +155,10 @@ fn profile(text: &str) -> Result<Profile, String> {
 mod tests {
     use switchhook_aws::shards::shards_of_marks;
     use switchhook_domain::Provider;
+    use switchhook_operate::cost::{RECONCILER_MEMORY_GB, price};
     use switchhook_operate::scale::{
-        BATCH, Effect, QUEUE_S, Resource, new_keys_writes_max, quota, recovery_h, sweep_reads_max,
+        CLAIM_CPU_S, Effect, QUEUE_S, Resource, discovered_calls_in_time, new_keys_writes_max, quota, recovery_h,
+        sweep_reads_max,
     };
     use switchhook_providers::DialRates;
 
@@ -175,13 +183,75 @@ mod tests {
     }
 
     #[test]
-    fn page_names_the_calls_that_discovery_keeps_up_with() {
+    fn discovery_is_the_first_wall_of_short_lists() {
         let printed = page::page(&[Traffic::new(1e6)], &reconciler_limits());
         let pages = limits::DISCOVERY_PAGES_MAX;
-        assert!(printed.contains(&format!("at most {pages} pages per minute")), "{printed}");
-        // Ten calls per page, for 60 minutes. Each call is read in four periods.
-        assert_eq!(reconciler_limits().discovered_calls_in_time, f64::from(pages * 10 * 60 / 4));
-        assert!(printed.contains("so it keeps up with 9,000 calls per hour"), "{printed}");
+        assert!(
+            printed.contains(&format!("{pages} pages per minute × 60 × 10 calls per page / 4 periods")),
+            "{printed}"
+        );
+        // Ten calls per page, for 60 minutes. Each call is read in four periods. A call has three webhooks, and the busiest hour three times the
+        // mean.
+        let calls = discovered_calls_in_time(&Traffic::new(1e6), &reconciler_limits());
+        assert_eq!(calls, f64::from(pages * 10 * 60 / 4));
+        let wall = "**First wall: calls per hour in one provider's list**, at 216,000 webhooks a day.";
+        assert!(calls * 24.0 * 3.0 / 3.0 == 216_000.0 && printed.contains(wall), "{calls}: {printed}");
+        assert!(printed.contains("It keeps up with 9,000 calls per hour"), "{printed}");
+        // Twilio has 50 calls per page, and five webhooks per call.
+        let lists =
+            resource(&Traffic { profile: TWILIO, ..Traffic::new(1e6) }, "calls per hour in one provider's list");
+        assert!(lists.webhooks_per_day_max.is_some_and(|wall| (wall - 5.0 * 216_000.0 * 5.0 / 3.0).abs() < 1e-3));
+    }
+
+    #[test]
+    fn sentences_of_the_page_follow_from_the_traffic() {
+        let page = |traffic: Traffic| page::page(&[traffic], &reconciler_limits());
+        let (usual, even) = (page(Traffic::new(1e6)), page(Traffic { peak_factor: 1.0, ..Traffic::new(1e6) }));
+        for (of_usual, of_even) in [
+            ("a day's traffic in 8 hours", "a day's traffic in 24 hours"),
+            // 2,400 messages a second, with a dial for each thirty webhooks.
+            ("at 66.9 million webhooks a day", "at 201 million webhooks a day"),
+            // The times and pages of refolds.
+            ("busiest time of\n  12.4 million", "busiest time of\n  37.2 million"),
+            ("enough up to 93.2 million", "enough up to 280 million"),
+        ] {
+            assert!(
+                usual.contains(of_usual) && !even.contains(of_usual) && even.contains(of_even),
+                "{of_even}: {even}"
+            );
+        }
+        assert!(page(Traffic::new(1.0)).contains("## 1 webhook a day\n"));
+        // Without dials and with long lists, webhooks meet the first wall.
+        let long_lists = Profile { calls_per_page: 1e6, ..RETELL };
+        let inbound = page(Traffic { dialled_share: 0.0, profile: long_lists, ..Traffic::new(1e6) });
+        assert_eq!(inbound.matches("**First wall").count(), 1, "{inbound}");
+        assert!(inbound.contains("**First wall, which webhooks meet: webhooks per second**"), "{inbound}");
+    }
+
+    #[test]
+    fn sizes_are_sorted_so_that_the_middle_one_is_the_middle() {
+        let simulate = Simulate {
+            events_per_day: vec![1e9, 1e6, 1e8],
+            traffic: RETELL,
+            peak_factor: 3.0,
+            dialled_share: 0.1,
+            silent_share: 0.001,
+            inbox_days: 30.0,
+            call_days: 400.0,
+            json: false,
+        };
+        let sizes: Vec<f64> = simulate.sizes().iter().map(|traffic| traffic.webhooks_per_day).collect();
+        assert_eq!(sizes, SIZES);
+    }
+
+    #[test]
+    fn sweep_costs_what_the_page_about_cost_says() {
+        let limits = reconciler_limits();
+        let seconds = 1e6 * limits.sweep_s / 60.0 / sweep_reads_max(1, &limits);
+        let cents = 100.0 * seconds * RECONCILER_MEMORY_GB * price::LAMBDA_GB_S;
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/cost.md")).unwrap();
+        let sentence = format!("{cents:.2} cents per million");
+        assert!(page.contains(&sentence), "docs/cost.md must say: {sentence}");
     }
 
     #[test]
@@ -360,9 +430,10 @@ mod tests {
     fn pollers_receive_all_messages_of_the_busiest_time() {
         for traffic in SIZES.map(Traffic::new) {
             let messages = resource(&traffic, "messages sent to the events queue per second").peak;
-            assert!(pollers(&traffic) * quota::POLLER_POLLS * BATCH >= messages, "{messages} messages: {traffic:?}");
+            let received = pollers(&traffic) * quota::POLLER_POLLS * traffic.batch();
+            assert!(received >= messages, "{messages} messages: {traffic:?}");
         }
-        // 100 million webhooks a day are 3,588 messages a second at the busiest time, in batches of three.
+        // A million webhooks a day are 36 messages a second at the busiest time, in batches of one. 100 million are 3,588 in batches of three.
         assert_eq!(SIZES.map(|size| pollers(&Traffic::new(size))), [2.0, 120.0, 1_196.0]);
     }
 
@@ -418,12 +489,39 @@ mod tests {
     }
 
     #[test]
-    fn cost_per_webhook_is_flat_within_ten_percent() {
-        let cost = SIZES.map(|size| bill(&Traffic::new(size)).dollars_per_million);
-        assert!(cost.iter().all(|dollars| (dollars / cost[1] - 1.0).abs() <= 0.1), "{cost:?}");
+    fn cost_per_webhook_is_flat_within_ten_percent_from_a_million_a_day_on() {
+        let cost = |size| bill(&Traffic::new(size)).dollars_per_million;
+        let much = cost(1e8);
+        for (size, spread) in [(1e6, 0.1), (4e6, 0.01), (1e7, 0.01), (1e9, 0.01)] {
+            assert!((cost(size) / much - 1.0).abs() < spread, "{size}: {} and {much}", cost(size));
+        }
+        // Batches of one, and the fixed part for three million webhooks a month.
+        assert!(cost(1e5) / much > 1.4, "{}", cost(1e5));
         let single = bill(&Traffic::new(1e6));
         let sum: f64 = single.charges.iter().map(|charge| charge.dollars_per_month).sum();
         assert!((sum - 30.0 * single.dollars_per_million).abs() < 1e-6, "30 million webhooks a month");
+    }
+
+    #[test]
+    fn claims_for_one_account_book_places_one_after_the_other() {
+        // 864,000 webhooks a day have one dial a second at the busiest time. A booking takes 10 ms.
+        let claims = resource(&Traffic::new(86.4e6), "claims per second, all for one account");
+        assert!((claims.peak - 100.0).abs() < 1e-9 && (claims.limit - 100.0).abs() < 1e-9, "{claims:?}");
+        // For many accounts, a run claims calls in 40 s of each minute, with a seventh of a vCPU.
+        let at_most = claims.webhooks_per_day_at_most.unwrap();
+        assert!((at_most - 864_000.0 * 40.0 / 60.0 * 256.0 / 1_769.0 / CLAIM_CPU_S).abs() < 1.0, "{at_most}");
+        let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/performance.md")).unwrap();
+        let row = format!("| floor: PutItem and SendMessage alone | {:.0} |", CLAIM_CPU_S * 1e6);
+        assert!(page.contains(&row), "docs/performance.md must have the row {row}");
+    }
+
+    #[test]
+    fn log_lines_need_a_request_for_each_invocation() {
+        // Each webhook has 1.1 invocations, a third of 1.0333 batches of the consumer, and one of the relay for 1.0311 records.
+        let requests =
+            resource(&Traffic::new(86.4e6), "requests to CloudWatch Logs per second, if each invocation sends one");
+        assert!((requests.mean - 1_000.0 * (1.1 + 1.033_3 / 3.0 + 1.031_1 / 1.028)).abs() < 2.0, "{requests:?}");
+        assert!(requests.webhooks_per_day_max.is_some_and(|wall| (5.8e7..6e7).contains(&wall)), "{requests:?}");
     }
 
     #[test]

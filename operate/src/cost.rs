@@ -35,12 +35,20 @@ pub mod price {
     /// Per other request to CloudWatch.
     pub const CLOUDWATCH: f64 = 0.01 / 1e3;
     pub const SECRET: f64 = 0.05 / 1e4;
+    /// Per alarm on one metric, for a month.
+    pub const ALARM: f64 = 0.10;
 
     /// USD by which these units cost less in provisioned tables than on demand, with the assumed use of their capacity.
     #[must_use]
     pub const fn saved_by_provisioning(write_units: f64, read_units: f64) -> f64 {
         write_units * (WRITE_UNIT - PROVISIONED_WRITE_UNIT / PROVISIONED_USE)
             + read_units * (READ_UNIT - PROVISIONED_READ_UNIT / PROVISIONED_USE)
+    }
+
+    /// For a month of 30 days with these units of capacity, whether they are used or not.
+    #[must_use]
+    pub const fn capacity_month(write_units: f64, read_units: f64) -> f64 {
+        (write_units * PROVISIONED_WRITE_UNIT + read_units * PROVISIONED_READ_UNIT) * 30.0 * 86_400.0
     }
 
     /// Per invocation of a function.

@@ -392,11 +392,16 @@ impl Plan {
     /// Reads a stored plan.
     ///
     /// # Errors
-    /// [`Refusal::UnknownPlan`] if there is none with this id, and the errors of the table.
+    /// [`Refusal::UnknownPlan`] if there is none with this id, or it is more than a day old, and the errors of the table.
     pub async fn load(stack: &Stack, id: &PlanId) -> Result<Self, Error> {
         let document = stack.inbox.get_document(DocumentKind::Plan, id.as_str()).await?;
         let document = document.ok_or_else(|| Refusal::UnknownPlan(id.to_string()))?;
-        serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the plan"))
+        let plan: Self = serde_json::from_slice(&document.content).map_err(|_| Error::Decode("the plan"))?;
+        // DynamoDB may delete it days later.
+        if plan.made_at.plus(KEPT_FOR) <= stack.now() {
+            return Err(Refusal::UnknownPlan(id.to_string()).into());
+        }
+        Ok(plan)
     }
 }
 

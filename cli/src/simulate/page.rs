@@ -1,14 +1,18 @@
 //! The model as a page of Markdown.
 
+use switchhook_aws::inbox::{REFOLD_AFTER_MINUTES, REFOLD_BEFORE_MINUTES, REFOLD_PAGES_MAX};
 use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX};
 use switchhook_operate::cost::{INVOCATION_S, price};
 use switchhook_operate::scale::{
-    BATCH, BATCH_READ_S, Bill, CALL_CPU_S, DIAL, DIALER_S, Effect, MONTH_DAYS, Partitions, QUEUE_S, READ_S,
-    RELAY_LINE_BYTES, RETRY_CPU_S, ReconcilerLimits, Resource, Traffic, Units, bill, discovery_share, drift_hours,
-    drift_share, new_keys_writes_at_most, new_keys_writes_max, parameter, partitions, pollers, quota, recovery_h,
-    relay_batch, resources,
+    BATCH, BATCH_LINE_BYTES, BATCH_READ_S, Bill, CALL_CPU_S, CLAIM_CPU_S, DIAL, DIALER_S, ENTRY_CPU_S, Effect,
+    MONTH_DAYS, PROVISIONED_TABLES, Partitions, QUEUE_S, READ_S, REFOLD_CALL_MINUTES, REFOLD_READ_S, RELAY_LINE_BYTES,
+    RETRY_CPU_S, ReconcilerLimits, RefoldMax, Resource, Traffic, Units, bill, discovered_calls,
+    discovered_calls_in_time, discovery_share, drift_hours, drift_share, new_keys_writes_at_most, new_keys_writes_max,
+    parameter, partitions, pollers, quota, recovery_h, refold_max, relay_batch, resources,
 };
+
+use super::text::{dollars, number, precise, table, usd};
 
 const OPENING: &str = "\
 # Scaling
@@ -49,52 +53,16 @@ The number of partitions in `x` is not rounded up. `ParallelizationFactor`, the 
 template.yaml, and not parameters. \"Used\" is rounded up to a whole percent.
 ";
 
-const BEYOND: &str = "\
-## Beyond one Region or account
+/// Requests per second that a FIFO queue with high throughput takes in the Regions with the lowest quota. Source: the SQS page of message quotas.
+const FIFO_REQUESTS_LEAST: f64 = 2_400.0;
 
-- **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge and DynamoDB on request. The
-  number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, and a key takes the writes
-  of one partition. [`IndexShards`](deploy.md#more-shards) is their number.
-- **Other Regions have lower quotas.** A FIFO queue with high throughput takes 70,000 requests per second in us-east-1, us-west-2 and
-  eu-west-1, and 2,400 to 19,000 elsewhere. Where it takes 2,400, that limit comes at 67 million webhooks a day.
-- **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks
-  to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers
-  must be divided.
-- **Each stack has its own** do-not-call list, dial rates, idempotency keys and index of numbers. Numbers that ask not to be called
-  must be blocked in every stack. The rate of one provider's account must be divided among the stacks that dial with it.
-- **Subscribers** get domain events from one bus per stack. EventBridge can send them to a bus in another account or Region, for
-  another $1.00 per million.
-";
-
-const LEFT_OUT: &str = "\
-## What the model leaves out
-
-- Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.
-- Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.
-- Storage of log lines: at $0.03 per GB and month, they are less than ten cents per million webhooks and month.
-- What a stack of this size pays beside its traffic, if it has more shards or provisioned pollers. Each shard has reads of its own in every run.
-- KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.
-- Discovery of calls that nobody reported. In each provider's list it reads at most 60 pages per minute, and each call in up to four periods.
-  The lists of Retell and Vapi have 10 calls per page, so it keeps up with 9,000 calls per hour. `discovery_skipped_ms` counts the time that it leaves out.
-- Refolds. A refold reads the index entries of the minutes of a call, from 2 before its start until 15 after its end. It reads at most 160
-  pages of 1 MB, and for at most 3 seconds. With four shards, the pages are too few for a call of three minutes at the busiest time of 94
-  million webhooks a day. Then the refold is refused, and P2RefoldLimitAlarm goes off. More shards help.
-- Webhooks that are sent again, forged or not readable, lookups, and repairs. A second delivery costs about as much as the first.
-- Events that fail with a permanent error. A message that waits for its next try counts as one in the events queue, so 250 for each shard
-  pause the sweep. An event that fails for more than two minutes has no message, and is tried ten more times within two hours.
-- How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak
-  at once.
-- Batches of the consumer that grow with the load. They make it cheaper than the model says. Those of the relay grow only in a stack that
-  stores little yet.
-";
-
-/// Returns the page for these sizes. All have the same traffic but for their size.
+/// Returns the page for these sizes, the smallest first. All have the same traffic but for their size.
 pub(super) fn page(sizes: &[Traffic], reconciler: &ReconcilerLimits) -> String {
     let Some(first) = sizes.first() else { return String::new() };
     let mut parts = vec![OPENING.to_owned(), assumptions(first), units(first), formulas(first, reconciler)];
     parts.extend(sizes.iter().map(|traffic| size(traffic, reconciler)));
     parts.push(growth(sizes));
-    parts.extend([BEYOND.to_owned(), LEFT_OUT.to_owned()]);
+    parts.extend([beyond(first), left_out(first, reconciler)]);
     parts.join("\n")
 }
 
@@ -110,8 +78,16 @@ fn assumptions(traffic: &Traffic) -> String {
         ("c", "w / k".to_owned(), "calls per second".to_owned()),
         ("s", dialled_share.to_string(), "share of the calls that Switchhook dials, assumed".to_owned()),
         ("d", "c × s".to_owned(), "dials per second".to_owned()),
-        ("p", number(*peak_factor), "busiest time / mean, assumed: a day's traffic in eight hours".to_owned()),
-        ("b", number(BATCH), "messages in a batch of the consumer, assumed".to_owned()),
+        (
+            "p",
+            number(*peak_factor),
+            format!("busiest time / mean, assumed: a day's traffic in {} hours", number(24.0 / peak_factor)),
+        ),
+        (
+            "b",
+            format!("w × messages × p × q, from 1 to {}", number(BATCH)),
+            "messages in a batch of the consumer: as many as the queue holds at the busiest time, when the day's traffic comes".to_owned(),
+        ),
         (
             "x",
             "w × records / (16 × partitions of the calls table)".to_owned(),
@@ -123,6 +99,7 @@ fn assumptions(traffic: &Traffic) -> String {
             "records in a batch of the relay: batches without a record invoke nothing".to_owned(),
         ),
         ("l", format!("{RELAY_LINE_BYTES} bytes"), "log line of the relay for a batch".to_owned()),
+        ("l'", format!("{BATCH_LINE_BYTES} bytes"), "log line of the consumer for a batch".to_owned()),
         ("i", format!("{INVOCATION_S} s"), "duration of an invocation, assumed with a margin".to_owned()),
         (
             "a",
@@ -151,6 +128,12 @@ fn assumptions(traffic: &Traffic) -> String {
             "v",
             format!("{RETRY_CPU_S} s"),
             "CPU of the reconciler for each event that is sent again, assumed".to_owned(),
+        ),
+        (
+            "v'",
+            format!("{CLAIM_CPU_S} s"),
+            "CPU of the scheduler for each claim: [a write and a message](performance.md#cpu-per-event) alone, without TLS"
+                .to_owned(),
         ),
         ("", silent_share.to_string(), "share of silent calls, whose ending no webhook reports, assumed".to_owned()),
         ("", number(*inbox_days), "days for which webhooks are stored (`InboxRetentionDays`)".to_owned()),
@@ -222,9 +205,10 @@ fn size(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
             resource.moved_by.to_owned(),
         ]
     });
+    let size = number(traffic.webhooks_per_day);
+    let webhooks = if size == "1" { "webhook" } else { "webhooks" };
     format!(
-        "## {} webhooks a day\n\n{}\n{}\n{}\n{}",
-        number(traffic.webhooks_per_day),
+        "## {size} {webhooks} a day\n\n{}\n{}\n{}\n{}",
         table(["load", "mean", "busiest", "limit", "used", "moved by"], rows),
         walls(&all),
         other(&partitions(traffic), traffic, reconciler),
@@ -259,12 +243,12 @@ fn walls(resources: &[Resource]) -> String {
             list.concat()
         ),
     };
+    let first = ordered.first();
     let refusing = ordered.iter().find(|(resource, _)| resource.effect == Effect::RefusesWebhooks);
-    format!(
-        "{}{}{exceeded}",
-        sentence("First wall", ordered.first()),
-        sentence("First wall that webhooks meet", refusing)
-    )
+    if first.map(|(resource, _)| resource.name) == refusing.map(|(resource, _)| resource.name) {
+        return format!("{}{exceeded}", sentence("First wall, which webhooks meet", first));
+    }
+    format!("{}{}{exceeded}", sentence("First wall", first), sentence("First wall that webhooks meet", refusing))
 }
 
 /// Lists partitions, pollers, the capacity of a new account, the time after which lost calls are found, and the share of the drift check.
@@ -281,7 +265,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         "Other numbers of this size:\n\n\
          - Partitions: {} of the inbox table with {} GB, {} of its index `by_received`, and {} of the calls table with {} GB. The writes \
          of calls alone need {}.\n\
-         - A batch of the relay has {} records on average, and {} in a new stack.\n\
+         - A batch of the consumer has {} messages on average. A batch of the relay has {} records, and {} in a new stack.\n\
          - Provisioned pollers (`ConsumerPollers`), instead of those that Lambda adds by itself: {} for ${} a month. Each receives {} \
          batches per second, and the busiest time has w × messages × p / b.{too_many}\n\
          - A new account has a concurrency of {}, so {} invocations per second, until AWS raises it.\n\
@@ -293,6 +277,7 @@ fn other(partitions: &Partitions, traffic: &Traffic, reconciler: &ReconcilerLimi
         number(*calls),
         number(*calls_gb),
         number(*calls_by_writes),
+        number(traffic.batch()),
         number(relay_batch(traffic)),
         number(relay_batch(&Traffic { call_days: 0.0, ..*traffic })),
         number(pollers),
@@ -310,14 +295,14 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
     let (calls, dialled) = (traffic.calls() * 3_600.0, traffic.dials() * 3_600.0);
     let asked = recovery_h(traffic, reconciler)
         .map_or_else(|| "asks about none of".to_owned(), |hours| format!("needs {} hours to ask about", number(hours)));
-    let share = discovery_share(traffic, reconciler);
+    let (share, in_time) = (discovery_share(traffic, reconciler), discovered_calls_in_time(traffic, reconciler));
     let found = if share < 1.0 {
         format!(
             "so it falls behind.\n  It then reads no call twice, so it reads {} per hour, and leaves out {} % of all calls",
-            number(reconciler.discovered_calls),
+            number(discovered_calls(traffic, reconciler)),
             number(100.0 * (1.0 - share))
         )
-    } else if calls > reconciler.discovered_calls_in_time {
+    } else if calls > in_time {
         "so it finds them hours later".to_owned()
     } else {
         "so it finds them in time".to_owned()
@@ -333,7 +318,7 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         "{asked} Nothing is\n  stored about the other {}, so only discovery finds them. It keeps up with {} calls per hour at one provider, \
          and looks back {} hours.\n  This traffic has {} per hour on average, {found}.\n  At the busiest time, an hour has {} times as many.\n",
         number(calls - dialled),
-        number(reconciler.discovered_calls_in_time),
+        number(in_time),
         number(reconciler.discovery_look_back_h),
         number(calls),
         number(traffic.peak_factor),
@@ -372,6 +357,7 @@ fn growth(sizes: &[Traffic]) -> String {
         };
         [
             number(traffic.webhooks_per_day),
+            number(traffic.batch()),
             dollars(bill.dollars_per_month),
             dollars(of(|name| !name.ends_with(" stored") && !is_fixed(name))),
             dollars(of(|name| name.ends_with(" stored"))),
@@ -381,15 +367,18 @@ fn growth(sizes: &[Traffic]) -> String {
         ]
     });
     let titles =
-        ["webhooks a day", "USD per month", "traffic, per million", "storage", "fixed", "together", "difference"];
+        ["webhooks a day", "b", "USD per month", "traffic, per million", "storage", "fixed", "together", "difference"];
     let first = sizes.first().map(bill);
     let one = first.as_ref().map_or(0.0, |bill| bill.batches_of_one);
     let provisioned = first.as_ref().map_or(0.0, |bill| bill.provisioned_tables);
     format!(
         "## Growth of the cost\n\n{}\n\
-         The last column compares each size with the middle one. The cost per webhook does not grow, because no unit depends on how much else arrives. Only the batches of the relay depend on \
-         how much\nis stored: the sums have those of a stack that stores as much as it deletes. A month has {MONTH_DAYS} days. With batches of one message \
-         instead\nof {}, a million webhooks cost ${} more. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used, they cost ${} less.\n\n\
+         The last column compares each size with the middle one. The cost per webhook does not grow with the traffic, because no unit depends on\n\
+         how much else arrives. It is higher while traffic is small: fewer webhooks share the fixed part, and batches have fewer messages. With b = 1\n\
+         instead of {}, a million webhooks cost ${} more. Only the batches of the relay depend on how much is stored: the sums have those of a stack\n\
+         that stores as much as it deletes. A month has {MONTH_DAYS} days. With [provisioned tables](cost.md#provisioned-tables), of whose capacity {} % are used,\n\
+         a million webhooks cost ${} less. But a stack with such tables pays ${} a month more, whatever the traffic, and for the capacity that waits\n\
+         for trouble.\n\n\
          Prices: {} per million requests to the HTTP API, {} per million invocations of {INVOCATION_S} s, {} per million write units,\n\
          and {} per million read units. SQS takes {} per million requests, EventBridge {} per million domain events, and CloudWatch\n\
          {} per GB of logs. Storage costs {} per GB and month, and {} more for the point-in-time recovery of a table. A dialer costs\n\
@@ -399,6 +388,7 @@ fn growth(sizes: &[Traffic]) -> String {
         dollars(one),
         number(100.0 * price::PROVISIONED_USE),
         dollars(provisioned),
+        dollars(PROVISIONED_TABLES.1),
         usd(1e6 * price::HTTP_API),
         usd(1e6 * price::invocation()),
         usd(1e6 * price::WRITE_UNIT),
@@ -413,78 +403,54 @@ fn growth(sizes: &[Traffic]) -> String {
     )
 }
 
-/// A price with all its digits.
-fn usd(price: f64) -> String {
-    let digits = format!("{price:.4}");
-    let trimmed = digits.trim_end_matches('0');
-    let decimals = trimmed.split_once('.').map_or(0, |(_, decimals)| decimals.len());
-    format!("${price:.*}", decimals.max(2))
+fn beyond(traffic: &Traffic) -> String {
+    let wall = FIFO_REQUESTS_LEAST / traffic.units().messages / traffic.peak_factor * 86_400.0;
+    format!(
+        "## Beyond one Region or account\n\n\
+         - **Quotas count per account and Region.** AWS raises those of API Gateway, Lambda, SQS, EventBridge, DynamoDB and CloudWatch Logs on\n  \
+         request. The number of partitions follows the load by itself. But `by_received` and `by_wake` have few keys, and a key takes the writes\n  \
+         of one partition. [`IndexShards`](deploy.md#more-shards) is their number.\n\
+         - **Other Regions have lower quotas.** A FIFO queue with high throughput takes {} requests per second in us-east-1, us-west-2 and\n  \
+         eu-west-1, and {} to 19,000 elsewhere. Where it takes {1}, that limit comes at {} million webhooks a day.\n\
+         - **A second stack needs no change of the code.** Calls do not depend on each other. So each account at a provider posts its webhooks\n  \
+         to one stack, in any account or Region. Where one account at a provider has more traffic than a stack carries, its agents or numbers\n  \
+         must be divided.\n\
+         - **Each stack has its own** do-not-call list, dial rates, idempotency keys and index of numbers. Numbers that ask not to be called\n  \
+         must be blocked in every stack. The rate of one provider's account must be divided among the stacks that dial with it.\n\
+         - **Subscribers** get domain events from one bus per stack. EventBridge can send them to a bus in another account or Region, for\n  \
+         another {} per million.\n",
+        number(quota::FIFO_REQUESTS),
+        number(FIFO_REQUESTS_LEAST),
+        number(wall / 1e6),
+        usd(1e6 * price::EVENT),
+    )
 }
 
-/// A number with about three digits, or all those before the point.
-fn number(value: f64) -> String {
-    let decimals = match value.abs() {
-        0.0 => 0,
-        ..0.1 => 4,
-        ..10.0 => 3,
-        ..100.0 => 1,
-        _ => 0,
-    };
-    rounded(value, decimals)
-}
-
-/// A number that others are computed from: with four decimals if it is small, and else with one.
-fn precise(value: f64) -> String {
-    rounded(value, if value.abs() < 10.0 { 4 } else { 1 })
-}
-
-fn rounded(value: f64, decimals: usize) -> String {
-    let digits = format!("{value:.decimals$}");
-    match digits.split_once('.') {
-        Some((whole, rest)) => {
-            let rest = rest.trim_end_matches('0');
-            format!("{}{}{rest}", grouped(whole), if rest.is_empty() { "" } else { "." })
-        }
-        None => grouped(&digits),
-    }
-}
-
-fn dollars(value: f64) -> String {
-    let digits = format!("{value:.2}");
-    let (whole, cents) = digits.split_once('.').unwrap_or((&digits, "00"));
-    format!("{}.{cents}", grouped(whole))
-}
-
-/// Separates each three digits of a whole number by a comma.
-fn grouped(digits: &str) -> String {
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        let after = digits.len() - index;
-        if index > 0 && after.is_multiple_of(3) && !text.ends_with('-') {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A Markdown table whose columns are as wide as their widest cells.
-fn table<const COLUMNS: usize>(titles: [&str; COLUMNS], rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
-    let rows: Vec<[String; COLUMNS]> = std::iter::once(titles.map(str::to_owned)).chain(rows).collect();
-    let mut lines: Vec<String> = rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect();
-    lines.insert(1, format!("|{}\n", "---|".repeat(COLUMNS)));
-    lines.concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_grouped() {
-        let numbers = [0.0, 0.0386, 0.5, 2.0, 11.574, 86.4, 115.74, 1_157.4, 1e9].map(number);
-        assert_eq!(numbers, ["0", "0.0386", "0.5", "2", "11.6", "86.4", "116", "1,157", "1,000,000,000"]);
-        assert_eq!([dollars(0.004), dollars(1_234_567.891)], ["0.00", "1,234,567.89"]);
-        assert_eq!([usd(0.625), usd(1.0), usd(0.26667)], ["$0.625", "$1.00", "$0.2667"]);
-    }
+fn left_out(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
+    let RefoldMax { entries, webhooks_by_time, webhooks_by_pages } = refold_max(traffic);
+    format!(
+        "## What the model leaves out\n\n\
+         - Limits of providers: how many calls an account may place or hold at the same time, and how often it may be asked.\n\
+         - Subscribers: EventBridge limits the events that it delivers to targets, and forwarding to a URL has a rate of its own.\n\
+         - Storage of log lines: at $0.03 per GB and month, they are less than ten cents per million webhooks and month.\n\
+         - What a stack of this size pays beside its traffic, if it has more shards or provisioned pollers. Each shard has reads of its own in every run.\n\
+         - KMS, CloudFront, WAF, traces, transfer of data out of the Region, and rebates for volume.\n\
+         - Refolds. A refold reads the index entries of its shard in the minutes of a call, from {REFOLD_BEFORE_MINUTES} before its start until \
+         {REFOLD_AFTER_MINUTES} after its end. It reads\n  for at most {REFOLD_READ_S} seconds, and at most {REFOLD_PAGES_MAX} pages of 1 MB. The time is used up first. If an entry takes \
+         {ENTRY_CPU_S} s of CPU, as is\n  assumed, the time is enough for {} entries. With {SHARDS_DEFAULT} shards, a refold of a call of {REFOLD_CALL_MINUTES} minutes has more to read at the \
+         busiest time of\n  {} million webhooks a day. The pages would be enough up to {} million. Then the refold is refused, and P2RefoldLimitAlarm goes\n  \
+         off. A settled call stays as it is until somebody runs `switchhook verify`. More shards help.\n\
+         - Webhooks that are sent again, forged or not readable, lookups, discovery, and repairs. A second delivery costs about as much as the first.\n\
+         - Events that fail with a permanent error. A message that waits for its next try counts as one in the events queue, so {} for each shard\n  \
+         pause the sweep. An event that fails for more than two minutes has no message, and is tried ten more times within two hours.\n\
+         - How fast AWS follows: Lambda adds 1,000 concurrent invocations every ten seconds, and an on-demand table takes twice its last peak\n  \
+         at once.\n\
+         - Batches of the consumer with more than {} messages. They make it cheaper than the model says. Those of the relay grow only in a stack that\n  \
+         stores little yet.\n",
+        number(entries),
+        number(webhooks_by_time / 1e6),
+        number(webhooks_by_pages / 1e6),
+        number(reconciler.queue_depth_per_shard),
+        number(BATCH),
+    )
 }

@@ -46,6 +46,7 @@ use switchhook_domain::{
 
 use crate::batch::{FailedTail, Group, read_calls};
 use crate::folded::folded_events;
+pub use crate::refold::READ_MAX as REFOLD_READ_MAX;
 use crate::refold::{Refolded, Refolder, added, is_drift_event};
 
 /// Maximum number of tries of a conditional write that loses the race against another writer. After them, the message returns to

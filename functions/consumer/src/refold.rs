@@ -14,7 +14,7 @@ use switchhook_domain::{Call, Disposition, EventKind, Fold, Policy, ProviderEven
 
 /// Longest time from the start of the invocation to the last read, for all calls of the batch together. The rest of the
 /// function's 10 s is for the write, and for handling a failure.
-const READ_MAX: Duration = Duration::from_secs(3);
+pub const READ_MAX: Duration = Duration::from_secs(3);
 
 /// Result of a refold.
 pub(crate) enum Refolded {

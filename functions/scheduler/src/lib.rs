@@ -53,6 +53,7 @@ use switchhook_domain::{Call, CallId, LATE_MAX, Policy, Timestamp, TraceId};
 use switchhook_providers::DialRates;
 
 use crate::flow::{Flow, Route, Turn};
+pub use crate::run::RUN_MAX;
 
 /// Concurrent claims.
 const CONCURRENCY: usize = 16;

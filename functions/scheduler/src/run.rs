@@ -18,7 +18,7 @@ use crate::wake::DELAY_MAX;
 use crate::{Report, Scheduler};
 
 /// Time after which a run starts no further claims. The function's timeout is 50 s.
-const RUN_MAX: Duration = Duration::from_secs(40);
+pub const RUN_MAX: Duration = Duration::from_secs(40);
 /// Time that a run looks ahead: a little more than the usual time to the next run. AWS starts a run up to a minute late. If the next run
 /// is late, it claims the calls that were due meanwhile, up to a minute after their time.
 const LOOK_AHEAD: Duration = Duration::from_secs(65);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::units::{BATCH, RELAY_LINE_BYTES};
+use super::units::{BATCH, BATCH_LINE_BYTES, RELAY_LINE_BYTES};
 use super::{DIALER_S, Traffic, quota, relay};
 use crate::cost::{INVOCATION_S, price};
 
@@ -25,6 +25,13 @@ pub const IDLE_STACK: [(&str, f64); 8] = [
 /// Dollars per month of the metrics of a stack that is used. A row of the same page.
 pub const METRICS_IN_USE: (&str, f64) = ("two providers that report calls, one of which places some", 8.70);
 
+/// Dollars per month that provisioned tables cost beside the units that every webhook uses. The other capacities, two for writes and six for
+/// reads, do not fall below five units. Auto scaling has four alarms for each of all fourteen. The same page has this row.
+pub const PROVISIONED_TABLES: (&str, f64) = (
+    "the other capacities of provisioned tables, and the alarms of auto scaling",
+    price::capacity_month(2.0 * 5.0, 6.0 * 5.0) + 14.0 * 4.0 * price::ALARM,
+);
+
 /// One line of the bill.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Charge {
@@ -41,9 +48,9 @@ pub struct Bill {
     pub charges: Vec<Charge>,
     pub dollars_per_million: f64,
     pub dollars_per_month: f64,
-    /// Addition to the dollars per million if consumer and relay get batches of one.
+    /// Addition to the dollars per million if consumer and relay get batches of one, and the consumer got batches of [`BATCH`] before.
     pub batches_of_one: f64,
-    /// Reduction of the dollars per million by provisioned tables, with the assumed use of their capacity.
+    /// Reduction of the dollars per million by provisioned tables, with the assumed use of their capacity. [`PROVISIONED_TABLES`] come on top.
     pub provisioned_tables: f64,
 }
 
@@ -55,9 +62,9 @@ const STORED: &str = "bytes stored × days / 30 × price per GB / 2³⁰";
 pub fn bill(traffic: &Traffic) -> Bill {
     let units = traffic.units();
     let millions = traffic.webhooks_per_day * MONTH_DAYS / 1e6;
-    let relay_batches = relay::batches(traffic);
-    let batches = |batch: f64| units.messages / batch * (price::invocation() + 2.0 * price::SQS_FIFO);
-    let relay_line = RELAY_LINE_BYTES / 1e9 * price::LOG_GB;
+    let (batches, relay_batches) = (units.messages / traffic.batch(), relay::batches(traffic));
+    let [batch_line, relay_line] = [BATCH_LINE_BYTES, RELAY_LINE_BYTES].map(|bytes| bytes / 1e9 * price::LOG_GB);
+    let of_consumer = |batch: f64| units.messages / batch * (price::invocation() + 2.0 * price::SQS_FIFO + batch_line);
     let relay_of_one = (units.relay_records - relay_batches) * (price::invocation() + relay_line);
     let writes =
         units.inbox_writes + units.calls_writes + units.received_writes + units.wake_writes + units.other_index_writes;
@@ -72,7 +79,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
         (
             "functions",
             "(invocations + messages / b + records / g) × price",
-            (units.invocations + units.messages / BATCH + relay_batches) * price::invocation(),
+            (units.invocations + batches + relay_batches) * price::invocation(),
         ),
         (
             "dialers that wait for their places",
@@ -93,13 +100,13 @@ pub fn bill(traffic: &Traffic) -> Bill {
         (
             "queues",
             "(requests to SQS + 2 × messages / b) × price",
-            (units.sqs_requests + 2.0 * units.messages / BATCH) * price::SQS_FIFO,
+            (units.sqs_requests + 2.0 * batches) * price::SQS_FIFO,
         ),
         ("domain events", "domain events × price", units.domain_events * price::EVENT),
         (
             "logs",
-            "(bytes of log lines + records / g × l) × price per GB / 10⁹",
-            units.log_bytes / 1e9 * price::LOG_GB + relay_batches * relay_line,
+            "(bytes of log lines + messages / b × l' + records / g × l) × price per GB / 10⁹",
+            units.log_bytes / 1e9 * price::LOG_GB + batches * batch_line + relay_batches * relay_line,
         ),
         ("inbox, stored", STORED, inbox_gb * price::STORED_GB),
         ("calls, stored", STORED, calls_gb * price::STORED_GB),
@@ -133,7 +140,7 @@ pub fn bill(traffic: &Traffic) -> Bill {
     Bill {
         dollars_per_million: charges.iter().map(|charge| charge.dollars_per_million).sum(),
         dollars_per_month: charges.iter().map(|charge| charge.dollars_per_month).sum(),
-        batches_of_one: (batches(1.0) - batches(BATCH) + relay_of_one) * 1e6,
+        batches_of_one: (of_consumer(1.0) - of_consumer(BATCH) + relay_of_one) * 1e6,
         provisioned_tables: price::saved_by_provisioning(writes, reads) * 1e6,
         charges,
     }
@@ -145,11 +152,25 @@ mod tests {
 
     #[test]
     fn batches_of_one_add_what_a_calculation_by_hand_gives() {
-        // The consumer has two thirds of an invocation and of two requests to SQS more. The relay has few larger batches, with a line each.
+        // The consumer has two thirds of an invocation, of two requests to SQS and of a line more. The relay has few larger batches, with a line
+        // each.
         let traffic = Traffic { dialled_share: 0.0, ..Traffic::new(1e8) };
-        let consumer = 2.0 / 3.0 * (0.266_7 + 2.0 * 0.5);
+        let consumer = 2.0 / 3.0 * (0.266_7 + 2.0 * 0.5 + 426.0 * 0.5 / 1e3);
         let relay = (1.0 - relay::batches(&traffic)) * (0.266_7 + 480.0 * 0.5 / 1e3);
         let added = bill(&traffic).batches_of_one;
         assert!((added - consumer - relay).abs() < 1e-3, "{added}: {consumer} and {relay}");
+    }
+
+    #[test]
+    fn little_traffic_costs_what_batches_of_one_cost() {
+        // With 300,000 webhooks a day, the queue holds 0.7 messages at the busiest time. With a million it holds 2.4, and with 100 million 243.
+        let of_size = |webhooks_per_day| Traffic { dialled_share: 0.0, ..Traffic::new(webhooks_per_day) };
+        let batches = [3e5, 1e6, 1e8].map(|size| of_size(size).batch());
+        assert!(batches[0] == 1.0 && (batches[1] - 2.431).abs() < 1e-3 && batches[2] == BATCH, "{batches:?}");
+        let of_traffic =
+            |costs: Bill| costs.charges.iter().take(9).map(|charge| charge.dollars_per_million).sum::<f64>();
+        let [little, much] = [3e5, 1e8].map(|size| of_traffic(bill(&of_size(size))));
+        let consumer = 2.0 / 3.0 * (0.266_7 + 2.0 * 0.5 + 426.0 * 0.5 / 1e3);
+        assert!((little - much - consumer).abs() < 1e-3, "{little}: {much} and {consumer}");
     }
 }

@@ -6,11 +6,12 @@ use switchhook_aws::queue::failing_time;
 use switchhook_aws::shards::{SHARDS_DEFAULT, SHARDS_MAX, shards_of_marks};
 use switchhook_providers::{BOOKED_SHARE, PER_SECOND_MAX};
 
+use super::claims::{CLAIM_RUN_S, bookings_max, run_claims_max};
 use super::partitions::{new_keys_writes_at_most, new_keys_writes_max, partitions};
+use super::provider::{discovered_calls_in_time, silent_calls};
 use super::sweep::{PAGE_REQUESTS, reconciler_vcpus, retries_max, sweep_reads_max};
-use super::units::BATCH;
-use super::{DIALER_S, FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay};
-use crate::cost::INVOCATION_S;
+use super::{DIALER_S, FAILING_SHARE, QUEUE_S, ReconcilerLimits, Traffic, count, parameter, quota, relay, vcpus};
+use crate::cost::{INVOCATION_S, MEMORY_GB};
 
 /// Consequence of a load beyond its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -103,7 +104,7 @@ fn wall(share_at: impl Fn(f64) -> f64) -> Option<f64> {
 fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
     let (webhooks, dials) = (traffic.webhooks(), traffic.dials());
     let units = traffic.units();
-    let batches = webhooks * units.messages / BATCH;
+    let batches = webhooks * units.messages / traffic.batch();
     let invocations = webhooks * (units.invocations + relay::batches(traffic)) + batches;
     let partitions = partitions(traffic);
     let resource = |name, mean: f64, load_is, (limit, limit_is): (f64, String), moved_by, effect, beyond| Resource {
@@ -319,6 +320,15 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             "Domain events are late: the relay sends refused ones again",
         ),
         resource(
+            "requests to CloudWatch Logs per second, if each invocation sends one",
+            invocations,
+            "invocations per second",
+            quota(quota::PUT_LOG_EVENTS),
+            "CloudWatch Logs' `PutLogEvents` quota",
+            Effect::Delays,
+            "Log lines come late or never, and the metrics in them too. So alarms may be silent",
+        ),
+        resource(
             "calls created per second, one per request",
             dials,
             "d",
@@ -352,6 +362,25 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "`DialerMaxConcurrency`, at most 1,000",
                 Effect::Delays,
                 "Calls are placed later than they are due",
+            ),
+        ),
+        up_to(
+            run_claims_max(),
+            resource(
+                "claims per second, all for one account",
+                dials,
+                "d",
+                (
+                    bookings_max(),
+                    format!(
+                        "1 / 2r: each claim reads and writes the row of its account. At most {CLAIM_RUN_S} s of each minute × {:.3} vCPU / v' for all \
+                         accounts",
+                        vcpus(MEMORY_GB)
+                    ),
+                ),
+                "more accounts, up to the claims of the scheduler's run",
+                Effect::Delays,
+                "The next run of the schedule claims the call, up to a minute late",
             ),
         ),
         up_to(
@@ -406,6 +435,22 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
             Effect::Delays,
             "Silent calls are settled late; dials in doubt have requests of their own",
         ),
+        resource(
+            "calls per hour in one provider's list",
+            traffic.calls() * 3_600.0,
+            "c × 3,600",
+            (
+                discovered_calls_in_time(traffic, reconciler),
+                format!(
+                    "{} pages per minute × 60 × {} calls per page / {} periods that have each call",
+                    reconciler.discovery_pages, traffic.profile.calls_per_page, reconciler.discovery_periods
+                ),
+            ),
+            "the constant `PAGES_MAX` of discovery, or more accounts",
+            Effect::Delays,
+            "Calls that nobody reported are found hours later. If the list grows faster than it is read, some are left out, and \
+             `discovery_skipped_ms` counts their time",
+        ),
     ]
 }
 
@@ -413,42 +458,8 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
 /// second, and has so many invocations at the same time. Both are limits.
 #[must_use]
 pub fn pollers(traffic: &Traffic) -> f64 {
-    let batches = traffic.webhooks() * traffic.units().messages / BATCH * traffic.peak_factor;
+    let batches = traffic.webhooks() * traffic.units().messages / traffic.batch() * traffic.peak_factor;
     let by_polls = batches / quota::POLLER_POLLS;
     let by_concurrency = batches * INVOCATION_S / quota::POLLER_CONCURRENCY;
     by_polls.max(by_concurrency).ceil().max(quota::POLLERS_MIN)
-}
-
-/// Returns the share of the settled calls at which the drift check looks. It is no limit: the check is a sample by design. Its requests are
-/// those that questions about silent calls leave of the minute.
-#[must_use]
-pub fn drift_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
-    let left = reconciler.drift_lookups - silent_calls(traffic);
-    (left * drift_hours(traffic, reconciler) / 24.0 / (traffic.calls() * 60.0)).clamp(0.0, 1.0)
-}
-
-/// Returns the hours of a day in which the drift check has calls to look at, if it has too few requests. These are the busy hours, and after
-/// them as many hours as it may fall behind.
-#[must_use]
-pub fn drift_hours(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
-    (24.0 / traffic.peak_factor + reconciler.drift_lag_h).min(24.0)
-}
-
-/// Returns the hours for which the reconciler asks about the dialled calls of an hour whose webhooks were all lost, if all are at one
-/// provider. `None` if the silent calls of other hours need all requests.
-#[must_use]
-pub fn recovery_h(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Option<f64> {
-    let left = reconciler.ending_lookups - silent_calls(traffic);
-    (left > 0.0).then(|| traffic.dials() * 3_600.0 / left / 60.0)
-}
-
-/// Returns the share of the calls that discovery reads in a provider's list, if all are at one provider.
-#[must_use]
-pub fn discovery_share(traffic: &Traffic, reconciler: &ReconcilerLimits) -> f64 {
-    (reconciler.discovered_calls / (traffic.calls() * 3_600.0)).min(1.0)
-}
-
-/// Mean number of calls per minute whose ending no webhook reports.
-fn silent_calls(traffic: &Traffic) -> f64 {
-    traffic.calls() * traffic.silent_share * 60.0
 }

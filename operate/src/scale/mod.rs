@@ -5,10 +5,13 @@
 //! model with its formulas.
 
 mod bill;
+mod claims;
 mod load;
 pub mod parameter;
 mod partitions;
+mod provider;
 pub mod quota;
+mod refold;
 mod relay;
 mod sweep;
 mod units;
@@ -17,19 +20,21 @@ use serde::Serialize;
 use switchhook_domain::LANE_SECONDS;
 use switchhook_providers::BOOKED_SHARE;
 
-pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, bill};
-pub use load::{
-    Effect, Resource, WEBHOOKS_PER_DAY_MAX, discovery_share, drift_hours, drift_share, pollers, recovery_h, resources,
-};
+pub use bill::{Bill, Charge, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, PROVISIONED_TABLES, bill};
+pub use claims::{CLAIM_CPU_S, CLAIM_RUN_S};
+pub use load::{Effect, Resource, WEBHOOKS_PER_DAY_MAX, pollers, resources};
 pub use partitions::{Partitions, new_keys_writes_at_most, new_keys_writes_max, partitions};
+pub use provider::{discovered_calls, discovered_calls_in_time, discovery_share, drift_hours, drift_share, recovery_h};
+pub use refold::{ENTRY_CPU_S, REFOLD_CALL_MINUTES, REFOLD_READ_S, RefoldMax, refold_max};
 pub use relay::relay_batch;
 pub use sweep::{
     BATCH_READ_S, CALL_CPU_S, RETRY_CPU_S, ReconcilerLimits, reconciler_vcpus, retries_max, sweep_reads_max,
 };
-pub use units::{BATCH, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
+pub use units::{BATCH, BATCH_LINE_BYTES, DIAL, Profile, RELAY_LINE_BYTES, RETELL, TWILIO, Units};
 
 /// Mean seconds from the arrival of a message in a FIFO queue to its receipt. Others measured a median of 28 ms and a 99th percentile of 645
-/// ms on AWS, in 2022. A lognormal distribution with both has a mean of 70 ms. The mean tells how many messages a queue holds.
+/// ms on AWS, in 2022. A lognormal distribution with both has a mean of 70 ms. The mean tells how many messages a queue holds, and how many of
+/// them a batch has.
 pub const QUEUE_S: f64 = 0.07;
 /// Share of the events that always fail in the row about messages in flight. It is an assumption: one of several providers.
 pub const FAILING_SHARE: f64 = 0.1;
@@ -92,6 +97,18 @@ impl Traffic {
     pub fn units(&self) -> Units {
         self.profile.webhook.plus(self.dialled_share / self.profile.webhooks_per_call, &DIAL)
     }
+
+    /// Mean number of messages in a batch of the consumer: as many as the queue holds while the day's traffic comes, at least one and at most
+    /// [`BATCH`].
+    #[must_use]
+    pub fn batch(&self) -> f64 {
+        (self.webhooks() * self.peak_factor * self.units().messages * QUEUE_S).clamp(1.0, BATCH)
+    }
+}
+
+/// Share of a vCPU that a function with this memory has.
+const fn vcpus(memory_gb: f64) -> f64 {
+    memory_gb * 1_024.0 / quota::VCPU_MB
 }
 
 /// A small count as a number of the model.

@@ -35,6 +35,8 @@ pub const NEW_TABLE_PARTITIONS: f64 = 4.0;
 pub const STREAM_POLLS: f64 = 4.0;
 /// `PutEvents` requests per second to all event buses of an account. Source: the EventBridge quotas page.
 pub const PUT_EVENTS: f64 = 10_000.0;
+/// `PutLogEvents` requests per second to all log groups of an account. Source: the CloudWatch Logs quotas page.
+pub const PUT_LOG_EVENTS: f64 = 5_000.0;
 
 /// Bytes of a GB as DynamoDB counts it.
 pub const GB: f64 = 1_073_741_824.0;

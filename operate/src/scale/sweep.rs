@@ -3,7 +3,7 @@
 use serde::Serialize;
 use switchhook_aws::shards::shards_of_marks;
 
-use super::{READ_S, count, parameter, quota};
+use super::{READ_S, count, parameter, vcpus};
 use crate::cost::RECONCILER_MEMORY_GB;
 
 /// Limits of the reconciler, from its own constants.
@@ -31,10 +31,10 @@ pub struct ReconcilerLimits {
     pub retries_at_once: f64,
     /// Messages in the events queue, for each shard, at which the sweep pauses.
     pub queue_depth_per_shard: f64,
-    /// Calls of one provider's list that discovery reads in an hour.
-    pub discovered_calls: f64,
-    /// The same, if it reads each call in as many periods as overlap.
-    pub discovered_calls_in_time: f64,
+    /// Pages of one provider's list that discovery reads in a minute.
+    pub discovery_pages: f64,
+    /// Periods in which discovery reads each call, because they overlap.
+    pub discovery_periods: f64,
     /// Hours after which discovery leaves calls out.
     pub discovery_look_back_h: f64,
 }
@@ -76,7 +76,7 @@ pub fn retries_max(shards: u64, reconciler: &ReconcilerLimits) -> f64 {
 /// Share of a vCPU that the reconciler has.
 #[must_use]
 pub fn reconciler_vcpus() -> f64 {
-    RECONCILER_MEMORY_GB * 1_024.0 / quota::VCPU_MB
+    vcpus(RECONCILER_MEMORY_GB)
 }
 
 #[cfg(test)]
@@ -97,8 +97,8 @@ mod tests {
             retry_s: 36.0,
             retries_at_once: 16.0,
             queue_depth_per_shard: 0.0,
-            discovered_calls: 0.0,
-            discovered_calls_in_time: 0.0,
+            discovery_pages: 0.0,
+            discovery_periods: 0.0,
             discovery_look_back_h: 0.0,
         };
         // A request for 100 calls in 20 ms reads 5,000 calls a second. 0.58 vCPU are enough for 12,863. Each page takes 15 ms more.

@@ -2,8 +2,11 @@
 
 use serde::Serialize;
 
-/// Messages in a mean batch of the consumer, both in the measurement and in the model.
+/// Messages in each batch of the consumer in the measurement, and in the largest mean batch of the model.
 pub const BATCH: f64 = 3.0;
+
+/// Bytes of the log line that the consumer writes for a batch of up to three messages. It has the metrics of the batch.
+pub const BATCH_LINE_BYTES: f64 = 426.0;
 
 /// Bytes of the log line that the relay writes for a batch of one record.
 pub const RELAY_LINE_BYTES: f64 = 480.0;
@@ -33,7 +36,7 @@ pub struct Units {
     /// Read units of the sweep.
     pub sweep_reads: f64,
     pub domain_events: f64,
-    /// Bytes of log lines, with the access log of the HTTP API and without the lines of the relay.
+    /// Bytes of log lines, with the access log of the HTTP API and without the lines of batches of the consumer and of the relay.
     pub log_bytes: f64,
     /// Bytes that the inbox table stores, without its indexes. DynamoDB adds 100 bytes to each item.
     pub inbox_bytes: f64,
@@ -90,7 +93,7 @@ impl Units {
             ("read units", self.reads),
             ("read units of the sweep", self.sweep_reads),
             ("domain events", self.domain_events),
-            ("bytes of log lines, without the relay", self.log_bytes),
+            ("bytes of log lines, without those of batches", self.log_bytes),
             ("bytes stored in the inbox table", self.inbox_bytes),
             ("bytes stored in the calls table", self.calls_bytes),
             ("bytes stored in the indexes of the inbox table", self.inbox_index_bytes),
@@ -105,6 +108,8 @@ pub struct Profile {
     pub name: &'static str,
     pub description: &'static str,
     pub webhooks_per_call: f64,
+    /// Calls on a page of the provider's own list, which discovery reads.
+    pub calls_per_page: f64,
     pub webhook: Units,
 }
 
@@ -113,6 +118,7 @@ pub const RETELL: Profile = Profile {
     name: "retell",
     description: "three webhooks per call, 5 KB on average",
     webhooks_per_call: 3.0,
+    calls_per_page: 10.0,
     webhook: Units {
         http_requests: 1.0,
         invocations: 1.0,
@@ -128,7 +134,7 @@ pub const RETELL: Profile = Profile {
         reads: 1.0,
         sweep_reads: 0.2444,
         domain_events: 7.0 / 3.0,
-        log_bytes: 1_384.7,
+        log_bytes: 1_241.7,
         inbox_bytes: 1_850.0,
         calls_bytes: 338.7,
         inbox_index_bytes: 240.2,
@@ -141,6 +147,7 @@ pub const TWILIO: Profile = Profile {
     name: "twilio",
     description: "five callbacks per call, 0.6 KB on average",
     webhooks_per_call: 5.0,
+    calls_per_page: 50.0,
     webhook: Units {
         inbox_writes: 1.0,
         relay_records: 0.8,
@@ -149,7 +156,7 @@ pub const TWILIO: Profile = Profile {
         other_index_writes: 0.4,
         sweep_reads: 0.1533,
         domain_events: 1.2,
-        log_bytes: 1_302.3,
+        log_bytes: 1_159.3,
         inbox_bytes: 618.0,
         calls_bytes: 204.5,
         inbox_index_bytes: 230.4,
@@ -175,7 +182,7 @@ pub const DIAL: Units = Units {
     reads: 8.0,
     sweep_reads: 0.0,
     domain_events: 0.0,
-    log_bytes: 2_134.0,
+    log_bytes: 1_988.0,
     inbox_bytes: 1_419.0,
     calls_bytes: 798.7,
     inbox_index_bytes: 531.0,

@@ -15,13 +15,15 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 use switchhook_domain::Provider;
+use switchhook_operate::scale::{BATCH, BATCH_LINE_BYTES, RELAY_LINE_BYTES};
 use switchhook_tests::{KEY, World, generic};
 
 use crate::traffic::Webhook;
 
 pub(crate) mod price {
     pub(crate) use switchhook_operate::cost::price::{
-        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, invocation, running, saved_by_provisioning,
+        EVENT, HTTP_API, LOG_GB, READ_UNIT, SQS_FIFO, WRITE_UNIT, capacity_month, invocation, running,
+        saved_by_provisioning,
     };
     use switchhook_operate::cost::price::{LAMBDA_GB_S, LAMBDA_REQUEST};
     use switchhook_operate::scale::READ_S;
@@ -54,6 +56,18 @@ pub(crate) fn access_log_bytes() -> f64 {
     .fold(line.unwrap().trim().to_owned(), |line, (variable, value)| line.replace(variable, value));
     assert!(!line.contains('$'), "{line}");
     line.len() as f64 + LOG_LINE_BYTES
+}
+
+/// Returns the USD that a million webhooks cost more in batches of one than in batches of three: for invocations, for requests to SQS, and for
+/// log lines. The relay has a batch for each of these records of a webhook.
+fn added_by_batches_of_one(relay_records: f64) -> [f64; 3] {
+    let (consumer, relay) = (1.0 - 1.0 / BATCH, relay_records - 1.0 / BATCH);
+    let line_bytes = consumer * BATCH_LINE_BYTES + relay * RELAY_LINE_BYTES;
+    [
+        1e6 * (consumer + relay) * price::invocation(),
+        1e6 * consumer * 2.0 * price::SQS_FIFO,
+        1e6 * line_bytes / 1e9 * price::LOG_GB,
+    ]
 }
 
 /// Expected counts of requests by operation, in the form of [`World::requests`].

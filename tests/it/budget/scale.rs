@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_dynamo::AttributeValue;
-use serde_json::Value;
+use serde_json::{Value, json};
 use switchhook_aws::calls::{BY_WAKE, WakeQueue};
 use switchhook_aws::inbox::BY_RECEIVED;
-use switchhook_domain::Provider;
+use switchhook_domain::{Provider, Timestamp};
 use switchhook_local::dynamodb::Units as Counted;
 use switchhook_local::fake::DeliveryFaults;
 use switchhook_local::{CALLS_TABLE, INBOX_TABLE};
 use switchhook_operate::cost::{MEMORY_GB, RECONCILER_MEMORY_GB, price};
 use switchhook_operate::scale::{
-    BATCH, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, RELAY_LINE_BYTES, RETELL, TWILIO, Units, parameter,
+    BATCH, BATCH_LINE_BYTES, CLAIM_RUN_S, DIAL, IDLE_STACK, METRICS_IN_USE, MONTH_DAYS, PROVISIONED_TABLES,
+    REFOLD_READ_S, RELAY_LINE_BYTES, RETELL, TWILIO, Units, parameter,
 };
-use switchhook_providers::{DialRates, Pacing};
-use switchhook_tests::{MINUTE, World};
+use switchhook_providers::{DialRates, KeyLengths, Pacing, Period, ProvidersFile, discovery_api_request};
+use switchhook_tests::{KEY, MINUTE, World};
 
 use super::dollars::sized_retell_call;
-use super::{LOG_LINE_BYTES, access_log_bytes, consume, post};
+use super::{LOG_LINE_BYTES, access_log_bytes, added_by_batches_of_one, consume, post};
 use crate::files::{read, yaml};
 use crate::outbound::{call_request, create};
 use crate::outbound_budget::wake_scheduler;
@@ -128,7 +129,7 @@ impl Meter {
             other_index_writes: self.writes(CALLS_TABLE, |index| index.is_some_and(|index| index != BY_WAKE)),
             reads,
             domain_events: self.world.domain_events().len() as f64,
-            log_bytes: log.lines().filter(|line| !is_of_relay(line)).map(line_bytes).sum::<f64>()
+            log_bytes: log.lines().filter(|line| !is_of_relay(line) && !is_of_batch(line)).map(line_bytes).sum::<f64>()
                 + self.used.http_requests * access_log_bytes(),
             inbox_bytes,
             calls_bytes,
@@ -142,6 +143,11 @@ impl Meter {
 
 fn is_of_relay(line: &str) -> bool {
     line.contains("\"action_taken\":\"relayed\"")
+}
+
+/// True for the line of a batch of the consumer.
+fn is_of_batch(line: &str) -> bool {
+    line.contains("\"action_taken\":\"batch_folded\"")
 }
 
 /// Bytes that CloudWatch bills for a line.
@@ -227,18 +233,35 @@ async fn webhooks_have_the_units_of_the_model() {
     assert!(differing.is_empty(), "write these units into operate/src/scale/units.rs: {differing:#?}");
 }
 
+/// Checks the number and the mean size of some lines.
+fn check_lines(log: &str, is_wanted: fn(&str) -> bool, count: f64, bytes: f64) {
+    let lines: Vec<f64> = log.lines().filter(|line| is_wanted(line)).map(line_bytes).collect();
+    assert_eq!(lines.len() as f64, count);
+    let mean = lines.iter().sum::<f64>() / count;
+    assert!((mean - bytes).abs() <= TOLERANCE * bytes, "{mean} instead of {bytes}");
+}
+
 #[tokio::test(start_paused = true)]
-async fn relay_writes_a_line_of_the_size_of_the_model() {
-    let mut meter = Meter::new().await;
-    for webhook in (0..CALLS / 3).flat_map(sized_retell_call) {
-        post(&meter.world, &webhook).await;
-        meter.consume().await;
+async fn batches_have_lines_of_the_size_of_the_model() {
+    for batch in [1, BATCH as usize] {
+        let mut meter = Meter::new().await;
+        let mut batches = 0.0;
+        let calls: Vec<Vec<Webhook>> = (0..CALLS / 2).map(sized_retell_call).collect();
+        for some in calls.chunks(batch) {
+            for event in 0..RETELL.webhooks_per_call as usize {
+                for call in some {
+                    post(&meter.world, &call[event]).await;
+                }
+                meter.consume().await;
+                batches += 1.0;
+            }
+        }
+        let log = meter.world.log_text();
+        check_lines(&log, is_of_batch, batches, BATCH_LINE_BYTES);
+        if batch == 1 {
+            check_lines(&log, is_of_relay, meter.used.relay_records, RELAY_LINE_BYTES);
+        }
     }
-    let log = meter.world.log_text();
-    let lines: Vec<f64> = log.lines().filter(|line| is_of_relay(line)).map(line_bytes).collect();
-    assert_eq!(lines.len() as f64, meter.used.relay_records);
-    let bytes = lines.iter().sum::<f64>() / lines.len() as f64;
-    assert!((bytes - RELAY_LINE_BYTES).abs() <= TOLERANCE * RELAY_LINE_BYTES, "{bytes}");
 }
 
 /// Creates, claims and dials one call.
@@ -397,15 +420,39 @@ fn defaults_of_the_model_are_those_of_the_template() {
 }
 
 #[test]
+fn limits_of_functions_are_those_of_the_model() {
+    assert_eq!(switchhook_consumer::REFOLD_READ_MAX.as_secs_f64(), REFOLD_READ_S);
+    assert_eq!(switchhook_scheduler::RUN_MAX.as_secs_f64(), CLAIM_RUN_S);
+}
+
+#[test]
+fn pages_of_lists_have_as_many_calls_as_in_the_model() {
+    let file = json!({
+        "retell": {"keys": [KEY], "dial": {"api_key": KEY}},
+        "twilio": {"keys": [KEY], "public_url": "https://example.com", "dial": {
+            "account_sid": "AC1", "api_key_sid": "SK1", "api_key_secret": KEY, "twiml_url": "https://example.com/twiml"}},
+    });
+    let file = ProvidersFile::parse(&file.to_string(), KeyLengths::Any).unwrap();
+    let period = Period { from: Timestamp::from_millis(0), until: Timestamp::from_millis(3_600_000) };
+    let request = |provider| {
+        let config = file.dial_accounts().config(provider).unwrap();
+        let request = discovery_api_request(provider, config, period, None).unwrap();
+        format!("{} {}", request.path, String::from_utf8(request.body).unwrap())
+    };
+    let (retell, twilio) = (request(Provider::Retell), request(Provider::Twilio));
+    assert!(retell.contains(&format!("\"limit\":{},", RETELL.calls_per_page)), "{retell}");
+    assert!(twilio.contains(&format!("PageSize={} ", TWILIO.calls_per_page)), "{twilio}");
+}
+
+#[test]
 fn batches_of_one_cost_what_the_page_about_cost_says() {
-    // Batches of one instead of three: two thirds more of everything that belongs to a batch.
-    let (part, million) = (1.0 - 1.0 / BATCH, 1e6);
-    let (invocation, line) =
-        (part * million * price::invocation(), part * million * RELAY_LINE_BYTES / 1e9 * price::LOG_GB);
-    let queue = part * 2.0 * million * price::SQS_FIFO;
+    let [invocations, queue, lines] = added_by_batches_of_one(RETELL.webhook.relay_records);
+    // Batches of the relay alone, with one record instead of three.
+    let part = 1e6 * (1.0 - 1.0 / BATCH);
+    let (invocation, line) = (part * price::invocation(), part * RELAY_LINE_BYTES / 1e9 * price::LOG_GB);
     let page = read("docs/cost.md");
     for sentence in [
-        format!("That adds ${:.2} + ${queue:.2} + ${line:.2}", 2.0 * invocation),
+        format!("That adds ${invocations:.2} + ${queue:.2} + ${lines:.2}"),
         format!("costs up to ${:.2} more", invocation + line),
         format!("These are ${invocation:.2} for invocations and ${line:.2} for log lines"),
     ] {
@@ -416,7 +463,7 @@ fn batches_of_one_cost_what_the_page_about_cost_says() {
 #[test]
 fn idle_stack_costs_what_the_page_about_cost_says() {
     let page = read("docs/cost.md");
-    for (item, dollars) in IDLE_STACK.into_iter().chain([METRICS_IN_USE]) {
+    for (item, dollars) in IDLE_STACK.into_iter().chain([METRICS_IN_USE, PROVISIONED_TABLES]) {
         // Metrics have a column with their number.
         let is_row =
             |line: &&str| line.starts_with(&format!("| {item} |")) && line.ends_with(&format!("| {dollars:.2} |"));
@@ -426,8 +473,12 @@ fn idle_stack_costs_what_the_page_about_cost_says() {
         );
     }
     let poller = price::POLLER_HOUR * 24.0 * MONTH_DAYS;
-    let row = format!("| each poller of `ConsumerPollers`, if it is not 0 | {poller:.2} |");
-    assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");
+    // `TableUnits` is the number of five capacities for writes and of one for reads.
+    let unit = price::capacity_month(5.0, 1.0);
+    for (parameter, dollars) in [("poller of `ConsumerPollers`", poller), ("unit of `TableUnits`", unit)] {
+        let row = format!("| each {parameter}, if it is not 0 | {dollars:.2} |");
+        assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");
+    }
     let sum: f64 = IDLE_STACK.iter().map(|(_, dollars)| dollars).sum();
     let row = format!("| **an idle stack, together** | **{sum:.2}** |");
     assert!(page.lines().any(|line| line == row), "docs/cost.md must have the row {row}");

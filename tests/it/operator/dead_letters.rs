@@ -15,7 +15,7 @@ use switchhook_operate::dead_letters::{
 };
 use switchhook_operate::plan::{Action, Plan, Verb};
 use switchhook_operate::quarantine::{self, QuarantineFilter};
-use switchhook_operate::run::{self, Run, RunId, RunState};
+use switchhook_operate::run::{self, Run, RunId, RunOptions, RunState};
 use switchhook_operate::verify::{VerifyFilter, verify};
 use switchhook_operate::{Error, Refusal, events};
 use switchhook_tests::{World, down, generic, reads_calls_to_fold, text};
@@ -453,6 +453,19 @@ async fn search_of_a_long_queue_ends() {
     assert_eq!(found.iter().map(|(_, letter)| letter.key.as_str()).collect::<Vec<_>>(), [last.as_str()]);
     let depth = world.cloud.services().sqs().depth(EVENTS_DEAD_LETTER_QUEUE).unwrap();
     assert_eq!((depth.visible, depth.in_flight), (NOTICES + 1, 0), "all are shown again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn run_that_was_interrupted_goes_on_for_a_day_at_most() {
+    let mut world = with_dead_letters().await;
+    let stack = stack(&world);
+    let plan = plan_all(Verb::DiscardDeadLetters, &world).await;
+    let slow = RunOptions { rate: 1, ..options() };
+    let stopped = run::start(&stack, &plan.id, plan.verb, slow, &mut |_| ControlFlow::Break(())).await.unwrap();
+    assert!(stopped.position < stopped.items, "{stopped:?}");
+    world.skip(Duration::from_secs(25 * 60 * 60)).await;
+    let late = run::resume(&stack, &RunId::of_plan(&plan.id), "tester", &mut |_| ControlFlow::Continue(())).await;
+    assert!(matches!(late, Err(Error::Refusal(Refusal::UnknownPlan(_)))), "{late:?}");
 }
 
 #[tokio::test(start_paused = true)]

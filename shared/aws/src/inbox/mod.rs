@@ -51,7 +51,10 @@ pub use event::{BODY_BYTES_MAX, PutOutcome, StoredEvent};
 pub use new_event::NewEvent;
 pub use note::Note;
 pub use notice::{AttentionCursor, SeenUntil};
-pub use of_call::{first_receipt, is_kept_without_event, may_be_deleted};
+pub use of_call::{
+    AFTER_MINUTES as REFOLD_AFTER_MINUTES, BEFORE_MINUTES as REFOLD_BEFORE_MINUTES, PAGES_MAX as REFOLD_PAGES_MAX,
+    first_receipt, is_kept_without_event, may_be_deleted,
+};
 pub use record::{CreationOutcome, DialRecordOutcome, creation_id};
 pub use reread::Reread;
 pub use submit::{adopt, replaces, submit, write_alias_and_adopt};

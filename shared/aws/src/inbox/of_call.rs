@@ -21,13 +21,13 @@ use super::table::Inbox;
 use crate::error::Error;
 
 /// Minutes before the start of an attempt, and before the receipt of its first event, whose events are read.
-const BEFORE_MINUTES: i64 = 2;
+pub const BEFORE_MINUTES: i64 = 2;
 /// Minutes after the last event of an attempt whose events are read.
-const AFTER_MINUTES: i64 = 15;
+pub const AFTER_MINUTES: i64 = 15;
 /// Limit on the minutes of all attempts together.
 const MINUTES_MAX: usize = 120;
 /// Limit on the index pages of all those minutes together. A page holds up to 1 MB and costs up to 128 read units.
-const PAGES_MAX: u64 = 160;
+pub const PAGES_MAX: u64 = 160;
 /// Concurrent reads.
 const CONCURRENCY: usize = 8;
 /// Events this close to the end of the inbox's retention may be deleted already.
