@@ -195,6 +195,8 @@ export const refresh = async (isAsked) => {
     for (const button of next.querySelectorAll("[data-copy]")) button.hidden = false;
     showTimes(next);
     latest = find("main", next);
+    // Scripts read so do not run.
+    if (find("script", latest) && !find("main script")) return location.reload();
     shownAt = document.importNode(find("#live time", next), true);
     // AWS has throttled a read: the next one waits twice as long.
     pause = find("[data-kind=throttled]", latest) ? Math.min(2 * pause + 1, 31) : 0;

@@ -87,6 +87,15 @@ async fn drift_check_that_has_no_requests_left_goes_on_in_the_next_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn first_drift_check_looks_at_calls_of_hours_before() {
+    let world = World::stopped();
+    let altered = altered(&world).await;
+    store_settled(&world, &altered, "old", 1, world.now()).await;
+    world.wait(HOUR * 3).await;
+    assert_eq!(world.cloud.check_drift().await.unwrap().unwrap().drifted, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn drift_check_that_is_hours_behind_leaves_out_the_oldest_calls_and_says_so() {
     let world = World::stopped();
     let altered = altered(&world).await;

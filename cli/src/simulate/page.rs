@@ -304,6 +304,8 @@ fn lost_hour(traffic: &Traffic, reconciler: &ReconcilerLimits) -> String {
         )
     } else if calls > in_time {
         "so it finds them hours later".to_owned()
+    } else if calls * traffic.peak_factor > in_time {
+        "so it finds those of the busiest time hours later, and the others in time".to_owned()
     } else {
         "so it finds them in time".to_owned()
     };

@@ -309,11 +309,17 @@ fn table(
     actions: impl Fn(&Group) -> Markup,
 ) -> Markup {
     let mut masker = Masker::new();
-    let named = if status.is_some() { "First events" } else { "Latest events" };
+    // Of more events than are counted, the earliest are not known.
+    let (named, oldest) = match (status.is_some(), found.more) {
+        (true, false) => ("First events", "Oldest"),
+        (true, true) => ("First of these", "Oldest of these"),
+        (false, false) => ("Latest events", "Oldest"),
+        (false, true) => ("Latest events", "Oldest of these"),
+    };
     html! {
         table.groups {
             caption.hidden { (caption) }
-            (parts::columns(&["Events", "Cause", "Sender", "Oldest", named, "Repair"]))
+            (parts::columns(&["Events", "Cause", "Sender", oldest, named, "Repair"]))
             tbody {
                 @for group in &found.groups {
                     @let cause = group.error.as_deref().or(group.cause.as_deref()).unwrap_or("no cause is recorded");
@@ -322,7 +328,7 @@ fn table(
                         td data-label="Events" { strong { (group.count) } }
                         td data-label="Cause" { (parts::foreign(&masker.text(cause))) }
                         td data-label="Sender" { @if let Some(origin) = group.origin { (origin.as_str()) } @else { "-" } }
-                        td data-label="Oldest" { (ago(now, group.earliest)) ", " (parts::time(&group.earliest.to_string())) }
+                        td data-label=(oldest) { (ago(now, group.earliest)) ", " (parts::time(&group.earliest.to_string())) }
                         td data-label=(named) { (events_of(group)) }
                         td.actions data-label="Repair" { (actions(group)) }
                     }

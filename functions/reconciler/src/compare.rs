@@ -22,7 +22,7 @@ pub(crate) const DELIVERY_MARGIN: Duration = Duration::from_secs(10 * 60);
 pub(crate) const CONCURRENCY: usize = 8;
 /// Mean time of a provider's answers, in milliseconds, above which it falls behind: 600. A walk cannot ask a slower provider as often as
 /// the budget allows, so it would have no time left for the others.
-pub(crate) const SLOW_MS: u64 = RUN_MAX.as_millis() as u64 * CONCURRENCY as u64 / Urgency::Drift.ceiling() as u64;
+const SLOW_MS: u64 = RUN_MAX.as_millis() as u64 * CONCURRENCY as u64 / Urgency::Drift.ceiling() as u64;
 /// Limit on the attempts per call that are looked up, the latest first.
 const ATTEMPTS_MAX: usize = 3;
 

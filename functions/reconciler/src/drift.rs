@@ -39,6 +39,9 @@ use crate::reconciler::{RUN_MAX, Reconciler, Report, RequestStats, WORK_WINDOW};
 
 /// Longest time after which a settled call is still looked at.
 pub const LAG_MAX: Duration = Duration::from_secs(6 * 60 * 60);
+/// Time before the first check of a stack since which settled calls are looked at. It is shorter than [`LAG_MAX`], so that the first walk may take some
+/// time and leaves nothing out.
+const FIRST_LOOK_BACK: Duration = Duration::from_secs(5 * 60 * 60);
 /// Settled calls that are read from the index at once.
 const PAGE: i32 = 100;
 /// Limit on the open calls that one hourly run looks at, in all shards together. It leaves some of the requests of the minute to settled calls.
@@ -123,7 +126,7 @@ impl Reconciler {
                     continue;
                 }
             };
-            let mut cursor = stored.unwrap_or(DriftCursor::starting_at(started.minus(LAG_MAX)));
+            let mut cursor = stored.unwrap_or(DriftCursor::starting_at(started.minus(FIRST_LOOK_BACK)));
             cursor.set_target(started.minus(DELIVERY_MARGIN));
             self.check_open(shard, &mut cursor, &run).await;
             // From now on, the workers of the next minutes know the target, even if this run ends early.

@@ -8,9 +8,8 @@
 //! requests at once from the [counter](switchhook_aws::inbox) that all share, and gives back those that it does not send.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use switchhook_aws::Error;
 use switchhook_aws::inbox::{Inbox, may_be_deleted, minute_of};
@@ -21,6 +20,7 @@ use switchhook_providers::{
     AccountConfig, CallSearch, Entries, Entry, Lookup, LookupAnswer, SearchStep, VerifiedWebhook, api_url,
     read_with_notes,
 };
+use tokio::sync::Semaphore;
 
 use crate::reconciler::{Reconciler, RequestStats, log_unknown_value};
 
@@ -30,6 +30,8 @@ pub const REQUESTS_PER_MINUTE: u32 = 1_200;
 const GRANT: u32 = 20;
 /// Requests to a provider in a run from which on their mean time counts.
 const MEASURED_MIN: u64 = 8;
+/// Requests to a provider that an invocation sends at the same time. Providers refuse too many, and each takes a connection.
+const AT_ONCE_MAX: usize = 48;
 /// Failures in a row after which a provider gets no further request in this run.
 const FAILURES_MAX: u32 = 5;
 
@@ -113,6 +115,8 @@ pub(crate) struct Lookups<'a> {
     /// Locked while a request to the shared budget is under way, so that each is sent once.
     grants: tokio::sync::Mutex<BTreeMap<Provider, Grant>>,
     stats: Mutex<BTreeMap<Provider, RequestStats>>,
+    /// Places for requests that are under way, by provider.
+    places: Mutex<BTreeMap<Provider, Arc<Semaphore>>>,
     /// Number of failures in a row per provider.
     failures: Mutex<BTreeMap<Provider, u32>>,
 }
@@ -141,6 +145,7 @@ impl Reconciler {
             is_over_budget: AtomicBool::new(false),
             grants: tokio::sync::Mutex::default(),
             stats: Mutex::default(),
+            places: Mutex::default(),
             failures: Mutex::default(),
         }
     }
@@ -170,6 +175,11 @@ impl Lookups<'_> {
     /// Requests so far, by provider.
     fn stats(&self) -> BTreeMap<Provider, RequestStats> {
         self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn places_of(&self, provider: Provider) -> Arc<Semaphore> {
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.entry(provider).or_insert_with(|| Arc::new(Semaphore::new(AT_ONCE_MAX))).clone()
     }
 
     fn add(&self, provider: Provider, change: impl FnOnce(&mut RequestStats)) {
@@ -244,6 +254,7 @@ impl Lookups<'_> {
         };
         let Ok(mut search) = CallSearch::start(provider, config, lookup) else { return Ok(LookupOutcome::Unavailable) };
         let answer = loop {
+            let _place = self.places_of(provider).acquire_owned().await;
             if self.is_failing(provider) {
                 return Ok(LookupOutcome::Failing);
             }

@@ -123,7 +123,7 @@ impl Reconciler {
                 let woken = self.wake_calls(&page, lookups, trace_id).await;
                 Some((page, woken))
             });
-            woken.buffered(PAGES_AT_ONCE).collect::<Vec<_>>()
+            woken.buffer_unordered(PAGES_AT_ONCE).collect::<Vec<_>>()
         }));
         let mut first_error = None;
         for (page, woken) in woken.await.into_iter().flatten().flatten() {

@@ -364,24 +364,23 @@ fn loads(traffic: &Traffic, reconciler: &ReconcilerLimits) -> Vec<Resource> {
                 "Calls are placed later than they are due",
             ),
         ),
-        up_to(
-            run_claims_max(),
-            resource(
-                "claims per second, all for one account",
-                dials,
-                "d",
-                (
-                    bookings_max(),
-                    format!(
-                        "1 / 2r: each claim reads and writes the row of its account. At most {CLAIM_RUN_S} s of each minute × {:.3} vCPU / v' for all \
-                         accounts",
-                        vcpus(MEMORY_GB)
-                    ),
-                ),
-                "more accounts, up to the claims of the scheduler's run",
-                Effect::Delays,
-                "The next run of the schedule claims the call, up to a minute late",
-            ),
+        resource(
+            "bookings per second, all for one account, if each call is claimed alone",
+            dials,
+            "d",
+            (bookings_max(), "1 / 2r: each reads and writes the row of its account".to_owned()),
+            "more accounts",
+            Effect::Delays,
+            "The next run of the schedule claims the call, up to a minute late",
+        ),
+        resource(
+            "claims per second, if all calls wait for a run of the schedule",
+            dials,
+            "d",
+            (run_claims_max(), format!("{CLAIM_RUN_S} s of each minute × {:.3} vCPU / v'", vcpus(MEMORY_GB))),
+            "`MemorySize` of `SchedulerFunction`",
+            Effect::Delays,
+            "Calls are placed later than they are due",
         ),
         up_to(
             sweep_reads_max(SHARDS_MAX, reconciler),

@@ -67,8 +67,10 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
     let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > last_state).collect();
-    // An attempt may lose events without an attempt to an earlier one, of which nobody knew. So its ending may be lower than what it announced.
-    if attempt.lifecycle.is_ending() && Some(attempt.lifecycle) < last_state {
+    // An attempt may lose events without an attempt to an earlier one, of which nobody knew. So its ending may be lower than what it announced, or come
+    // back after a timeout.
+    let is_back = Some(attempt.lifecycle) == last_state && announced().last() == Some(AnnouncementKind::Inconclusive);
+    if attempt.lifecycle.is_ending() && (Some(attempt.lifecycle) < last_state || is_back) {
         higher.extend(attempt.lifecycle_maxima.last());
     }
     // Two states may have one name: a presumed completion, and then the reported one. That is no news.
@@ -266,13 +268,14 @@ fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcemen
     let maxima = attempt.outcome_maxima.iter().copied().filter(|(outcome, _)| outcome.is_ending());
     let ended_by = attempt.ended_by().filter(|_| attempt.outcome_is_final() && !attempt.outcome.is_ending());
     let outcomes: Vec<(Outcome, usize)> = maxima.chain(ended_by.map(|source| (attempt.outcome, source))).collect();
-    // It may be lower than what was announced, as the ending of an attempt may.
-    let is_lower = attempt.outcome_is_final() && Some(attempt.outcome) < last;
-    let lower = outcomes.last().filter(|_| is_lower).copied();
+    // It may be lower than what was announced, or come back, as the ending of an attempt may.
+    let is_back = Some(attempt.outcome) == last && announced().last() == Some(AnnouncementKind::OutcomeInconclusive);
+    let is_again = attempt.outcome_is_final() && (Some(attempt.outcome) < last || is_back);
+    let again = outcomes.last().filter(|_| is_again).copied();
     let mut new: Vec<Announcement> = outcomes
         .into_iter()
         .filter(|(outcome, _)| Some(*outcome) > last)
-        .chain(lower)
+        .chain(again)
         .map(|(outcome, source)| {
             let kind = AnnouncementKind::Outcome(outcome);
             attempt_announcement(call, attempt, kind, AnnouncementSource::Event(source))

@@ -8,7 +8,7 @@ use super::times::{happened, millis};
 /// Reason of an event that reports a state which another event had reached.
 const REPEATED: &str = "repeated";
 /// Reasons of events that concern the call, and no attempt of it.
-const OF_CALL: [&str; 8] = [
+const OF_CALL: [&str; 10] = [
     "claim_expired",
     "drift_found",
     "retry_missed",
@@ -17,6 +17,9 @@ const OF_CALL: [&str; 8] = [
     "retry_began",
     "not_our_dial",
     "no_attempt",
+    // Of a dial that was taken back, which is no attempt.
+    "withdrew",
+    "of_withdrawn_dial",
 ];
 
 /// Look of a bar.

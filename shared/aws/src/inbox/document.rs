@@ -149,7 +149,7 @@ impl Inbox {
         Ok(write.is_applied())
     }
 
-    /// Reads a document. `None` if there is none with this id.
+    /// Reads a document. `None` if there is none with this id, or DynamoDB has begun to delete it.
     ///
     /// # Errors
     /// [`Error::ReadInbox`], [`Error::DecodeInbox`], [`Error::NewerSchema`].
@@ -162,8 +162,8 @@ impl Inbox {
             (None, Some(count)) => {
                 let mut bytes = Vec::new();
                 for index in 0..count {
-                    let chunk = self.get_item(&chunk_of(&key, index)).await?;
-                    bytes.extend(chunk_body(chunk.ok_or(Error::DecodeInbox("a chunk of the document"))?)?);
+                    let Some(chunk) = self.get_item(&chunk_of(&key, index)).await? else { return Ok(None) };
+                    bytes.extend(chunk_body(chunk)?);
                 }
                 bytes
             }

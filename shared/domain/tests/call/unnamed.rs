@@ -63,6 +63,31 @@ fn attempt_that_announced_its_lower_ending_announces_what_replaces_it() {
     }
 }
 
+/// The attempt loses its ending, times out, and then reports the same ending itself.
+#[test]
+fn ending_that_comes_back_after_a_timeout_is_announced_again() {
+    let mut answered = event("1", None, InProgress, Some(500), 800);
+    answered.call_events.insert(0, CallEvent { implied: true, ..CallEvent::new(Ringing, None) });
+    let all = [
+        event("0", Some("d"), Ringing, Some(795), 799),
+        answered,
+        event("2", None, Completed, Some(560), 801),
+        event("3", Some("c"), Ringing, Some(430), 802),
+    ];
+    let call = one_by_one(&all).unwrap();
+    assert_eq!(call.attempts()[1].lifecycle_label(), "ringing");
+    let next =
+        |call: &Call, events: &[ProviderEvent]| fold(Some(call), events, &POLICY, at(2_000)).transition.unwrap().call;
+    let call = next(&call, &call.deadline_passed_events(&POLICY, at(2_000)));
+    assert_eq!(call.attempts()[1].lifecycle_label(), "inconclusive");
+    let own = [event("4", Some("d"), InProgress, Some(797), 2_001), event("5", Some("d"), Completed, Some(799), 2_002)];
+    let call = next(&call, &own);
+    assert_eq!(call.attempts()[1].lifecycle_label(), "completed");
+    let of_d = |event: &DomainEvent| event.attempt == Some(2) && event.event_type.starts_with("call.");
+    let last = call.domain_events_from(1).into_iter().rfind(of_d).unwrap();
+    assert_eq!((last.status, last.corrects.is_some()), ("completed", true), "{:?}", types(&call));
+}
+
 /// The sender's clock, or its delivery, is late. The promise is news all the same.
 #[test]
 fn attempt_of_which_only_a_promise_is_known_times_out_after_its_receipt() {
