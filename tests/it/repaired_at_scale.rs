@@ -16,7 +16,7 @@ use switchhook_reconciler::Report;
 use switchhook_tests::{INACTIVITY_TIMEOUT, MINUTE, World, all_providers, generic, is_request_to, options};
 
 use crate::budget::reset_counters;
-use crate::outbound::{call_request, create};
+use crate::outbound::{all_accounts, call_request, create};
 use crate::reconciled::{consume_all, place_outside, post, slow_down, started, store_copies, store_overdue};
 
 /// Requests to one provider in a minute, and the share of endings.
@@ -252,7 +252,7 @@ async fn slow_provider_keeps_few_calls_of_another_waiting_on_many_shards() {
 #[tokio::test(start_paused = true)]
 async fn questions_about_accepted_dials_of_a_slow_provider_keep_no_doubt_of_another_waiting() {
     let index_shards = "1".parse().unwrap();
-    let world = World::with_options(CloudOptions { index_shards, ..options(&all_providers()) });
+    let world = World::with_options(CloudOptions { index_shards, ..options(&all_accounts()) });
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);
     let dial = async |provider: &str, behaviour: &str| {
         let mut request = call_request(behaviour);
