@@ -337,8 +337,8 @@ async fn provider_without_an_account_for_many_hours_loses_the_oldest_calls_and_n
     }
 }
 
-/// Stores many settled calls, this time after they began, of which Retell gives a useful answer about all but one. Returns the provider's
-/// id of that call, which is still open too.
+/// Stores many settled calls, this time after they began. Retell gives a useful answer about all but one. Returns the provider's id of that
+/// call, which is still open too.
 async fn settled_with_one_unanswered(world: &World, age: Duration) -> String {
     const CALLS: usize = 50;
     world.cloud.fake().set_delivery_faults(DeliveryFaults::ALL_LOST);

@@ -1,6 +1,6 @@
 //! Measures the fold of the core, without any request. Prints one line per case: nanoseconds per fold, a tab, and the case.
 //!
-//! Each case is measured in rounds, of which the fastest counts: other programs on the machine only add time.
+//! Each case is measured in rounds, and the fastest counts, because other programs on the machine only add time.
 
 #![expect(clippy::print_stdout, reason = "the output is what `make bench` reads")]
 

@@ -186,7 +186,7 @@ fn body_larger_than_the_gateway_takes_is_refused() {
     assert_eq!(code(10 * 1024 * 1024 + 1), 413);
     assert_eq!(code(4 * 1024 * 1024 + 1), 413);
     assert_eq!(code(4 * 1024 * 1024), 401);
-    // `send` says so before it sends.
+    // `send` refuses such a body before it sends anything.
     let file = scratch.0.join("body");
     std::fs::write(&file, vec![b'x'; 4 * 1024 * 1024 + 1]).expect("the file is written");
     let file = file.to_str().expect("UTF-8");

@@ -162,7 +162,7 @@ fn name_that_is_empty_or_has_several_lines_is_refused() {
     }
 }
 
-/// A program that reads the JSON must not believe that the other calls were created.
+/// The JSON must not look as if the other calls were created.
 #[test]
 fn import_that_a_refused_row_stops_says_in_json_that_it_created_no_call() {
     let scratch = Scratch::new();

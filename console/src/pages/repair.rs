@@ -309,7 +309,7 @@ fn table(
     actions: impl Fn(&Group) -> Markup,
 ) -> Markup {
     let mut masker = Masker::new();
-    // Of more events than are counted, the earliest are not known.
+    // If there are more events than are counted, nobody knows the earliest.
     let (named, oldest) = match (status.is_some(), found.more) {
         (true, false) => ("First events", "Oldest"),
         (true, true) => ("First of these", "Oldest of these"),

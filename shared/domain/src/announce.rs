@@ -67,8 +67,8 @@ fn lifecycle_announcements(call: &Call, attempt: &AttemptState, before: usize) -
     let initiated = attempt.first.map(|first| (Lifecycle::Initiated, first));
     let states = initiated.into_iter().chain(attempt.lifecycle_maxima.iter().copied());
     let mut higher: Vec<(Lifecycle, usize)> = states.filter(|(state, _)| Some(*state) > last_state).collect();
-    // An attempt may lose events without an attempt to an earlier one, of which nobody knew. So its ending may be lower than what it announced, or come
-    // back after a timeout.
+    // A late report may show an earlier attempt, which takes events that name no attempt away from this one. Then the ending is lower than the last
+    // announced state, or it comes back after a timeout.
     let is_back = Some(attempt.lifecycle) == last_state && announced().last() == Some(AnnouncementKind::Inconclusive);
     if attempt.lifecycle.is_ending() && (Some(attempt.lifecycle) < last_state || is_back) {
         higher.extend(attempt.lifecycle_maxima.last());
@@ -174,8 +174,8 @@ fn taken_back(call: &Call) -> Option<Announcement> {
     Some(Announcement { source, provider, ..announced.clone() })
 }
 
-/// Returns an announcement about the dial that was announced last and was not made, if the appointment was announced to be canceled since,
-/// and the call was resumed `now`. Its kind is still the announced state. `None` if the appointment was not announced to be canceled.
+/// Returns an announcement about the last announced dial, if that was not made, and the call was resumed `now`. Its kind is still the announced
+/// state. `None` if the appointment was not announced to be canceled since.
 fn resumed_dial(call: &Call, last: Option<AnnouncementKind>, now: Timestamp) -> Option<Announcement> {
     let booking_changed = AnnouncementKind::AppointmentEnded(EndReason::Stopped(StopReason::BookingChanged));
     let announced = call.announcements.iter().rfind(|other| other.kind.topic() == Topic::Lifecycle)?;
@@ -268,7 +268,7 @@ fn outcome_announcements(call: &Call, attempt: &AttemptState) -> Vec<Announcemen
     let maxima = attempt.outcome_maxima.iter().copied().filter(|(outcome, _)| outcome.is_ending());
     let ended_by = attempt.ended_by().filter(|_| attempt.outcome_is_final() && !attempt.outcome.is_ending());
     let outcomes: Vec<(Outcome, usize)> = maxima.chain(ended_by.map(|source| (attempt.outcome, source))).collect();
-    // It may be lower than what was announced, or come back, as the ending of an attempt may.
+    // The outcome may be lower than the announced one for the same reason as an ending, or come back after a timeout.
     let is_back = Some(attempt.outcome) == last && announced().last() == Some(AnnouncementKind::OutcomeInconclusive);
     let is_again = attempt.outcome_is_final() && (Some(attempt.outcome) < last || is_back);
     let again = outcomes.last().filter(|_| is_again).copied();

@@ -253,7 +253,7 @@ impl Call {
     fn entries_of_attempt(&self, index: usize, is_first: bool, started_at: Timestamp) -> Vec<(usize, &HistoryEntry)> {
         let is_dial = |index: usize| self.attempt_records.get(index).is_some_and(|record| record.dialled_at.is_some());
         let is_dialled = is_dial(index);
-        // What counts for the first dial does so whatever is known of attempts before it.
+        // Attempts before the first dial take away none of the events that count for it.
         let is_first_dial = is_dialled
             && !is_first
             && self.starts().iter().map(|(_, index)| *index).find(|index| is_dial(*index)) == Some(index);

@@ -16,19 +16,6 @@ use crate::time::Timestamp;
 /// Time by which the clock of a sender may be behind. The check of a signature that names its time allows as much by default.
 const SENDER_CLOCK_LAG_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// True if an event with these kinds, which names no attempt, counts for a dial after it. See [`Call::is_before_dials`].
-fn counts_for_later_dial(
-    mut kinds: impl Iterator<Item = EventKind> + Clone,
-    reported_at: Timestamp,
-    received_at: Timestamp,
-    dialled_at: Timestamp,
-) -> bool {
-    kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined))
-        || kinds.all(EventKind::is_beginning)
-            && received_at >= dialled_at
-            && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= dialled_at
-}
-
 /// Result of [`fold`] and [`refold`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fold {
@@ -362,4 +349,17 @@ fn new_entry(
         disposition: Disposition::Parked,
         trace_id: event.trace_id.clone(),
     }
+}
+
+/// True if an event with these kinds, which names no attempt, counts for a dial after it. See [`Call::is_before_dials`].
+fn counts_for_later_dial(
+    mut kinds: impl Iterator<Item = EventKind> + Clone,
+    reported_at: Timestamp,
+    received_at: Timestamp,
+    dialled_at: Timestamp,
+) -> bool {
+    kinds.clone().any(|kind| matches!(kind, EventKind::UserConfirmed | EventKind::UserDeclined))
+        || kinds.all(EventKind::is_beginning)
+            && received_at >= dialled_at
+            && reported_at.plus(SENDER_CLOCK_LAG_MAX) >= dialled_at
 }

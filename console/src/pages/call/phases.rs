@@ -17,7 +17,7 @@ const OF_CALL: [&str; 10] = [
     "retry_began",
     "not_our_dial",
     "no_attempt",
-    // Of a dial that was taken back, which is no attempt.
+    // These are about a dial that was taken back, which is no attempt.
     "withdrew",
     "of_withdrawn_dial",
 ];

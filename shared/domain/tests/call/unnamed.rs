@@ -45,7 +45,7 @@ fn two_decisions_that_belong_to_an_earlier_attempt_after_all_are_announced_once(
     assert_eq!(call.appointment_status().as_str(), "Confirmed");
 }
 
-/// What follows on the lower ending is announced too, and corrects it.
+/// An event that follows on the lower ending is announced too, and corrects it.
 #[test]
 fn attempt_that_announced_its_lower_ending_announces_what_replaces_it() {
     let call = taken_by_an_earlier_attempt();

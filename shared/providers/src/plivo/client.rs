@@ -470,7 +470,7 @@ fn callback(call: &Map<String, Value>, status: CallStatus) -> String {
     if let Some(seconds) = billed_seconds(call) {
         form.append_pair("BillDuration", &seconds);
     }
-    // Of the other statuses, the cause says no more.
+    // The cause of another status says no more than the status.
     if let Some(cause) = hangup_cause(call).filter(|_| status == CallStatus::Failed) {
         form.append_pair("HangupCauseCode", &cause.to_string());
     }
